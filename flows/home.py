@@ -67,8 +67,8 @@ class Home:
             (self.root / ".writable").unlink()
         except OSError as error:
             raise StoreError(
-                f"the home folder {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder "
-                f"that can"
+                f"the home folder {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a writable "
+                f"folder"
             ) from error
         self.close_to_others()
         return self

@@ -33,8 +33,8 @@ PENDING = 3600.0  # seconds after which an unfinished model counts as abandoned
 
 @flow(name="janitor", flow_run_name="janitor")
 async def janitor() -> dict[str, Any]:
-    """End runs whose process is gone, in MLflow and Prefect; remove unfinished models, workspaces and uploads of
-    crashed workers."""
+    """End runs whose process no longer exists, in MLflow and Prefect; remove unfinished models, workspaces and uploads
+    of crashed workers."""
     home = Home.from_environment()
     tracker = Tracker(home.tracking_uri, home.artifacts)
     ended = []
@@ -54,7 +54,7 @@ async def janitor() -> dict[str, Any]:
     )
     leftovers += [str(path) for path in workspaces]
     get_run_logger().info(
-        f"ended {len(ended)} runs, removed {len(pending)} unfinished models and {len(leftovers)} left-overs"
+        f"ended {len(ended)} runs, removed {len(pending)} unfinished models and {len(leftovers)} leftover files"
     )
     return {"ended": ended, "pending": pending, "leftovers": leftovers}
 
@@ -77,7 +77,7 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
         run = await client.read_flow_run(UUID(flow_run))
     except (ValueError, ObjectNotFound):
         return
-    gone: Any = Crashed(message="its process is gone; the janitor ended it")
+    gone: Any = Crashed(message="its process no longer exists; the janitor ended it")
     async for task in task_runs(client, run.id):
         if task.state is None or not task.state.is_final():
             await client.set_task_run_state(task.id, gone, force=True)

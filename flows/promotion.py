@@ -70,7 +70,7 @@ async def gates() -> tuple[Tracker, Any]:
 def promotion_sentence(name: str, decided: dict[str, Any]) -> str:
     """Return one line about the moved aliases and the reason."""
     moves = [
-        f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is gone"
+        f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is removed"
         for alias, number in decided["moves"].items()
     ]
-    return f"{'; '.join(moves) or 'nothing moves'} ({decided['words'][0]['reason']})"
+    return f"{'; '.join(moves) or 'no alias moved'} ({decided['words'][0]['reason']})"

@@ -64,7 +64,7 @@ def crashes_in(history: Sequence[State]) -> list[str]:
     found: list[str] = []
     for state in sorted(history, key=lambda state: state.timestamp):
         if state.is_crashed():
-            found.append(state.message or "nothing was said")
+            found.append(state.message or "no message")
         elif state.name == GAVE_UP:
             found.clear()
     return found
@@ -75,21 +75,22 @@ def decide(run: FlowRun, crashes: Sequence[str], attempts: int) -> str:
     if run.state is None or not run.state.is_crashed() or run.deployment_id is None:
         # changed in the meantime; or a subflow or command-line run, which cannot be assigned to a worker
         return "leave"
-    last = crashes[-1] if crashes else "nothing was said"
+    last = crashes[-1] if crashes else "no message"
     if any(words in last.lower() for words in NO_MEMORY):
         return (
-            f"it ran out of memory and would again ({last}); give it a larger machine or smaller batches, then retry it"
+            f"it ran out of memory and would do so again ({last}); use a larger machine or smaller batches, then "
+            f"retry it"
         )
     if len(crashes) >= attempts:
         hint = "; this is also how the kernel's out-of-memory killer ends a process" if KILLED.search(last) else ""
-        return f"it crashed {len(crashes)} times, the last time with: {last}{hint}; mend the cause, then retry it"
+        return f"it crashed {len(crashes)} times, the last time with: {last}{hint}; fix the cause, then retry it"
     return "again"
 
 
 async def hand_out(client: PrefectClient, run: FlowRun, crashes: Sequence[str], attempts: int, wait: float) -> None:
     """Schedule a run again; its finished stages are cached, and an unfinished stage resumes from its checkpoint."""
     when = datetime.now(UTC) + timedelta(seconds=wait)
-    message = f"crash {len(crashes)} of at most {attempts}: {crashes[-1]}; it is started again"
+    message = f"crash {len(crashes)} of at most {attempts}: {crashes[-1]}; it is restarted"
     # Not forced: if two flow runs handle the same crash, the second finds the run scheduled already.
     await client.set_flow_run_state(run.id, Scheduled(scheduled_time=when, name="AwaitingRetry", message=message))
 
@@ -98,15 +99,16 @@ async def give_up(client: PrefectClient, run: FlowRun, why: str) -> None:
     """End a run permanently, with the reason in its state, an artifact of its page, the log and a notice."""
     from prefect.utilities.urls import url_for
 
-    said = f"{run.name} is not started again: {why}"
+    said = f"{run.name} is not restarted: {why}"
     # Failed, not Crashed: the event of another crash would start this flow again.
     await client.set_flow_run_state(run.id, Failed(name=GAVE_UP, message=said), force=True)
     get_run_logger().error(said)
     page = url_for("flow-run", obj_id=run.id)
     await acreate_markdown_artifact(
-        f"**{said}.**\n\n[the run]({page})\n", key="gave-up", description="A run that is not started again"
+        f"**{said}.**\n\n[the run]({page})\n", key="gave-up", description="A run that is not restarted"
     )
     name, named = recipe_behind(run.parameters)
     await send(
-        notification_blocks(named), (f"Limbeck: {name or run.name} gave up", with_links(f"{said}.", {"Prefect": page}))
+        notification_blocks(named),
+        (f"Limbeck: {name or run.name}: no further restart", with_links(f"{said}.", {"Prefect": page})),
     )

@@ -64,7 +64,7 @@ class Subject:
 
 @flow(name="score-version", flow_run_name="score {scoring.name} {scoring.version}", on_failure=[on_failure])
 async def score_version(scoring: VersionToScore) -> dict[str, Any]:
-    """Score a registered version as its users get it, beside the champion, and write the figures to the version.
+    """Score a registered version as served, together with the champion, and write the figures to the version.
 
     Args:
         scoring: The version and the rows to score it on.
@@ -91,10 +91,9 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
     await leave(scoring, subject, figures)
     if same is not None and same < ALIKE:
         raise GateError(
-            f"{scoring.name} version {subject.number} answers {same:.1%} of the rows as it did when it was judged, "
-            f"and {ALIKE:.0%} are expected; "
-            "what is served is not what was judged: look at the libraries of this worker, or take the version out "
-            "of use"
+            f"{scoring.name} version {subject.number} predicts {same:.1%} of the rows as in its evaluation, and at "
+            f"least {ALIKE:.0%} are expected; the served model differs from the evaluated one: check the libraries "
+            f"of this worker, or stop using the version"
         )
     return {"name": scoring.name, "version": subject.number, "same": same, **figures["numbers"]}
 
@@ -182,7 +181,7 @@ def compared(
     try:
         then = read_evaluation(Registry(tracker, scoring.name).evaluation(subject.number, workspace))
     except (DataError, RegistryError) as error:
-        get_run_logger().warning(f"what it answered when it was judged cannot be read: {error}")
+        get_run_logger().warning(f"the predictions of its evaluation cannot be read: {error}")
         return None
     now = read_evaluation(write_evaluation(workspace / "now", card, read_judged_rows(rows, split, digest), {}))
     return agreement(then, now, recipe.spec.kind)
@@ -198,7 +197,7 @@ def known_to(
     try:
         learned = read_evaluation(Registry(tracker, scoring.name).evaluation(champion.number, workspace)).learned
     except (DataError, RegistryError) as error:
-        get_run_logger().warning(f"what the champion learned from cannot be read: {error}")
+        get_run_logger().warning(f"the training data of the champion cannot be read: {error}")
         return {}
     if learned is None:
         return {}
@@ -216,7 +215,7 @@ def figures_of(
     """Return the figures as numbers for the run, tags for the version, and lines of a table."""
     numbers: dict[str, float] = {} if same is None else {"score.as_judged": same}
     tags = {name: f"{value:.4f}" for name, value in numbers.items()}
-    lines = [] if same is None else [f"| answered as when it was judged | {same:.2%} |"]
+    lines = [] if same is None else [f"| same predictions as in its evaluation | {same:.2%} |"]
     for split, metrics in card["metrics"].items():
         place = (scoring.label or Path(scoring.source).stem) if scoring.source else split
         for metric, found in metrics.items():
@@ -225,7 +224,7 @@ def figures_of(
             lines.append(f"| {metric} on {card['rows'][split]:,} rows ({place}) | {format_with_interval(found)} |")
         if known.get(split, 0) > MOST_KNOWN * card["rows"][split]:
             lines.append(
-                f"| rows ({place}) that the champion learned from, so that it is not compared there | "
+                f"| rows ({place}) in the champion's training data, excluded from its comparison | "
                 f"{known[split]:,} of {card['rows'][split]:,} |"
             )
         elif beside is not None:
@@ -252,6 +251,6 @@ async def leave(scoring: VersionToScore, subject: Subject, figures: Mapping[str,
     """Write the figures to the flow run's page and its log."""
     head = f"{scoring.name} version {subject.number}"
     table = "\n".join([f"| {head} | |", "|---|---|", *figures["lines"]])
-    await acreate_markdown_artifact(table + "\n", key="scores", description=f"Scores of {head}, as it is served")
+    await acreate_markdown_artifact(table + "\n", key="scores", description=f"Scores of {head}, as served")
     for line in figures["lines"]:
         get_run_logger().info(f"{head}: {line.strip('| ').replace(' | ', ': ')}")

@@ -122,6 +122,6 @@ def require_same_store(asked: str, home: Home) -> None:
     own = whole_address(home.store)
     if own != asked:
         raise DispatchError(
-            f"the run keeps its results in {asked}, and this worker in {own}; set LIMBECK_STORE to the same store "
-            f"here and there"
+            f"the run stores its results in {asked}, and this worker in {own}; set LIMBECK_STORE to the same store "
+            f"for both"
         )

@@ -40,8 +40,8 @@ class TaskSpec(BaseModel):
     pair: str | None = Field(None, description="Column of the second text, for pair tasks.")
     label: str = Field("label", description="Column of the label.")
     labels: tuple[str, ...] | None = Field(None, description="Label names in order; empty: taken from the data.")
-    metrics: tuple[str, ...] = Field((), description="Metrics to report; empty: the one that decides.")
-    headline: str = Field("", description="The metric that decides; empty: that of the task's type.")
+    metrics: tuple[str, ...] = Field((), description="Metrics to report; empty: the headline metric.")
+    headline: str = Field("", description="Metric used for decisions; empty: that of the task type.")
     validation: str = Field("validation", description="Name of the validation split.")
 
     @model_validator(mode="before")

@@ -1,5 +1,5 @@
-"""Stage task: the difference between a candidate and a plain baseline of its shape, row by row and over the seeds of
-both."""
+"""Stage task: the difference between a candidate and a labels-only baseline of its shape, row by row and over the
+seeds of both."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class AsRead(SourceFileLoader):
         if path == self.path:
             return self.source.body
         if os.stat(path).st_mtime < int(self.source.modified) + 1:
-            raise OSError(f"{path} may be of an earlier text of the same second and size")
+            raise OSError(f"{path} may be compiled from an earlier source of the same size and timestamp")
         return super().get_data(path)
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.architectures.architecture import UNKNOWN
-from tasks.architectures.registry import ARCHITECTURES, architecture_of, model_type_of, shape_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
 from tasks.architectures.requirements import require_heads
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.ports.files.model_files import SENTENCEPIECE
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import (
-    STRATEGIES,
+    STRATEGY_NAMES,
     LayerDropping,
     Shape,
     Student,
@@ -43,7 +43,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     config = json.loads((base / "config.json").read_text())
     if not recipe.students and recipe.layer_dropping is None:
         raise RecipeError(
-            f"nothing to make: add students or layer_dropping to {recipe.name}, or run its sweep: limbeck sweep"
+            f"there are no candidates: add students or layer_dropping to {recipe.name}, or run its sweep: limbeck sweep"
         )
     for student in recipe.students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
@@ -69,17 +69,17 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
     ends = {architecture_of(one).summary_last for one in (config, theirs)}
     if recipe.inner_phase(student) is not None and len(ends) > 1:
         raise ModelError(
-            f"student {student.name} starts from {student.start}, which sums a text up at its other end than its "
-            f"teacher does; "
-            "start from a model of the teacher's family, or leave intermediate out of its stages"
+            f"student {student.name} starts from {student.start}, whose summary token is at the other end of the "
+            f"text than its teacher's; start from a model of the teacher's family, or remove intermediate from its "
+            f"stages"
         )
     # Predictions are per text, so a student may use its own tokenizer for them; layers are compared token by token.
     if recipe.inner_phase(student) is not None and not same_reading(start, base):
         raise ModelError(
             f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their "
             f"layers cannot be compared token by token; "
-            "start from a model with the same tokenizer, or leave intermediate out of its stages: it then learns "
-            "from the teacher's answers alone"
+            "start from a model with the same tokenizer, or remove intermediate from its stages: it then learns from "
+            "the teacher's predictions only"
         )
     return dict(config)
 
@@ -137,8 +137,8 @@ def check_student(
     last = student.prediction or recipe.task_distillation.prediction
     if last.patience is not None and student.signal == "teacher" and own_width != width:
         raise ModelError(
-            f"student {student.name} is {own_width} wide and its teacher {width}; patience compares one width: "
-            "give the student the teacher's, or leave patience out"
+            f"student {student.name} is {own_width} wide and its teacher {width}; patience needs equal widths: use "
+            f"the teacher's width, or remove patience"
         )
 
 
@@ -150,7 +150,7 @@ def check_knobs(student: Student, config: Mapping[str, Any]) -> None:
     other = [knob for knob in Shape.model_fields if knob not in legal and getattr(student, knob) is not None]
     if other:
         raise ModelError(
-            f"student {student.name}: a {name} model has no {', '.join(other)}; leave that out, its shape is "
+            f"student {student.name}: a {name} model has no {', '.join(other)}; remove that, its shape has the knobs "
             f"{', '.join(legal)}"
         )
 
@@ -159,7 +159,7 @@ def check_origin(student: Student, config: Mapping[str, Any]) -> None:
     """Reject a start from whole layers with other widths than theirs, a strategy that cannot leave the student's number
     of layers, and an architecture that is not built from the teacher's."""
     layers = layers_of(config)
-    if student.start in STRATEGIES:
+    if student.start in STRATEGY_NAMES:
         require_strategy(student.start, layers, layers - student.layers)
     if not takes_layers(student.start):
         return
@@ -172,8 +172,7 @@ def check_origin(student: Student, config: Mapping[str, Any]) -> None:
     if other and (target is None or not target.own_widths):
         raise ModelError(
             f"student {student.name} starts from whole layers (start: {student.start}), so it has its teacher's "
-            f"widths; "
-            f"leave {', '.join(other)} out, or use start: embeddings or random"
+            f"widths; remove {', '.join(other)}, or use start: embeddings or random"
         )
     if target is not None and model_type_of(config) not in target.from_teachers:
         raise ModelError(
@@ -197,7 +196,7 @@ def check_dropping(recipe: Recipe, layers: int) -> None:
     check_strategies(recipe.layer_dropping.strategies)
     if "greedy" in recipe.layer_dropping.strategies:
         raise RecipeError(
-            "the strategy 'greedy' searches by many short trainings, which only limbeck sweep does; leave it out of "
+            "the strategy 'greedy' searches by many short trainings, which only limbeck sweep runs; remove it from "
             "layer_dropping"
         )
     for strategy in recipe.layer_dropping.strategies:
@@ -237,15 +236,14 @@ def check_sweep(
 
     check_strategies(strategies)
     if layers < 2:
-        raise RecipeError(f"the teacher has {layers} layer, and a sweep leaves at least one; take a deeper teacher")
+        raise RecipeError(f"the teacher has {layers} layer, and a sweep keeps at least one; use a deeper teacher")
     for drop in drops:
         if drop >= layers:
-            raise RecipeError(f"dropping {drop} of {layers} layers leaves none; the most that can go is {layers - 1}")
+            raise RecipeError(f"dropping {drop} of {layers} layers leaves none; at most {layers - 1} can be dropped")
     if all(undefined(strategy, layers, drop) for strategy in strategies for drop in drops):
         raise RecipeError(
-            f"{', '.join(strategies)} cannot drop {', '.join(map(str, drops))} of {layers} layers: there is nothing "
-            f"to try; "
-            "alternate strategies drop at most half, so name fewer layers or another strategy"
+            f"{', '.join(strategies)} cannot drop {', '.join(map(str, drops))} of {layers} layers: there are no "
+            f"candidates; alternate strategies drop at most half, so name fewer layers or another strategy"
         )
     if is_error(recipe.spec.headline):
         raise RecipeError(
@@ -274,7 +272,7 @@ def require_rows_for_int8(recipe: Recipe, facts: Mapping[str, Any]) -> None:
     wanted = recipe.exports is not None and "int8" in recipe.exports.formats
     if wanted and facts and not facts["rows"].get("selection"):
         raise DataError(
-            "int8 is judged on selection rows, at most a tenth of train, and train is too small for one; add rows, "
+            "int8 is evaluated on selection rows, at most a tenth of train, and train is too small for one; add rows, "
             "or set exports.formats: [onnx]"
         )
 
@@ -288,15 +286,14 @@ def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
         and not architecture_of(config).has_masked_lm
     ):
         raise ModelError(
-            f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is none; "
-            "name another model there, or give augmentation.word_vectors alone"
+            f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is not "
+            f"one; name another model, or use augmentation.word_vectors only"
         )
     saved = config.get("architectures") or []
     if words_asked(recipe) and saved and not any(str(name).endswith(WITH_WORDS) for name in saved):
         raise ModelError(
-            f"{words_asked(recipe)} asks the teacher for words, and it was saved as {', '.join(saved)}, without a "
-            f"masked-LM head; "
-            "name a teacher that has one, or do without"
+            f"{words_asked(recipe)} needs word predictions of the teacher, which was saved as {', '.join(saved)}, "
+            f"without a masked-LM head; name a teacher with such a head, or remove this setting"
         )
 
 
@@ -319,7 +316,7 @@ def whole(config: Mapping[str, Any], knob: str) -> int:
     found = shape_of(config).get(knob)
     if found is None:
         raise ModelError(
-            f"the config of this {config.get('model_type', 'model')} says nothing of its {knob}; give a BERT-like "
+            f"the config of this {config.get('model_type', 'model')} does not contain its {knob}; use a BERT-like "
             f"encoder"
         )
     return int(found)

@@ -1,5 +1,5 @@
 """Stage tasks: the promotion of a run's versions, and manual decisions on versions. Each reads, compares and moves
-aliases under one lock (``gate/decisions.py``), and records its decision."""
+aliases under one lock (``gate/alias_decisions.py``), and records its decision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.errors import GateError, RecipeError
-from tasks.gate.decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
+from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.artifacts import Store
@@ -42,16 +42,16 @@ async def promote_version(
     """Give a version an alias at a person's request; unless forced, refuse it if the gate or the comparison is against
     it, and record the refusal, too."""
     if alias not in BY_HAND:
-        raise RecipeError(f"{alias!r} is not an alias that can be given; choose one of {', '.join(BY_HAND)}")
+        raise RecipeError(f"{alias!r} is not an alias that can be assigned; choose one of {', '.join(BY_HAND)}")
     if force and not reason.strip():
-        raise RecipeError("--force passes over the gate: say why with --reason, for whoever reads the history")
+        raise RecipeError("--force overrides the gate: give the reason with --reason, for the history")
     found = await under_lock(
         store, tracker, name, lambda registry: promote_here(registry, version, alias, force, reason)
     )
     if found["words"][0]["outcome"] == "refused":
         said = found["words"][0]
         raise GateError(
-            f"{name} version {said['version']} was not promoted: {said['reason']}; --force --reason … passes over it"
+            f"{name} version {said['version']} was not promoted: {said['reason']}; --force --reason … overrides this"
         )
     return found
 

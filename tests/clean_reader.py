@@ -16,7 +16,7 @@ from typing import Any
 
 
 def forget_our_code() -> None:
-    """Take away the way to an editable install, and make sure that nothing of ours can be imported."""
+    """Use away the way to an editable install, and make sure that nothing of ours can be imported."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in str(finder)]
     for room in ("tasks", "flows"):
         assert importlib.util.find_spec(room) is None, f"{room} can be imported"

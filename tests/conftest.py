@@ -20,7 +20,7 @@ OWNER = os.getpid()
 
 
 def leave_nothing() -> None:
-    """Take this process's home away at its end; what it forked meanwhile ends before it and still has that home."""
+    """Use this process's home away at its end; what it forked meanwhile ends before it and still has that home."""
     if os.getpid() == OWNER:
         shutil.rmtree(SCRATCH, ignore_errors=True)
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.gate import decisions
-from tasks.gate.decisions import decide_run, under_lock
+from tasks.gate import alias_decisions
+from tasks.gate.alias_decisions import decide_run, under_lock
 from tasks.gate.judging import Judging, verdict_tags
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
@@ -178,7 +178,7 @@ def promote(
     WAIT.set(wait if callable(wait) else partial(time.sleep, wait))
     if store is None:
         return decide_run(judging, Waiting(tracker, name, Nobody()), numbers, "run")
-    decisions.Registry = Waiting  # type: ignore[misc]
+    alias_decisions.Registry = Waiting  # type: ignore[misc]
     return asyncio.run(
         under_lock(FolderStore(store), tracker, name, lambda registry: decide_run(judging, registry, numbers, "run"))
     )

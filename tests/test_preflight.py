@@ -45,15 +45,15 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
         (
             {"hidden": 8, "heads": 4, "start": "random"},
             {"task_distillation": {"prediction": {"patience": {}}}},
-            "patience compares one width",
+            "patience needs equal widths",
         ),
         (
             {"start": "top", "hidden": 8, "heads": 4},
             {"task_distillation": {"intermediate": {"method": "replacing"}}},
-            "leave hidden out",
+            "remove hidden",
         ),
-        ({"start": "teacher", "feed_forward": 8}, {}, "starts from whole layers .* leave feed_forward out"),
-        ({"start": "distilbert", "hidden": 8}, {}, "starts from whole layers .* leave hidden out"),
+        ({"start": "teacher", "feed_forward": 8}, {}, "starts from whole layers .* remove feed_forward"),
+        ({"start": "distilbert", "hidden": 8}, {}, "starts from whole layers .* remove hidden"),
         (
             {"start": "random", "heads": 2},
             {"task_distillation": {"intermediate": {}}},
@@ -91,10 +91,10 @@ SECOND = {"teachers": [{"model": "other"}]}
     ("student", "sections", "sentence"),
     [
         ({"start": "topp"}, {}, "unknown start 'topp'; did you mean 'top'"),
-        ({"start": "random", "origin": "pretrained"}, {}, "start: random takes none; leave origin out"),
+        ({"start": "random", "origin": "pretrained"}, {}, "start: random has no layers; remove origin"),
         ({"signal": "labels", "intermediate": {}}, {}, "learns from labels alone, but has an intermediate phase"),
-        ({"stages": [], "intermediate": {}}, {}, "an intermediate phase that its stages leave out"),
-        ({"start": "contribution", "origin": "pretrained"}, GENERAL, "general distillation knows no task"),
+        ({"stages": [], "intermediate": {}}, {}, "an intermediate phase that is not in its stages"),
+        ({"start": "contribution", "origin": "pretrained"}, GENERAL, "general distillation has no task"),
         (
             {"start": "distilbert", "intermediate": {"method": "replacing"}},
             {},
@@ -103,17 +103,17 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {"start": "distilbert", "intermediate": {"matching": {"layer_map": "kept"}}},
             {},
-            "of which no layer is its teacher's own",
+            "which has no layers of its teacher",
         ),
         (
             {"intermediate": {"method": "replacing"}},
             {"transfer": {"source": "x", "alone": True}},
-            "transfer text has none; set transfer.alone: false",
+            "transfer text has no labels; set transfer.alone: false",
         ),
         (
             {"intermediate": {"matching": {"hidden": 0, "attention": 0}}},
             {},
-            "hidden, attention are all 0, so nothing would be copied",
+            "hidden, attention are all 0, so nothing would be distilled",
         ),
         (
             {"intermediate": {"method": "relations", "relations": {"query": 0, "key": 0, "value": 0}}},
@@ -123,9 +123,9 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {"prediction": {"hard_weight": 1}},
             {"transfer": {"source": "x", "alone": True}},
-            "learns from labels alone .hard_weight: 1.",
+            "learns from labels only .hard_weight: 1.",
         ),
-        ({"signal": "labels"}, {"ensemble": SECOND}, "nobody learns from the ensemble's answers"),
+        ({"signal": "labels"}, {"ensemble": SECOND}, "no student learns from the ensemble's predictions"),
         (
             {},
             {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"},
@@ -176,7 +176,7 @@ def test_a_checkpoint_of_ones_own_is_compared_by_its_own_widths(tmp_path: Path, 
     narrow = json.loads((own / "config.json").read_text()) | {"hidden_size": 8, "num_attention_heads": 2}
     (own / "config.json").write_text(json.dumps(narrow))
     patient = {"task_distillation": {"prediction": {"patience": {}}}}
-    with pytest.raises(LimbeckError, match="small is 8 wide and its teacher 16; patience compares one width"):
+    with pytest.raises(LimbeckError, match="small is 8 wide and its teacher 16; patience needs equal widths"):
         check_students(recipe({"start": str(own)}, **patient), tiny_bert, {"small": own})
     with pytest.raises(LimbeckError, match="2 heads against the teacher's 4"):
         check_students(recipe({"start": str(own)}, task_distillation={"intermediate": {}}), tiny_bert, {"small": own})
@@ -249,7 +249,7 @@ def test_the_floor_is_not_decided_by_the_luck_of_a_few_rows(
 def test_what_a_floor_says_where_it_cannot_tell() -> None:
     said = require_floor(CLASSES, judged(0.6, 30))
     assert "on 30 selection rows" in said and "from 0.423 to 0.754" in said and "raise data.selection_rows" in said
-    assert "training rows, since none are held back" in require_floor(CLASSES, judged(0.6, 30, "train"))
+    assert "training rows, since there are no selection rows" in require_floor(CLASSES, judged(0.6, 30, "train"))
 
 
 def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
@@ -261,7 +261,7 @@ def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
 def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() -> None:
     facts = {"selection_score": -1.3, "selection_count": 1000, "selection_split": "selection", "majority": 0.0}
     assert require_floor(VALUES, {**facts, "selection_correlation": 0.4}) == ""
-    with pytest.raises(GateError, match="the least correlation"):
+    with pytest.raises(GateError, match="the minimum correlation"):
         require_floor(VALUES, {**facts, "selection_correlation": 0.2})
     few = require_floor(VALUES, {**facts, "selection_count": 20, "selection_correlation": 0.2})
     assert "from -0.266 to 0.590" in few and "from -1.000 to 1.000" in require_floor(

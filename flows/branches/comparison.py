@@ -1,7 +1,7 @@
-"""Comparison of every candidate with the recipe's plain baselines of its own size, and with no other models.
+"""Comparison of every candidate with the recipe's labels-only baselines of its own size, and with no other models.
 
-A plain baseline is a student of role baseline that learns from labels alone: the model that a user would get without
-any method. If a recipe has none of a candidate's size, no claim is made about that candidate.
+A labels-only baseline is a student of role baseline that learns from labels alone: the model that a user would get
+without any method. If a recipe has none of a candidate's size, no claim is made about that candidate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tasks.scoring.quality.verdicts import verdicts
 async def contrast_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
 ) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of comparing each candidate with each plain baseline, on every split, by candidate."""
+    """Return the verdicts of comparing each candidate with each labels-only baseline, on every split, by candidate."""
     scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
     knobs = ContrastSlice(
         metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence

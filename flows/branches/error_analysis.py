@@ -45,9 +45,7 @@ async def analyse_errors(
     except Interrupted:
         raise
     except LimbeckError as error:
-        get_run_logger().warning(
-            f"confusion, calibration and disagreements of {name} are missing from the report: {error}"
-        )
+        get_run_logger().warning(f"the report has no confusions, calibration and disagreements of {name}: {error}")
         return None
     if not found.facts:
         return None  # a plan has no figures

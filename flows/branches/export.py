@@ -28,7 +28,7 @@ from tasks.recipe.slices import ExportSlice, QuantizeSlice, SpeedSlice
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
 
-NO_VERSION = "its model is not registered, so there is no folder for it"
+NO_VERSION = "its model is not registered and has no folder"
 ENGINES = {"onnx": "onnxruntime fp32", "int8": "onnxruntime int8"}
 """Engine of an export in its row of the results, by format."""
 
@@ -79,7 +79,7 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
     because = against_full(full.facts, knobs.parity) if full.facts else ""  # a plan has no figures
     found = {"onnx": Export(candidate, "onnx", graph(full), because)}
     if "int8" in knobs.formats and because:
-        found["int8"] = Export(candidate, "int8", None, f"there is no sound fp32 graph to make it of: {because}")
+        found["int8"] = Export(candidate, "int8", None, f"there is no valid fp32 graph to quantize: {because}")
     elif "int8" in knobs.formats:
         slice_2 = QuantizeSlice(
             **stage_knobs(knobs, Quantizing), **judged, metric=recipe.spec.headline, reduce_range=fits_seven_bits(knobs)
@@ -107,7 +107,7 @@ async def timed(recipe: Recipe, export: Export) -> Export:
         SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind),
         model=export.artifact,
         teacher=export.full,
-        label=f"{export.name} beside its fp32",
+        label=f"{export.name} against its fp32",
     )
     if not pace.facts:
         return export  # a plan has no figures

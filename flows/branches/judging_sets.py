@@ -234,7 +234,7 @@ def answers_of_sets(session: Session, names: Sequence[str], store: Store, worksp
     found = {}
     for name, facts in known_of_sets(session).items():
         rows = session.artifact_of("prepare-judging-set", name)
-        assert rows is not None, "what is known of a set comes from its rows"
+        assert rows is not None, "the description of a set requires its rows"
         cards = {one: session.artifact_of("score-judging-set", on_set(one, name)) for one in names}
         places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
         place = workspace / "judging" / name

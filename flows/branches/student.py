@@ -29,14 +29,14 @@ async def make_student(recipe: Recipe, student: Student, shared: SharedArtifacts
 async def train_student(recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts) -> Artifact:
     """Run one student with one seed through the phases of its recipe; return its last checkpoint."""
     made = await starting_point(recipe, student, shared)
-    varied = (
+    augmented = (
         await shared.candidates if shared.candidates is not None and recipe.takes(student, "augmentation") else None
     )
     text = {"transfer": shared.transfer} if shared.transfer is not None and student.signal == "teacher" else {}
     common = {
         "teacher": await shared.teacher,
         "rows": shared.rows,
-        "candidates": varied,
+        "candidates": augmented,
         **text,
         "label": label(student.name, seed, student.seeds),
     }
@@ -44,7 +44,7 @@ async def train_student(recipe: Recipe, student: Student, seed: int, shared: Sha
     if phase is not None:
         kept = (
             await kept_signals(recipe, student, phase, shared, text)
-            if recipe.task_distillation.keeps(phase, varied=varied is not None)
+            if recipe.task_distillation.keeps(phase, augmented=augmented is not None)
             else None
         )
         knobs = IntermediateSlice(**knobs_with_seed(phase, seed), **of_student(recipe, student, made))
@@ -129,6 +129,6 @@ def chosen(knobs: Any) -> dict[str, Any]:
 
 
 def by_signal(knobs: Mapping[str, Any], signal: str) -> dict[str, Any]:
-    """Return the knobs without those that only a training on a teacher's predictions reads, so that a plain baseline
-    stays the same model when these change."""
+    """Return the knobs without those that only a training on a teacher's predictions reads, so that a labels-only
+    baseline stays the same model when these change."""
     return {name: value for name, value in knobs.items() if signal == "teacher" or name not in OF_ANSWERS}

@@ -21,7 +21,7 @@ from tasks.contracts import Artifact
 from tasks.preflight import check_strategies, check_sweep, layers_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
-from tasks.recipe.students import STRATEGIES, LayerDropping, Sweep
+from tasks.recipe.students import STRATEGY_NAMES, LayerDropping, Sweep
 from tasks.score_model import score_model
 from tasks.stage.session import Session
 
@@ -98,7 +98,7 @@ def choices(recipe: Recipe) -> tuple[tuple[str, ...], tuple[int, ...] | None, La
     """Return strategies, numbers of layers (None: all) and training: the sweep's own knobs, else those of
     layer_dropping, else defaults."""
     given, own = recipe.layer_dropping, recipe.sweep or Sweep()
-    strategies = own.strategies or (given.strategies if given else STRATEGIES)
+    strategies = own.strategies or (given.strategies if given else STRATEGY_NAMES)
     dropping = given or LayerDropping(
         steps=500, batch_size=64, learning_rate=1e-4, dropout=0.0, evaluations=1, max_length=recipe.teacher.max_length
     )

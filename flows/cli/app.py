@@ -11,7 +11,7 @@ from collections.abc import Callable
 import typer
 from rich.console import Console
 
-from flows.cli import maintenance, make_models, past_runs, registry, team_servers
+from flows.cli import maintenance, make_models, past_runs, registered_models, team_servers
 from flows.cli.output_files import OF_THE_DISK, disk_sentence
 from flows.cli.shared import STOPPED
 from tasks.errors import LimbeckError
@@ -27,7 +27,7 @@ PANELS = {
         make_models.validate,
         make_models.resume,
     ),
-    "Look at what ran": (
+    "Inspect runs": (
         past_runs.results,
         past_runs.runs,
         past_runs.explain,
@@ -36,7 +36,7 @@ PANELS = {
         past_runs.reproduce,
         past_runs.ui,
     ),
-    "Keep the house in order": (
+    "Maintenance": (
         maintenance.verify,
         maintenance.gc,
         maintenance.janitor,
@@ -44,13 +44,13 @@ PANELS = {
         maintenance.version,
     ),
     "Choose, pull and promote": (
-        registry.models,
-        registry.pull,
-        registry.show,
-        registry.promote,
-        registry.rollback,
-        registry.delete,
-        registry.predict,
+        registered_models.models,
+        registered_models.pull,
+        registered_models.show,
+        registered_models.promote,
+        registered_models.rollback,
+        registered_models.delete,
+        registered_models.predict,
     ),
     "Run the servers of a team": (
         team_servers.up,
@@ -111,7 +111,7 @@ def main() -> None:
         print(f"limbeck: {disk_sentence(error)}", file=sys.stderr)
         raise SystemExit(1) from None
     except (KeyboardInterrupt, typer.Abort):
-        print("limbeck: stopped; run the same command again to go on from there", file=sys.stderr)
+        print("limbeck: stopped; run the same command again to continue from there", file=sys.stderr)
         raise SystemExit(STOPPED) from None
     except Exception as error:
         # A wrong command line: typer contains a copy of click, whose exceptions have no public name but a method that

@@ -86,7 +86,7 @@ SHOWN = {
     "completed": "done",
     "failed": "failed",
     "stopped": "stopped",
-    "refused": "not started or ended: the budget is spent",
+    "refused": "not started or stopped: the budget is spent",
 }
 
 
@@ -125,12 +125,12 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     if result.promotion is not None and result.promotion.champion is not None:
         name = result.registered[0].name
         console.print(
-            f"  limbeck pull {name}@champion my-model     # one plain Hugging Face folder",
+            f"  limbeck pull {name}@champion my-model     # one Hugging Face folder",
             highlight=False,
             markup=False,
         )
         console.print(
-            f"  limbeck show {name}                       # its aliases, figures and the history of decisions",
+            f"  limbeck show {name}                       # aliases, figures and history of decisions",
             highlight=False,
             markup=False,
         )
@@ -138,7 +138,7 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
         console.print(f"  limbeck predict my-model {texts}", highlight=False, markup=False, soft_wrap=True)
     console.print("  limbeck report --open                         # the whole run on one page", highlight=False)
     console.print(
-        "  limbeck models                                # every registered version and the gate's word on it",
+        "  limbeck models                                # every registered version with the gate's verdict",
         highlight=False,
     )
     console.print(
@@ -166,10 +166,12 @@ def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")
     console.print(
-        "  limbeck report --open                         # the answer, the chart and every figure on one page",
+        "  limbeck report --open                         # the result, the chart and every figure on one page",
         highlight=False,
     )
-    console.print("  limbeck explain                               # what ran, and why", highlight=False)
+    console.print(
+        "  limbeck explain                               # the stages that ran, and the reasons", highlight=False
+    )
     console.print(
         "  limbeck ui                                    # Prefect and MLflow in the browser: run/sweep.svg is the "
         "plot",
@@ -184,7 +186,13 @@ def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
     from tasks.report.reproduction import row_of, summary
 
     table = Table(
-        "stage", "then", "now", "verdict", "why", title=f"run {found['run'][:8]}, then and now", title_justify="left"
+        "stage",
+        "first",
+        "second",
+        "verdict",
+        "reason",
+        title=f"run {found['run'][:8]}: first and repeated run",
+        title_justify="left",
     )
     for stage in found["stages"]:
         table.add_row(*row_of(stage))
@@ -198,7 +206,7 @@ def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any
     """Print the planned trainings of a sweep, a line for each kind of work, and how many of them are cached."""
     from rich.table import Table
 
-    table = Table("what", title=f"sweep of {name}: what it takes", title_justify="left")
+    table = Table("kind", title=f"sweep of {name}: cost", title_justify="left")
     for heading in ("stages", "cached", "would run", "about"):
         table.add_column(heading, justify="right")
     kinds: dict[str, list[Mapping[str, Any]]] = {}
@@ -224,8 +232,8 @@ def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any
     )
     if any(row["seconds"] is not None for row in rows if row["cache"] == "miss"):
         console.print(
-            "About: what the like of it took before, with other settings perhaps, one after another; cores work "
-            "side by side.",
+            "About: the cost of earlier stages of the same kind, possibly with other settings, in sequence; stages "
+            "may run in parallel.",
             highlight=False,
         )
 

@@ -21,14 +21,16 @@ def verify() -> None:
         good, bad = good + (problem is None), bad + (problem is not None)
         if problem:
             out.print(f"{manifest['stage']} {manifest['key'][:12]}: {problem}", highlight=False, markup=False)
-    out.print(f"{good} results are whole, {bad} are damaged.", highlight=False)
+    out.print(f"{good} results are intact, {bad} are damaged.", highlight=False)
     if bad:
         raise typer.Exit(1)
 
 
 def gc(
-    keep_days: Annotated[float, typer.Option(min=0, help="Results younger than this stay in any case.")] = 30,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    keep_days: Annotated[float, typer.Option(min=0, help="Always keep results younger than this.")] = 30,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the results to remove, without removing them.")
+    ] = False,
 ) -> None:
     """Remove results that no registered model, no running stage and no recent result depends on."""
     mlflow = tracker()
@@ -39,9 +41,9 @@ def gc(
         out.print(f"{stage} {key[:12]}", highlight=False, markup=False)
     for name in swept.leftovers:
         out.print(f"left over: {name}", highlight=False, markup=False)
-    verb = "would go" if dry_run else "are gone"
+    verb = "would be removed" if dry_run else "removed"
     out.print(
-        f"{len(swept.results)} results and {swept.bytes / 1e6:,.1f} MB {verb}; {swept.kept} results stay.",
+        f"{len(swept.results)} results and {swept.bytes / 1e6:,.1f} MB {verb}; {swept.kept} results remain.",
         highlight=False,
     )
 
@@ -58,10 +60,10 @@ def janitor() -> None:
         ready()
         swept = server_watch.run(sweep_up())
     for run in swept["ended"]:
-        out.print(f"ended run {run[:8]}: its process is gone", highlight=False)
+        out.print(f"ended run {run[:8]}: its process no longer exists", highlight=False)
     counts = (
-        f"{len(swept['ended'])} runs ended, {len(swept['pending'])} unfinished models and "
-        f"{len(swept['leftovers'])} left-overs removed"
+        f"{len(swept['ended'])} runs ended, {len(swept['pending'])} unfinished models and {len(swept['leftovers'])} "
+        f"leftover files removed"
     )
     out.print(counts, highlight=False)
 
@@ -69,22 +71,20 @@ def janitor() -> None:
 def deploy(
     site: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.yaml", help="What this place sets for the work pools: image, cluster, roles, secrets."
-        ),
+        typer.Option(metavar="FILE.yaml", help="Site variables of the work pools: image, cluster, roles, secrets."),
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option(min=1, max=10_000, help="How many GPU stages may train at once; 1 where it was never set."),
+        typer.Option(min=1, max=10_000, help="Maximum number of GPU stages that train at once; 1 if it was never set."),
     ] = None,
     gpu_pool: Annotated[
         str | None,
-        typer.Option(metavar="POOL", help="The work pool that GPU stages go to; ecs-gpu where it was never set."),
+        typer.Option(metavar="POOL", help="The work pool for GPU stages; ecs-gpu if it was never set."),
     ] = None,
     reset: Annotated[
         bool,
         typer.Option(
-            "--reset", help="Take back what was changed in the Prefect UI: parameters, schedules, pools' defaults."
+            "--reset", help="Discard changes made in the Prefect UI: parameters, schedules, defaults of pools."
         ),
     ] = False,
 ) -> None:
@@ -96,11 +96,11 @@ def deploy(
     open_home()
     import asyncio
 
-    from flows.deploy.deploy import Ways
+    from flows.deploy.deploy import DeployOptions
     from flows.deploy.deploy import deploy as set_up
     from flows.deploy.pools import read_site
 
-    lines = asyncio.run(set_up(Ways(read_site(site), gpus, gpu_pool, reset)))
+    lines = asyncio.run(set_up(DeployOptions(read_site(site), gpus, gpu_pool, reset)))
     for line in lines:
         out.print(f"{line.kind:18} {line.name:38} {line.done}", highlight=False, markup=False, soft_wrap=True)
     changed = sum(line.done != "unchanged" for line in lines)

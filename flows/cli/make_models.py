@@ -22,11 +22,11 @@ from tasks.errors import RecipeError
 
 
 def demo(
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the language and of everything trained on it.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the language and of all trainings on it.")] = 0,
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, max=50, help="How many seeds, from --seed on; what distillation gains gets an interval over them."
+            min=1, max=50, help="Number of seeds, from --seed on; the gain of distillation gets an interval over them."
         ),
     ] = 1,
     json_file: JsonFile = None,
@@ -36,7 +36,7 @@ def demo(
     from flows.servers.local import prefect_for_a_run
 
     out.print(
-        "The demo's data is synthetic: a small generated language, so the figures say nothing about natural language.\n"
+        "The demo's data is synthetic: a small generated language; its figures do not apply to natural language.\n"
     )
     with prefect_for_a_run(home) as ready:
         from flows.cli.console import show_results
@@ -50,7 +50,7 @@ def demo(
 def init(
     table: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Your rows: csv, tsv, jsonl or parquet.")],
     output: Annotated[
-        Path | None, written("--output", "-o", help="Where the recipe goes; by default beside the data.")
+        Path | None, written("--output", "-o", help="File of the recipe; by default in the folder of the data.")
     ] = None,
 ) -> None:
     """Write a starter recipe for your own data."""
@@ -58,7 +58,7 @@ def init(
 
     target = output or table.with_suffix(".yaml")
     if target.exists():
-        raise RecipeError(f"{target} is there already; name another file with --output")
+        raise RecipeError(f"{target} already exists; name another file with --output")
     target.write_text(starter_recipe(table, target))
     out.print(f"wrote {target}; next: limbeck validate {target}", highlight=False)
 
@@ -69,13 +69,12 @@ def shelf() -> None:
 
     from flows.run.recipe_file import SHELF, read_yaml
 
-    table = Table("recipe", "what it is", box=None, pad_edge=False)
+    table = Table("recipe", "description", box=None, pad_edge=False)
     for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem):
         table.add_row(path.stem, str(read_yaml(path).get("about", "")))
     out.print(table, highlight=False, markup=False)
     out.print(
-        "\nread one: its file says what it makes and what it costs; run one: limbeck run NAME; change it: --set "
-        "task=mrpc",
+        "\nread one: its file states its models and cost; run one: limbeck run NAME; change it: --set task=mrpc",
         highlight=False,
         markup=False,
     )
@@ -86,7 +85,7 @@ def run(
     sets: Sets = [],  # noqa: B006 - typer copies it
     json_file: JsonFile = None,
     force: Annotated[
-        list[str], typer.Option("--force", metavar="STAGE", help="Run a stage again although its result is there.")
+        list[str], typer.Option("--force", metavar="STAGE", help="Run a stage again although its result is cached.")
     ] = [],  # noqa: B006
 ) -> None:
     """Run a recipe: train the teacher, students and dropped models, score them, apply the gate, register them."""
@@ -99,24 +98,27 @@ def sweep(
     recipe: RecipeName,
     strategies: Annotated[
         str | None,
-        typer.Option(metavar="top,symmetric,…", help="Strategies to try, greedy among them; see layer_dropping."),
+        typer.Option(metavar="top,symmetric,…", help="Strategies to try, for example greedy; see layer_dropping."),
     ] = None,
     drop: Annotated[str | None, typer.Option(metavar="1,2,3", help="Numbers of layers to remove.")] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Trainings of each strategy and number.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Seeds for each strategy and number.")] = None,
     halving: Annotated[
         bool,
-        typer.Option("--halving", help="A quarter of the steps and one seed for all first; the better half goes on."),
+        typer.Option(
+            "--halving",
+            help="Train all candidates with a quarter of the steps and one seed first; the better half continues.",
+        ),
     ] = False,
     sets: Sets = [],  # noqa: B006
     json_file: Annotated[
-        Path | None, written("--json", metavar="FILE", help="Write every figure, the answer and the stages as JSON.")
+        Path | None, written("--json", metavar="FILE", help="Write every figure, the result and the stages as JSON.")
     ] = None,
     plot: Annotated[
         Path | None,
         written("--plot", metavar="FILE.svg", help="Write the plot: score against dropped layers, by strategy."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many trainings it takes and what is cached.")
+        bool, typer.Option("--dry-run", help="Print the number of trainings and the cached ones, without running them.")
     ] = False,
 ) -> None:
     """Find how many layers the task needs: drop layers of one teacher by every strategy, number and seed. The answer
@@ -144,7 +146,7 @@ def plan(
     recipe: RecipeName,
     sets: Sets = [],  # noqa: B006
     json_file: Annotated[
-        Path | None, written("--json", metavar="FILE", help="Write every stage, and what it would take, as JSON.")
+        Path | None, written("--json", metavar="FILE", help="Write every stage with its estimated cost as JSON.")
     ] = None,
 ) -> None:
     """Show the stages of a run without running it: whether each is cached, why, and its estimated cost."""
@@ -163,7 +165,7 @@ def plan(
     for line in (
         plan_lines(found)
         + held_back_lines(found["held_back"])
-        + ([f"It would be refused: {found['refused']}."] if found["refused"] else [])
+        + ([f"The run would be refused: {found['refused']}."] if found["refused"] else [])
     ):
         out.print(line, highlight=False, markup=False)
     if json_file is not None:
@@ -181,7 +183,7 @@ def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
         if chosen.layer_dropping
         else []
     )
-    judged = f", judged on {', '.join(chosen.judging_sets)} too" if chosen.judging_sets else ""
+    judged = f", also evaluated on {', '.join(chosen.judging_sets)}" if chosen.judging_sets else ""
     said = (
         f"task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}{judged}"
     )
@@ -192,7 +194,7 @@ def resume(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that did not finish."
+            metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest unfinished one."
         ),
     ] = None,
     sets: Sets = [],  # noqa: B006

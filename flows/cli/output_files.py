@@ -32,14 +32,16 @@ def writable(file: Path | None) -> Path | None:
     try:
         if not target.parent.is_dir():
             raise RecipeError(
-                f"there is no folder {str(target.parent)!r} to write {target.name} to; make it, or name another file"
+                f"the folder {str(target.parent)!r} for {target.name} does not exist; create it, or name another file"
             )
         if target.exists() and not target.is_file():
-            raise RecipeError(f"{file} is there and is no file; name a file to write to")
+            raise RecipeError(f"{file} exists and is not a file; name another file")
         if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
-            raise RecipeError(f"{file} cannot be written; name a file in a folder that can")
+            raise RecipeError(f"{file} cannot be written; name a file in a writable folder")
     except OSError as error:  # a name that is too long
-        raise RecipeError(f"{str(file)[:100]!r} is no name of a file ({error.strerror}); name another file") from error
+        raise RecipeError(
+            f"{str(file)[:100]!r} is not a valid file name ({error.strerror}); name another file"
+        ) from error
     return file
 
 
@@ -47,6 +49,6 @@ def disk_sentence(error: OSError) -> str:
     """Return a message about an error of a file or disk."""
     where = f" ({error.filename})" if error.filename else ""
     return (
-        f"a file cannot be written or read{where}: {(error.strerror or str(error)).lower()}; make room or mend "
-        f"it, and run the same command again"
+        f"a file cannot be written or read{where}: {(error.strerror or str(error)).lower()}; free some space or fix "
+        f"the error, and run the same command again"
     )

@@ -18,16 +18,17 @@ from tasks.report.format.durations import duration
 def results(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="Where the page and its files are, for example deployments/results."),
+        typer.Argument(metavar="FOLDER", help="Folder of the page and its files, for example deployments/results."),
     ],
     add: Annotated[
-        Path | None, typer.Option("--add", metavar="OUT.json", help="What --json wrote of a finished run or sweep.")
+        Path | None,
+        typer.Option("--add", metavar="OUT.json", help="A file written by --json for a finished run or sweep."),
     ] = None,
-    note: Annotated[str, typer.Option("--note", help="A sentence that stands beside the run that is added.")] = "",
+    note: Annotated[str, typer.Option("--note", help="A note on the added run, in one sentence.")] = "",
     table: Annotated[
         str | None,
         typer.Option(
-            "--table", metavar="FILE", help="Only print one file of the folder as a short table, as README has it."
+            "--table", metavar="FILE", help="Print one file of the folder as a short table, as in the README."
         ),
     ] = None,
 ) -> None:
@@ -35,12 +36,12 @@ def results(
     from flows.publish.results_folder import add_result, table_of, write_page
 
     if table is not None and (note or add is not None):
-        raise RecipeError("--table only prints what is there; leave --add and --note out")
+        raise RecipeError("--table only prints an existing file; remove --add and --note")
     if table is not None:
         typer.echo(table_of(folder, table))
         return
     if note and add is None:
-        raise RecipeError("--note belongs to a run that is added; name its file with --add")
+        raise RecipeError("--note requires an added run; name its file with --add")
     if add is not None:
         out.print(f"wrote {add_result(folder, add, note)}", highlight=False, markup=False)
     out.print(f"wrote {write_page(folder)}", highlight=False, markup=False)
@@ -66,12 +67,12 @@ def explain(
     mlflow = tracker()
     found = find_run(mlflow, run)
     title = f"{found['kind']} {found['run'][:8]} of {found['recipe']}: {found['status']}"
-    table = Table("stage", "cache", "why", "took", "key", title=title, title_justify="left")
+    table = Table("stage", "cache", "reason", "time", "key", title=title, title_justify="left")
     for row in mlflow.recall(found["run"], "stages")["stages"]:
         made = (
-            f"made by run {row['made_by_run'][:8]}"
+            f"computed by run {row['made_by_run'][:8]}"
             if row["made_by_run"]
-            else "made before"
+            else "computed before"
             if row["cache"] == "hit"
             else row["why"]
         )
@@ -90,7 +91,7 @@ def ledger(
         str | None, typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest.")
     ] = None,
     json_file: Annotated[
-        Path | None, written("--json", metavar="FILE", help="Write every figure as JSON, and how it was come by.")
+        Path | None, written("--json", metavar="FILE", help="Write every figure with its origin as JSON.")
     ] = None,
 ) -> None:
     """Show the cost of a past run, stage by stage, in time, kWh, CO2e and dollars, and the savings of the cache."""
@@ -101,7 +102,7 @@ def ledger(
 
     found = find_run(mlflow, run)
     noted = mlflow.recall(found["run"], "ledger")
-    out.print(ledger_table(noted, f"{found['kind']} {found['run'][:8]} of {found['recipe']}: what it took"))
+    out.print(ledger_table(noted, f"{found['kind']} {found['run'][:8]} of {found['recipe']}: cost"))
     for line in [*counted_lines(noted), LEGEND]:
         out.print(line, highlight=False, markup=False)
     if json_file is not None:
@@ -111,15 +112,15 @@ def ledger(
 def report(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest that finished."),
+        typer.Argument(metavar="[RUN]", help="A run, as `limbeck runs` shows it; by default the newest finished one."),
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     output: Annotated[
         Path | None,
-        written("--output", "-o", metavar="FILE.html", help="Where it goes; by default into the home folder."),
+        written("--output", "-o", metavar="FILE.html", help="File of the report; by default in the home folder."),
     ] = None,
     no_texts: Annotated[
-        bool, typer.Option("--no-texts", help="Leave the texts out on which student and teacher disagree.")
+        bool, typer.Option("--no-texts", help="Omit the texts on which student and teacher disagree.")
     ] = False,
 ) -> None:
     """Write the report of a past run: one HTML file that recommends a model, with its quality, speed and size and the
@@ -133,7 +134,7 @@ def report(
     write_page(past_report(mlflow, found, home=home, texts=not no_texts), path)
     out.print(str(path), highlight=False, markup=False, soft_wrap=True)
     if show and not open_page(path):
-        out.print("no browser was found here; open the file yourself", highlight=False)
+        out.print("no browser was found; open the file manually", highlight=False)
 
 
 def reproduce(
@@ -142,12 +143,13 @@ def reproduce(
         typer.Argument(metavar="[RUN]", help="A finished run, as `limbeck runs` shows it; by default the newest."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="FOLDER", help="Keep what the second run makes, in a new folder.")
+        Path | None,
+        typer.Option("--keep", metavar="FOLDER", help="Keep the results of the second run in a new folder."),
     ] = None,
     from_cache: Annotated[
-        bool, typer.Option("--from-cache", help="Run nothing: compare what the store holds.")
+        bool, typer.Option("--from-cache", help="Compare the cached results, without running stages.")
     ] = False,
-    anyway: Annotated[bool, typer.Option("--anyway", help="Go on although a source has changed since.")] = False,
+    anyway: Annotated[bool, typer.Option("--anyway", help="Continue although a source has changed since.")] = False,
     json_file: Annotated[Path | None, written("--json", metavar="FILE", help="Write the comparison as JSON.")] = None,
 ) -> None:
     """Repeat a past run without the cache, in a home of its own, and compare the artifacts of all stages byte by byte.
@@ -165,8 +167,8 @@ def reproduce(
     found = find_run(mlflow, run, ("FINISHED",))
     if not from_cache:
         out.print(
-            f"running {found['recipe']} again, in a home of its own: nothing is taken from the cache or enters your "
-            f"registry",
+            f"running {found['recipe']} again, in a separate home folder: without the cache and without changes to "
+            f"your registry",
             highlight=False,
         )
     compared = run_twice(

@@ -48,7 +48,7 @@ def show_model(console: Console, name: str, standing: RegistryState) -> None:
 def show_version(console: Console, name: str, standing: RegistryState, number: str) -> None:
     """Print one version: its figures, the verdict with a reason for each criterion, and the decisions about it."""
     tags = standing.versions[number]
-    table = Table("what", "", title=f"{name} version {number}: {tags.get('candidate', '')}", title_justify="left")
+    table = Table("property", "", title=f"{name} version {number}: {tags.get('candidate', '')}", title_justify="left")
     table.add_row("verdict", verdict(tags))
     table.add_row("aliases", names_of(standing, number) or "none")
     for figure in (*FIGURES, "recipe", "teacher", "promotion.state", "gate.replaced", "rows.sha256", "model.sha256"):
@@ -78,7 +78,7 @@ def named(standing: RegistryState, number: str) -> str:
 
 def history_lines(standing: RegistryState, number: str | None = None) -> Iterator[str]:
     """Yield lines about the decisions, newest first: all of them, or those about one version."""
-    yield "\nDecisions, the newest first:" if standing.history else "\nNo decision was written down yet."
+    yield "\nDecisions, the newest first:" if standing.history else "\nNo decision was recorded yet."
     for entry in reversed(standing.history):
         words = [word for word in entry.get("words", []) if number in (None, word["version"])]
         if not words and number is not None:
@@ -92,7 +92,7 @@ def history_lines(standing: RegistryState, number: str | None = None) -> Iterato
 
 def whence(entry: Mapping[str, Any]) -> str:
     """Return the recipe behind a decision, or a person's reason."""
-    because = " by force" if entry.get("forced") else ""
+    because = " forced" if entry.get("forced") else ""
     return (
         f" {entry['recipe']}"
         if entry.get("recipe")
@@ -103,7 +103,7 @@ def whence(entry: Mapping[str, Any]) -> str:
 def moved(entry: Mapping[str, Any]) -> str:
     """Return the aliases that a decision moved."""
     moves = [f"{alias} {before or '—'} → {after or '—'}" for alias, (before, after) in entry.get("moves", {}).items()]
-    return f": {', '.join(moves)}" if moves else ": nothing moved"
+    return f": {', '.join(moves)}" if moves else ": no alias moved"
 
 
 def missing_alias_lines(name: str, standing: RegistryState) -> Iterator[str]:
@@ -111,7 +111,7 @@ def missing_alias_lines(name: str, standing: RegistryState) -> Iterator[str]:
     which then vanishes."""
     for alias, number in missing(standing).items():
         yield (
-            f"\n{name}@{alias} is gone: by the history it is version {number}. Give it to one that is there: "
+            f"\n{name}@{alias} is missing: in the history it is version {number}. Assign it to an existing version: "
             f"limbeck promote {name} VERSION --to {alias}"
         )
 

@@ -46,9 +46,7 @@ def reproduce(
     recipe = Recipe.model_validate(recipe_again(then))
     changed = changed_sources(recipe, then)
     if changed and not anyway:
-        raise DataError(
-            f"{'; '.join(changed)}: what comes out would not be the same; bring the old files back, or compare --anyway"
-        )
+        raise DataError(f"{'; '.join(changed)}: the results would differ; restore the old files, or compare --anyway")
     if from_cache:
         now = found_in_store(recipe, then, home)
     else:
@@ -63,8 +61,8 @@ def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any
         return tracker.recall(found["run"], "manifest")
     except RegistryError as error:
         raise RegistryError(
-            f"run {found['run'][:8]} has no manifest: it did not finish, or an older release made it; see limbeck "
-            f"runs for others"
+            f"run {found['run'][:8]} has no manifest: it did not finish, or is of an older release; see limbeck runs "
+            f"for others"
         ) from error
 
 
@@ -114,7 +112,7 @@ def own_folder(keep: Path | None) -> Iterator[Path]:
             yield Path(folder)
         return
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise RecipeError(f"{keep} is there already and not empty; name a new folder with --keep")
+        raise RecipeError(f"{keep} already exists and is not empty; name a new folder with --keep")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep.resolve()
 
@@ -141,7 +139,7 @@ def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, s
     if done == STOPPED:
         raise KeyboardInterrupt
     if done != 0:
-        raise EngineError(f"the second run ended with status {done}; what it said is above")
+        raise EngineError(f"the second run ended with status {done}; its output is above")
     manifest: dict[str, Any] = json.loads((folder / "result.json").read_text())["manifest"]
     return manifest
 

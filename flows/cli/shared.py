@@ -34,7 +34,7 @@ written = partial(typer.Option, callback=writable)
 
 Sets = Annotated[
     list[str],
-    typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; may be given several times."),
+    typer.Option("--set", metavar="a.b=value", help="Change one knob of the recipe; can be repeated."),
 ]
 
 
@@ -46,7 +46,7 @@ JsonFile = Annotated[
 RegisteredName = Annotated[str, typer.Argument(metavar="NAME", help="A registered model.")]
 
 
-Reason = Annotated[str, typer.Option(help="Why; it is kept in the history.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the history.")]
 
 
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a recipe on the shelf.")]
@@ -97,7 +97,7 @@ def open_home() -> Home:
         try:
             _ = urlsplit(os.environ.get(name, "")).port
         except ValueError as error:  # Prefect could not even be imported
-            raise RecipeError(f"{name} is no address ({error}); correct it, or leave it out") from error
+            raise RecipeError(f"{name} is not an address ({error}); correct it, or remove it") from error
     home = Home.from_environment().create()
     prepare_environment(home)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
@@ -125,5 +125,5 @@ def tracker() -> Any:
 def checked(file: Path) -> Path:
     """Return the file; raise RecipeError if it does not exist."""
     if not file.is_file():
-        raise RecipeError(f"there is no file {str(file)!r}; name a file with texts")
+        raise RecipeError(f"the file {str(file)!r} does not exist; name a file with texts")
     return file

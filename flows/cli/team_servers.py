@@ -19,13 +19,13 @@ def up(
     prefect_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 4200.")] = None,
     mlflow_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 5000.")] = None,
     s3: Annotated[
-        str | None, typer.Option(help="radosgw, folder, aws, or the URL of an endpoint; AWS_ENDPOINT_URL counts.")
+        str | None, typer.Option(help="radosgw, folder, aws, or the URL of an endpoint; by default AWS_ENDPOINT_URL.")
     ] = None,
     buckets: Annotated[
-        str | None, typer.Option(help="What the names of both buckets begin with; by default limbeck.")
+        str | None, typer.Option(help="Prefix of the names of both buckets; by default limbeck.")
     ] = None,
     pools: Annotated[
-        str | None, typer.Option(help="Work pools that get a worker here; by default cpu,gpu-local.")
+        str | None, typer.Option(help="Work pools with a worker on this machine; by default cpu,gpu-local.")
     ] = None,
 ) -> None:
     """Start the servers of a team as supervised processes: PostgreSQL, Redis, S3, Prefect, MLflow, workers. If some
@@ -53,7 +53,9 @@ def down() -> None:
 
     stopped = bring_down(Home.from_environment(), tell(out))
     out.print(
-        "stopped; all data stays, limbeck up goes on with it" if stopped else "nothing of this home is running",
+        "stopped; all data remains, and limbeck up continues with it"
+        if stopped
+        else "no servers of this home are running",
         highlight=False,
     )
 
@@ -83,7 +85,7 @@ def doctor() -> None:
 
 def backup(
     target: Annotated[
-        Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="A new folder or file. There will be passwords in it.")
+        Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="A new folder or file. It will contain passwords.")
     ],
 ) -> None:
     """Back up the running stack: databases, models, results and secrets."""
@@ -92,7 +94,7 @@ def backup(
 
     contents = save(Home.from_environment(), target, tell(out))
     out.print(
-        f"wrote {target}: {len(contents['files'])} files; keep it where you keep passwords",
+        f"wrote {target}: {len(contents['files'])} files; store it as safely as passwords",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -100,11 +102,14 @@ def backup(
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="What limbeck backup wrote.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="FOLDER|FILE.tar.gz", help="The folder or file written by limbeck backup.")
+    ],
     prefect_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 4200.")] = None,
     mlflow_port: Annotated[int | None, typer.Option(min=1024, max=65535, help="By default 5000.")] = None,
     s3: Annotated[
-        str | None, typer.Option(help="Another S3 server than the back-up's: radosgw, aws, or the URL of an endpoint.")
+        str | None,
+        typer.Option(help="An S3 server that replaces that of the backup: radosgw, aws, or the URL of an endpoint."),
     ] = None,
 ) -> None:
     """Create a new stack from a backup, in a home that has none, and start it."""

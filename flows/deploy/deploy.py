@@ -39,12 +39,12 @@ from tasks.errors import RecipeError, ServerError
 
 GPU_LIMIT = "LIMBECK_GPU_LIMIT"
 LOCAL_GPUS = "gpu-local"  # the pool that `limbeck up` creates for the GPUs of its machine
-QUEUES = {"upkeep": "What looks after the runs: janitor, resubmission, promotion."}
+QUEUES = {"upkeep": "Maintenance of the runs: janitor, resubmission, promotion."}
 REFUSED = (401, 403)
 
 
 @dataclass
-class Ways:
+class DeployOptions:
     """Options of the command line."""
 
     site: Site = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Ways:
 
 
 @dataclass
-class Line:
+class Change:
     """The outcome for one object on the server."""
 
     kind: str
@@ -63,17 +63,17 @@ class Line:
     """``created``, ``unchanged``, or ``updated`` with the names of the updated fields."""
 
 
-async def deploy(ways: Ways) -> list[Line]:
+async def deploy(options: DeployOptions) -> list[Change]:
     """Create or update all objects; return the outcome for each."""
     async with server() as client:
-        lines = [await apply_pool(client, name, ways) for name in POOLS]
+        lines = [await apply_pool(client, name, options) for name in POOLS]
         lines += [await apply_queue(client, "cpu", name) for name in QUEUES]
-        lines.append(await apply_limit(client, ways))
+        lines.append(await apply_limit(client, options))
         known = [pool.name for pool in await client.read_work_pools(limit=200)]
-        require_pool(ways.gpu_pool, known)
+        require_pool(options.gpu_pool, known)
         for entry in timetable():
-            lines += await apply_deployment(client, entry, ways, known)
-        return lines + [await apply_automation(client, wanted, ways) for wanted in automations()]
+            lines += await apply_deployment(client, entry, options, known)
+        return lines + [await apply_automation(client, wanted, options) for wanted in automations()]
 
 
 @asynccontextmanager
@@ -83,7 +83,7 @@ async def server() -> AsyncIterator[PrefectClient]:
     address = PREFECT_API_URL.value()
     if not address:
         raise ServerError(
-            "no Prefect server is named; start one with limbeck up, or set PREFECT_API_URL to one that is there"
+            "no Prefect server is configured; start one with limbeck up, or set PREFECT_API_URL to a running one"
         )
     try:
         await ask_prefect()
@@ -92,9 +92,11 @@ async def server() -> AsyncIterator[PrefectClient]:
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status in REFUSED:
-            how = 'set PREFECT_API_AUTH_STRING to its user:password, for our own by: eval "$(limbeck env)"'
+            how = (
+                'set PREFECT_API_AUTH_STRING to its user:password, for a server of limbeck up by: eval "$(limbeck env)"'
+            )
             raise ServerError(
-                f"the Prefect server at {without_password(address)} refuses us ({status}); {how}"
+                f"the Prefect server at {without_password(address)} denies access ({status}); {how}"
             ) from error
         raise ServerError(
             f"the Prefect server at {without_password(address)} answered {status}: {detail(error.response)}"
@@ -125,9 +127,9 @@ def detail(response: httpx.Response) -> str:
 # --- pools and limits -------------------------------------------------------------------------------------------------
 
 
-async def apply_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
+async def apply_pool(client: PrefectClient, name: str, options: DeployOptions) -> Change:
     """Create or update a work pool from its file, with the values set at this site."""
-    ours, set_here = read_pool(name), ways.site.get(name, {})
+    ours, set_here = read_pool(name), options.site.get(name, {})
     try:
         there: WorkPool | None = await client.read_work_pool(name)
     except ObjectNotFound:
@@ -137,13 +139,13 @@ async def apply_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
         await client.create_work_pool(
             WorkPoolCreate(name=name, type=ours["type"], description=ours["description"], base_job_template=template)
         )
-        return Line("work pool", name, "created")
+        return Change("work pool", name, "created")
     if there.type != ours["type"]:
         raise ServerError(
             f"the work pool {name} on this server is of type {there.type}, and its runs need {ours['type']}; "
-            f"rename what uses it, or delete it (prefect work-pool delete {name}), then deploy again"
+            f"rename it, or delete it (prefect work-pool delete {name}), then deploy again"
         )
-    before = None if ways.reset else there.base_job_template
+    before = None if options.reset else there.base_job_template
     wanted = {
         "description": ours["description"],
         "base_job_template": settled(ours["base_job_template"], before, set_here),
@@ -151,44 +153,48 @@ async def apply_pool(client: PrefectClient, name: str, ways: Ways) -> Line:
     changed = [what for what, value in wanted.items() if getattr(there, what) != value]
     if changed:
         await client.update_work_pool(name, WorkPoolUpdate(**{what: wanted[what] for what in changed}))
-    return Line("work pool", name, change_summary(changed))
+    return Change("work pool", name, change_summary(changed))
 
 
-async def apply_queue(client: PrefectClient, pool: str, name: str) -> Line:
+async def apply_queue(client: PrefectClient, pool: str, name: str) -> Change:
     """Create a queue if it is missing; people may change its limit and priority."""
     try:
         await client.read_work_queue_by_name(name, work_pool_name=pool)
     except ObjectNotFound:
         await client.create_work_queue(name, description=QUEUES[name], priority=1, work_pool_name=pool)
-        return Line("work queue", f"{pool}/{name}", "created")
-    return Line("work queue", f"{pool}/{name}", "unchanged")
+        return Change("work queue", f"{pool}/{name}", "created")
+    return Change("work queue", f"{pool}/{name}", "unchanged")
 
 
-async def apply_limit(client: PrefectClient, ways: Ways) -> Line:
+async def apply_limit(client: PrefectClient, options: DeployOptions) -> Change:
     """Create or update the GPU limit; stages hold a slot of it while they train, and none if their result is cached."""
     name = os.environ.get(GPU_LIMIT, "gpu")
     try:
         there = await client.read_global_concurrency_limit_by_name(name)
     except ObjectNotFound:
-        await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=ways.gpus or 1))
-        return Line("concurrency limit", name, "created")
-    wanted = ways.gpus if ways.gpus is not None else there.limit
+        await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=options.gpus or 1))
+        return Change("concurrency limit", name, "created")
+    wanted = options.gpus if options.gpus is not None else there.limit
     if there.limit == wanted and there.active:
-        return Line("concurrency limit", name, "unchanged")
+        return Change("concurrency limit", name, "unchanged")
     await client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=wanted, active=True))
-    return Line("concurrency limit", name, change_summary(["limit"]))
+    return Change("concurrency limit", name, change_summary(["limit"]))
 
 
 def require_pool(name: str | None, known: Sequence[str]) -> None:
     """Raise RecipeError if the pool for GPU stages does not exist."""
     if name is not None and name not in known:
-        raise RecipeError(f"--gpu-pool {name}: this server has no such work pool; it has {', '.join(sorted(known))}")
+        raise RecipeError(
+            f"--gpu-pool {name}: this server does not have this work pool; it has {', '.join(sorted(known))}"
+        )
 
 
 # --- deployments ------------------------------------------------------------------------------------------------------
 
 
-async def apply_deployment(client: PrefectClient, entry: Entry, ways: Ways, pools: Sequence[str]) -> list[Line]:
+async def apply_deployment(
+    client: PrefectClient, entry: Entry, options: DeployOptions, pools: Sequence[str]
+) -> list[Change]:
     """Create or update a deployment from the file, then its schedules and the automations that trigger it."""
     try:
         there: DeploymentResponse | None = await client.read_deployment_by_name(entry.full_name)
@@ -196,18 +202,18 @@ async def apply_deployment(client: PrefectClient, entry: Entry, ways: Ways, pool
         there = None
     if entry.fields["work_pool_name"] in GPU_POOLS:
         usual = LOCAL_GPUS if LOCAL_GPUS in pools else entry.fields["work_pool_name"]
-        entry.fields["work_pool_name"] = ways.gpu_pool or (there.work_pool_name if there else None) or usual
+        entry.fields["work_pool_name"] = options.gpu_pool or (there.work_pool_name if there else None) or usual
     if there is None:
         deployment, done = await create(client, entry), "created"
     else:
         deployment, done = (
             there.id,
             change_summary(
-                [*await update(client, entry, there, ways), *await apply_schedules(client, entry, there, ways)]
+                [*await update(client, entry, there, options), *await apply_schedules(client, entry, there, options)]
             ),
         )
-    lines = [Line("deployment", entry.full_name, done)]
-    return lines + [await apply_automation(client, wanted, ways) for wanted in triggers_of(entry, deployment)]
+    lines = [Change("deployment", entry.full_name, done)]
+    return lines + [await apply_automation(client, wanted, options) for wanted in triggers_of(entry, deployment)]
 
 
 async def create(client: PrefectClient, entry: Entry) -> UUID:
@@ -224,14 +230,14 @@ async def create(client: PrefectClient, entry: Entry) -> UUID:
     )
 
 
-async def update(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
+async def update(client: PrefectClient, entry: Entry, there: DeploymentResponse, options: DeployOptions) -> list[str]:
     """Write the fields of a deployment that differ; return their names."""
     known = standing(there)
     changed = [name for name, value in entry.fields.items() if known[name] != value]
     written = {name: entry.fields[name] for name in changed if name != "collision_strategy"}
     if entry.fields["collision_strategy"]:
         written["concurrency_options"] = ConcurrencyOptions(collision_strategy=entry.fields["collision_strategy"])
-    if ways.reset and there.parameters != entry.parameters:
+    if options.reset and there.parameters != entry.parameters:
         changed, written = [*changed, "parameters"], {**written, "parameters": entry.parameters}
     if changed:
         # The server looks up a pool and its queue together, and removes tags that are not sent.
@@ -247,7 +253,9 @@ def new_schedule(given: dict[str, Any]) -> DeploymentScheduleCreate:
     )
 
 
-async def apply_schedules(client: PrefectClient, entry: Entry, there: DeploymentResponse, ways: Ways) -> list[str]:
+async def apply_schedules(
+    client: PrefectClient, entry: Entry, there: DeploymentResponse, options: DeployOptions
+) -> list[str]:
     """Add missing schedules; existing ones, and whether they are active, change only with ``--reset``."""
     known, changed = {schedule.slug: schedule for schedule in there.schedules}, []
     for given in entry.schedules:
@@ -255,7 +263,7 @@ async def apply_schedules(client: PrefectClient, entry: Entry, there: Deployment
         if found is None:
             await client.create_deployment_schedules(there.id, [wanted])
             changed.append(f"schedule {given['slug']}")
-        elif ways.reset and (found.active != wanted.active or found.schedule != wanted.schedule):
+        elif options.reset and (found.active != wanted.active or found.schedule != wanted.schedule):
             await client.update_deployment_schedule(there.id, found.id, active=wanted.active, schedule=wanted.schedule)
             changed.append(f"schedule {given['slug']}")
     return changed
@@ -264,20 +272,20 @@ async def apply_schedules(client: PrefectClient, entry: Entry, there: Deployment
 # --- automations ------------------------------------------------------------------------------------------------------
 
 
-async def apply_automation(client: PrefectClient, wanted: AutomationCore, ways: Ways) -> Line:
+async def apply_automation(client: PrefectClient, wanted: AutomationCore, options: DeployOptions) -> Change:
     """Create or update an automation from its file; whether it is enabled changes only with ``--reset``."""
     known = await client.read_automations_by_name(wanted.name)
     if not known:
         await client.create_automation(wanted)
-        return Line("automation", wanted.name, "created")
+        return Change("automation", wanted.name, "created")
     there = known[0]
-    if not ways.reset:
+    if not options.reset:
         wanted = wanted.model_copy(update={"enabled": there.enabled})
     changed = differing(wanted, there)
     if changed:
         # The owner is set at creation; the server refuses an update that contains the field.
         await client.update_automation(there.id, AutomationCore(**wanted.model_dump(exclude={"owner_resource"})))
-    return Line("automation", wanted.name, change_summary(changed))
+    return Change("automation", wanted.name, change_summary(changed))
 
 
 def differing(wanted: AutomationCore, there: AutomationCore) -> list[str]:

@@ -43,11 +43,11 @@ def read_site(path: Path | None) -> Site:
         ) from error
     if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
         raise RecipeError(
-            f"--site {path} holds no mapping of pools to variables; write lines such as ecs-gpu: {{image: …}}"
+            f"--site {path} is not a mapping of pools to variables; write lines such as ecs-gpu: {{image: …}}"
         )
     for pool, values in found.items():
         if pool not in POOLS:
-            raise RecipeError(f"--site {path} names the pool {pool!r}; there are {', '.join(POOLS)}")
+            raise RecipeError(f"--site {path} names the unknown pool {pool!r}; known are {', '.join(POOLS)}")
         known = defaults_of(read_pool(pool)["base_job_template"])
         for name in values:
             if name not in known:

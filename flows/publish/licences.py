@@ -14,7 +14,7 @@ def licences_of(recipe: Recipe) -> list[dict[str, str]]:
     named = teacher_name(recipe) if recipe.pretraining else teacher.model
     found = [("Teacher", named, teacher.licence), ("Data", data.source or recipe.spec.name, data.licence)]
     found += [
-        ("Teacher beside it", other.model, other.licence)
+        ("Additional teacher", other.model, other.licence)
         for other in (recipe.ensemble.teachers if recipe.ensemble else ())
     ]
     found += [

@@ -61,8 +61,8 @@ async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> d
     except Exception as error:
         said = str(error).strip().splitlines()
         get_run_logger().warning(
-            f"the report was not made ({type(error).__name__}: {said[0] if said else 'no message'}); all else of "
-            f"this run is kept"
+            f"the report could not be written ({type(error).__name__}: {said[0] if said else 'no message'}); all "
+            f"other results of this run are stored"
         )
         return {}
     return {"artifact": PAGE, "link": report_link(result["links"])}
@@ -115,10 +115,10 @@ def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts
     """Return the page of a past run, from its result in MLflow; texts come from the store, if they are still there."""
     name = "sweep" if found["kind"] == "sweep" else "result"
     if not keeps(tracker, found["run"], f"run/{name}.json"):
-        about = f"run {found['run'][:8]} ({found['status'].lower()}) kept no result to make a page of"
+        about = f"run {found['run'][:8]} ({found['status'].lower()}) has no stored result for a report"
         raise RegistryError(
-            f"{about}: it did not finish, or an older version made it; run its recipe again, what is cached costs "
-            f"nothing"
+            f"{about}: it did not finish, or is of an older version; run its recipe again, cached stages are not "
+            f"repeated"
         )
     result = {**tracker.recall(found["run"], name), "run": found["run"]}
     if name == "sweep":
@@ -151,7 +151,7 @@ def place_of_report(output: Path | None, run: str, home: Home) -> Path:
     if output is None:
         target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.is_dir() or target.is_dir():
-        raise RecipeError(f"{target} cannot be written: name a file in a folder that is there, with --output FILE.html")
+        raise RecipeError(f"{target} cannot be written: name a file in an existing folder, with --output FILE.html")
     return target
 
 

@@ -150,7 +150,7 @@ def champion_line(result: RunResult) -> str:
         return (
             "no candidate passed the gate"
             if not any(entry.decision == "accepted" for entry in result.registered)
-            else "nobody is champion"
+            else "there is no champion"
         )
     stays = "is" if result.promotion and "champion" in result.promotion.moves else "stays"
     return f"{result.registered[0].name}@champion {stays} {champion.candidate}, version {champion.version}"
@@ -198,7 +198,7 @@ def spent(ledger: Mapping[str, Any] | None) -> list[str]:
     from tasks.report.tables.ledger import amount
 
     return (
-        [f"this run's stages, added up, took {amount(ledger['total'])}; the cache saved {amount(ledger['saved'])}"]
+        [f"the stages of this run took {amount(ledger['total'])} in total; the cache saved {amount(ledger['saved'])}"]
         if ledger
         else []
     )

@@ -28,7 +28,7 @@ def add_result(folder: Path, source: Path, note: str) -> Path:
         if there.identity != result.identity:
             told = f"{target} holds {' '.join(there.identity[1:])}, not {' '.join(result.identity[1:])}"
             raise RecipeError(
-                f"{told}; give this recipe another name (--set name=...) and run it again: everything is cached"
+                f"{told}; give this recipe another name (--set name=...) and run it again: all stages are cached"
             )
     write_json(target, result.model_dump(mode="json"))
     return target
@@ -49,10 +49,7 @@ def page_of(folder: Path) -> str:
     for number, (path, result) in enumerate(found):
         for other, earlier in found[:number]:
             if earlier.identity == result.identity:
-                raise RecipeError(
-                    f"{other} and {path} both hold {' '.join(result.identity[1:])}; keep the one that is right and "
-                    f"remove the other"
-                )
+                raise RecipeError(f"{other} and {path} both hold {' '.join(result.identity[1:])}; remove one of them")
     return results_page([result for _, result in found], literature(folder))
 
 
@@ -65,7 +62,7 @@ def table_of(folder: Path, name: str) -> str:
         raise RecipeError(f"{folder} has no file {name!r}; it has {known}")
     result = parsed(read_json(path), str(path))
     if not isinstance(result, Run):
-        raise RecipeError(f"{path} is of a sweep, whose table is on the results page; name the file of a run")
+        raise RecipeError(f"{path} belongs to a sweep, whose table is on the results page; name the file of a run")
     return brief_table(result)
 
 
@@ -78,7 +75,7 @@ def literature(folder: Path) -> Literature | None:
 def require_folder(folder: Path) -> None:
     """Raise RecipeError for a folder that does not exist."""
     if not folder.is_dir():
-        raise RecipeError(f"there is no folder {str(folder)!r}; make it, or name deployments/results")
+        raise RecipeError(f"the folder {str(folder)!r} does not exist; create it, or name deployments/results")
 
 
 def read_json(path: Path) -> Any:
@@ -87,5 +84,5 @@ def read_json(path: Path) -> Any:
         return read_bounded(path)
     except (OSError, ValueError) as error:
         raise RecipeError(
-            f"{path} cannot be read as JSON ({error}); name a file that limbeck run --json wrote"
+            f"{path} cannot be read as JSON ({error}); name a file written by limbeck run --json"
         ) from error

@@ -103,7 +103,7 @@ def head_of(result: RunResult) -> str:
     if champion is not None:
         return f"**{champion.candidate}** is champion: `limbeck pull {champion.name}@champion my-model`"
     if not any(entry.decision == "accepted" for entry in result.registered):
-        return "**The gate accepted nobody.**"
+        return "**The gate accepted no candidate.**"
     best = chosen(result)
     entry = next(entry for entry in result.registered if entry.candidate == best.name)
     return f"**{title_of(result, best)}**: {entry.why}. `limbeck pull {entry.name}@{entry.version} my-model`"

@@ -91,7 +91,7 @@ def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> dict[str, An
 def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
     """Return the scores of a candidate, or only its state if it dropped out before scoring."""
     if tried.candidate is None or tried.card is None:
-        return {"state": "dropped out"}
+        return {"state": "eliminated"}
     card, models = dict(tried.card.facts), tried.candidate.models
     per_seed, means = tried.candidate.as_in_recipe(card["per_seed"][split][card["headline"]]), card["means"][split]
     return {
@@ -124,6 +124,8 @@ async def leave_artifacts(result: Mapping[str, Any], plot: str, text: str) -> No
 
     link = result["links"].get("run")
     note = f"[MLflow run]({link})" if link else "MLflow: start `limbeck ui` for links."
-    await acreate_markdown_artifact(f"{text}\n{note}\n", key="sweep", description="How many layers the task needs")
+    await acreate_markdown_artifact(
+        f"{text}\n{note}\n", key="sweep", description="Number of layers that the task needs"
+    )
     image = f"data:image/svg+xml;base64,{base64.b64encode(plot.encode()).decode()}"
     await acreate_image_artifact(image, key="sweep-plot", description="Score by dropped layers")

@@ -87,16 +87,16 @@ def last_words(results: Sequence[RunResult]) -> str:
             f"{score_of(last, baseline):.3f} {how}{gap_of(last, baseline)}" for baseline, how in BASELINES.items()
         )
         said = (
-            f"On {last.rows[last.split]:,} {last.split} rows of a made-up language {STUDENT} has "
+            f"On {last.rows[last.split]:,} {last.split} rows of a generated language {STUDENT} has "
             f"{score_of(last, STUDENT):.3f}"
         )
         return (
-            f"{said}. The same student without its teacher has {beside}. One language and one seed: --seeds 5 "
-            f"says how far this holds."
+            f"{said}. The same student without its teacher has {beside}. This is one language and one seed; use "
+            f"--seeds 5 for an interval."
         )
     parts = [f"{apart(found)} {BASELINES[baseline]}" for baseline, found in margins(results).items()]
-    said = f"Over {len(results)} made-up languages, beside the same student without its teacher, {STUDENT} is"
-    return f"{said} {', and '.join(parts)}. The table is of the last one."
+    said = f"Over {len(results)} generated languages, compared with the same student without its teacher, {STUDENT} is"
+    return f"{said} {', and '.join(parts)}. The table shows the last one."
 
 
 def gap_of(result: RunResult, baseline: str) -> str:

@@ -66,7 +66,7 @@ def changes_of(model: type[Knobs], *, but: tuple[str, ...] = ()) -> type[Form]:
     return create_model(
         f"{model.__name__}Changes",
         __base__=Form,
-        __doc__=f"{cleandoc(model.__doc__ or '')} Empty: as the recipe says.",
+        __doc__=f"{cleandoc(model.__doc__ or '')} Empty: as in the recipe.",
         **fields,
     )
 
@@ -97,22 +97,22 @@ class VersionToScore(Form):
     version: str = Field(
         "champion",
         min_length=1,
-        description="Its number, or an alias: champion, challenger, previous, champion-small, champion-fast.",
+        description="Number of the version, or an alias: champion, challenger, previous, champion-small, "
+        "champion-fast.",
     )
     source: str = Field(
         "",
-        description="Rows of your own (a file, a folder or a hub id, with the columns of its task), all of which "
-        "count. "
-        "Empty: the rows that its run was judged on, to see that what is served is what was judged.",
+        description="Your own rows (a file, a folder or a hub id, with the columns of the task), all of which are "
+        "scored. Empty: the evaluation rows of its run, to verify that the served model is the evaluated one.",
     )
     revision: str | None = Field(None, description="Hub revision (a commit), for a hub id.")
     label: str = Field(
         "",
         pattern=r"^[\w.-]*$",
         max_length=40,
-        description="What the figures are called in the version's tags; empty: the name of the source.",
+        description="Name of the figures in the version's tags; empty: the name of the source.",
     )
-    beside: Literal["champion", "nothing"] = Field("champion", description="With what it is compared, row by row.")
+    beside: Literal["champion", "nothing"] = Field("champion", description="Model for a paired comparison, row by row.")
 
 
 def recipe_of_the_shelf(

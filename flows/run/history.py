@@ -48,7 +48,7 @@ def recipe_of(tracker: Tracker, run: dict[str, Any], sets: Sequence[str] = ()) -
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
         raise RecipeError(
-            f"the recipe of run {run['run'][:8]} is not legal any more ({what}); run an edited one"
+            f"the recipe of run {run['run'][:8]} is no longer legal ({what}); run an edited one"
         ) from error
 
 
@@ -70,7 +70,7 @@ def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
         fate = (
             "set aside"
             if is_of_this_release(manifest)
-            else "another release made it, and it is not taken; it stays until limbeck gc"
+            else "computed by another release and not used; it stays until limbeck gc"
         )
         yield manifest, f"{problem}; {fate}" if problem else None
 

@@ -99,7 +99,7 @@ def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord
     shared = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
     rates = session.rates
     ours, others = (
-        sum_of(cost_of(record.used, rates) for record in some) if own else nothing_known("no stage bears its name")
+        sum_of(cost_of(record.used, rates) for record in some) if own else nothing_known("no stage has this name")
         for some in (own, shared)
     )
     return ours | {"shared": others | {"stages": sorted(record.display_name for record in shared)}}
@@ -129,6 +129,4 @@ def planned_cost(record: StageRecord, rates: Rates) -> dict[str, Figure]:
     """Return the estimated cost of a planned stage; for a cached one, the cost that it saves."""
     if record.cache == "hit":
         return cost_of(record.used, rates)
-    return (
-        foreseen(cost_of(record.likely, rates)) if record.likely else nothing_known("nothing like it was made before")
-    )
+    return foreseen(cost_of(record.likely, rates)) if record.likely else nothing_known("no earlier stage of this kind")

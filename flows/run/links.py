@@ -34,4 +34,4 @@ async def spared(what: str) -> AsyncIterator[None]:
         yield
     except Exception as error:
         said = str(error) if isinstance(error, LimbeckError) else type(error).__name__
-        get_run_logger().warning(f"{what} could not be left: {said}")
+        get_run_logger().warning(f"{what} could not be stored: {said}")

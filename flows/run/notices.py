@@ -54,12 +54,12 @@ async def load_block(slug: str) -> Any:
         block: Any = await Block.aload(slug)
     except Exception as error:  # ValueError for a missing block, and any error of its settings or of the connection
         raise RecipeError(
-            f"notify: there is no usable notification block {slug!r} on this Prefect server; save one there, or "
-            f"take it out of notify and LIMBECK_NOTIFY"
+            f"notify: no usable notification block {slug!r} on this Prefect server; save one there, or remove it "
+            f"from notify and LIMBECK_NOTIFY"
         ) from error
     if not isinstance(block, NotificationBlock):
         raise RecipeError(
-            f"notify: the block {slug!r} is a {type(block).__name__}, which notifies nobody; name another, for "
+            f"notify: the block {slug!r} is a {type(block).__name__}, which sends no notifications; name another, for "
             f"example slack-webhook/team"
         )
     return block
@@ -85,7 +85,7 @@ async def send_one(slug: str, subject: str, body: str) -> bool:
     except Exception as error:
         status = getattr(getattr(error, "response", None), "status_code", "")
         warn(
-            f"{slug} could not be told {subject!r}: "
+            f"{slug} could not be notified of {subject!r}: "
             f"{error if isinstance(error, LimbeckError) else f'{type(error).__name__} {status}'.strip()}"
         )
         return False
@@ -141,13 +141,13 @@ def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice |
         return None
     if nobody:
         subject = f"Limbeck: {recipe}: the gate accepted none of {len(judged)}"
-        head = f"The gate accepted no candidate of {recipe}; all are registered, none became champion."
+        head = f"The gate accepted no candidate of {recipe}; all are registered, and there is no new champion."
     else:
         subject = (
             f"Limbeck: {recipe}: {len(refused)} of {len(judged)} "
             f"{'candidates were' if len(judged) > 1 else 'candidate was'} refused"
         )
-        head = f"Of {recipe} these were refused; they are registered, none of them became champion."
+        head = f"Refused candidates of {recipe}; they are registered, and none became champion."
     more = (
         [f"… and {len(refused) - SHOWN} more: {', '.join(entry['candidate'] for entry in refused[SHOWN:])}"]
         if len(refused) > SHOWN
@@ -179,8 +179,8 @@ def tell_promotion(
     links: Mapping[str, str | None] | None = None,
 ) -> Notice:
     """Return the notice of a moved alias: the new version and its candidate, the version before, and the reason."""
-    what = f"{name}@{alias} is version {version}{f' ({candidate})' if candidate else ''} now"
-    was = [f"It was version {before} before."] if before not in (None, "") else []
+    what = f"{name}@{alias} is now version {version}{f' ({candidate})' if candidate else ''}"
+    was = [f"Before: version {before}."] if before not in (None, "") else []
     lines = [
         what + ".",
         *was,

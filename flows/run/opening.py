@@ -86,7 +86,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     already = asyncio.all_tasks() | {opening}
     try:
         await asyncio.shield(opening)
-        invite(options)
+        print_run_link(options)
         await link_to_mlflow(tracker)
         warn(options, budget.rates.warnings)
         with use_session(session), stopped_by_sigterm():
@@ -120,14 +120,14 @@ def begin(tracker: Tracker, store: Store, name: str) -> None:
     Registry(tracker, name, store=store.identity()).model()
 
 
-def invite(options: RunOptions) -> None:
+def print_run_link(options: RunOptions) -> None:
     """Print the address of the run's page for the user at the command line."""
     from prefect.runtime import flow_run
     from prefect.utilities.urls import url_for
 
     page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
     if options.watcher is not None and page:
-        options.watcher.note(f"watch it at {login_to_own_server(page)}")
+        options.watcher.note(f"watch the run at {login_to_own_server(page)}")
 
 
 def warn(options: RunOptions, warnings: Sequence[str]) -> None:

@@ -54,7 +54,9 @@ def find_recipe(name: str) -> Path:
         return SHELF / f"{name}.yaml"
     near = get_close_matches(path.stem, shelf, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise RecipeError(f"there is no recipe {name!r}; {hint}on the shelf are {', '.join(shelf)}; or name a YAML file")
+    raise RecipeError(
+        f"the recipe {name!r} does not exist; {hint}on the shelf are {', '.join(shelf)}; or name a YAML file"
+    )
 
 
 def read_yaml(path: Path) -> CommentedMap:
@@ -64,7 +66,7 @@ def read_yaml(path: Path) -> CommentedMap:
     except ValueError as error:
         raise RecipeError(f"{path} is not readable YAML: {error}; correct it") from error
     if not isinstance(values, CommentedMap):
-        raise RecipeError(f"{path} holds no mapping; a recipe starts with name: and task:")
+        raise RecipeError(f"{path} is not a mapping; a recipe starts with name: and task:")
     return values
 
 
@@ -105,7 +107,7 @@ def index_of(entries: Sequence[Any], step: str, path: str) -> int:
     names = [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
     if step in names:
         return names.index(step)
-    raise RecipeError(f"--set {path}: there is no entry {step!r}; there are {', '.join(map(str, names))}")
+    raise RecipeError(f"--set {path}: the entry {step!r} does not exist; known are {', '.join(map(str, names))}")
 
 
 def forget_licences(values: Any, given: Collection[str]) -> None:
@@ -134,7 +136,7 @@ def validate(values: CommentedMap, path: Path) -> Recipe:
     try:
         return Recipe.model_validate(to_plain_values(values))
     except ValidationError as error:
-        told = [explain(problem, values, path) for problem in error.errors()[:PROBLEMS]]
+        told = [problem_sentence(problem, values, path) for problem in error.errors()[:PROBLEMS]]
         more = [f"and {error.error_count() - PROBLEMS:,} more"] if error.error_count() > PROBLEMS else []
         raise RecipeError("\n".join([*told, *more])) from error
 
@@ -146,7 +148,7 @@ def to_plain_values(values: Any) -> Any:
     return [to_plain_values(value) for value in values] if isinstance(values, list) else values
 
 
-def explain(problem: Any, values: CommentedMap, path: Path) -> str:
+def problem_sentence(problem: Any, values: CommentedMap, path: Path) -> str:
     """Return a sentence about one problem: its place, the given value, and the legal ones."""
     place: Place = tuple(step for step in problem["loc"] if not is_branch(step))
     shown = ".".join(map(str, place)) or "the recipe"
@@ -213,7 +215,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
             yield from models_in(part)
 
 
-STARTER = """# A starter recipe, made from {file}: change what you like, then `limbeck plan {out}` and `limbeck run {out}`.
+STARTER = """# A starter recipe, generated from {file}: edit it, then `limbeck plan {out}` and `limbeck run {out}`.
 name: {name}
 task:
   name: {name}
@@ -223,7 +225,7 @@ task:
   headline: {headline}
 data:
   source: {source}
-  holdout_rows: 2000    # held back from train to decide by; at most a fifth of it
+  holdout_rows: 2000    # held out from train for the decision; at most a fifth of it
 teacher:
   model: google-bert/bert-base-uncased   # a hub id, or a folder
 students:
@@ -241,7 +243,8 @@ def starter_recipe(table: Path, out: Path) -> str:
 
     if not table.is_file():
         raise RecipeError(
-            f"there is no file {str(table)!r}; name a csv, tsv, jsonl or parquet file with texts and labels"
+            f"the file {str(table)!r} does not exist; name a csv, tsv, jsonl or parquet file with a text and a label "
+            f"column"
         )
     kind, guess = sniff(table)
     known = TASK_TYPES[kind]

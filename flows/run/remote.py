@@ -32,15 +32,15 @@ def new_dispatcher() -> Dispatcher | None:
         return None
     if not re.fullmatch(rf"{FLOW}/[\w .-]+", deployment):
         raise RecipeError(
-            f"LIMBECK_DISPATCH is {deployment!r}; name a deployment of the flow {FLOW!r}, for example {FLOW}/gpu, "
-            f"or leave it out"
+            f"LIMBECK_DISPATCH is {deployment!r}; name a deployment of the flow {FLOW!r}, for example {FLOW}/gpu, or "
+            f"unset it"
         )
     device = os.environ.get("LIMBECK_DISPATCH_DEVICE", "").strip()
     if not re.fullmatch(CLASS, device):
         said = f"is {device!r}" if device else "is not set, and LIMBECK_DISPATCH is"
         raise RecipeError(
-            f"LIMBECK_DISPATCH_DEVICE {said}; set it to the class of the pool's workers, for example cuda-a10g or "
-            "cpu-avx512-intel: on a worker, python -m tasks.ports.machine prints it"
+            f"LIMBECK_DISPATCH_DEVICE {said}; set it to the device class of the pool's workers, for example "
+            f"cuda-a10g or cpu-avx512-intel: python -m tasks.ports.machine on a worker prints it"
         )
     return Dispatcher(deployment, device, grace=grace())
 
@@ -49,9 +49,7 @@ def grace() -> float:
     """Return the seconds that a run waits for the restart of a crashed stage before it gives the stage up."""
     given = os.environ.get("LIMBECK_DISPATCH_GRACE", f"{GRACE:g}")
     if not re.fullmatch(r"\d{1,6}(\.\d+)?", given):
-        raise RecipeError(
-            f"LIMBECK_DISPATCH_GRACE is {given!r}; set it to seconds, for example {GRACE:g}, or leave it out"
-        )
+        raise RecipeError(f"LIMBECK_DISPATCH_GRACE is {given!r}; set it to seconds, for example {GRACE:g}, or unset it")
     return float(given)
 
 
@@ -61,7 +59,7 @@ def gpu_limit() -> str:
     if re.search(r"[/%&><]", given):
         raise RecipeError(
             f"LIMBECK_GPU_LIMIT is {given!r}; name a global concurrency limit of the Prefect server, for example "
-            f"gpu, or leave it out"
+            f"gpu, or unset it"
         )
     return given
 
@@ -71,7 +69,7 @@ def processes_of_worker() -> int:
     given = os.environ.get("LIMBECK_PROCESSES", "1")
     if not given.isdecimal() or not 1 <= int(given) <= 64:
         raise RecipeError(
-            f"LIMBECK_PROCESSES is {given!r}; set it to the number of GPUs of this worker, 1 to 64, or leave it out"
+            f"LIMBECK_PROCESSES is {given!r}; set it to the number of GPUs of this worker, 1 to 64, or unset it"
         )
     return int(given)
 

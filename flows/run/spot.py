@@ -46,13 +46,13 @@ class Watch:
                 silent += 1
                 if silent == SILENT:
                     get_run_logger().warning(
-                        f"LIMBECK_SPOT is set, but the instance metadata service does not answer: {error}; a "
-                        f"reclaim will not be heard"
+                        f"LIMBECK_SPOT is set, but the instance metadata service does not answer: {error}; an "
+                        f"interruption of the instance will not be detected"
                     )
             if self.notice is None:
                 await asyncio.sleep(NOTICE_POLL_SECONDS)
         get_run_logger().warning(
-            f"AWS takes this instance back ({self.notice.action}, {self.notice.time}); stages stop at a checkpoint"
+            f"AWS reclaims this instance ({self.notice.action}, {self.notice.time}); stages stop at a checkpoint"
         )
         self.run.cancel()
 
@@ -81,7 +81,7 @@ def on_spot() -> bool:
     """Return whether the pool declares its workers as spot instances."""
     given = os.environ.get("LIMBECK_SPOT", "")
     if given not in ("", "aws"):
-        raise RecipeError(f"LIMBECK_SPOT is {given!r}; set it to aws on EC2 spot instances, or leave it out")
+        raise RecipeError(f"LIMBECK_SPOT is {given!r}; set it to aws on EC2 spot instances, or unset it")
     return bool(given)
 
 
@@ -98,7 +98,7 @@ async def hand_over(run: asyncio.Task[Any]) -> None:
     )
     if supervisor is None:
         return
-    get_run_logger().info("the stages have stopped; Prefect is asked to start this run on another worker")
+    get_run_logger().info("the stages have stopped; Prefect will restart this run on another worker")
     run.uncancel()
     os.kill(supervisor, signal.SIGTERM)
     await asyncio.sleep(ENDING_SECONDS)

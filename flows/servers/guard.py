@@ -48,7 +48,7 @@ PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Limbeck</
 SCRIPT_DIGEST = b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 POLICY = f"default-src 'none'; connect-src 'self'; script-src 'sha256-{SCRIPT_DIGEST}'"
 AGAIN = "run limbeck ui again in another terminal; it prints a new one"
-USED_UP = f"This link was used already, or is too old, or belongs to another start: {AGAIN}."
+USED_UP = f"This link was already used, has expired, or belongs to another start: {AGAIN}."
 LOG_IN = f'Log in by the link that limbeck ui printed, or {AGAIN}. Programs: eval "$(limbeck env)".'
 
 
@@ -96,7 +96,7 @@ class Guard:
         ):
             return None
         if not {host.lower() for host in headers.getlist("host") or [""]} <= self.hosts:
-            return PlainTextResponse(f"This server is asked by its own name alone: {self.access.url}", 403)
+            return PlainTextResponse(f"This server accepts requests under its own name only: {self.access.url}", 403)
         if not set(headers.getlist("origin")) <= self.origins or (
             is_from_elsewhere(headers) and not is_navigation(scope, headers)
         ):

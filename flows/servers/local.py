@@ -106,8 +106,8 @@ def how_to_use(servers: Mapping[str, Access]) -> str:
         [
             f"Prefect  {servers['prefect'].url}   log in once by: {servers['prefect'].link()}",
             f"MLflow   {servers['mlflow'].url}   log in once by: {servers['mlflow'].link()}",
-            "         (choose 'Model training' there)",
-            "limbeck commands of this home use both by themselves. For other programs, for example a worker:",
+            "         (choose 'Model training')",
+            "limbeck commands of this home use both automatically. For other programs, for example a worker:",
             '  eval "$(limbeck env)" && prefect worker start --pool cpu',
             "Ctrl-C stops both.",
         ]
@@ -127,12 +127,12 @@ def only_servers_of(home: Home) -> Iterator[None]:
             there = read_servers(home.servers_file)
             if not there:
                 raise EngineError(
-                    f"limbeck ui of {home.root} is starting in another terminal; wait for it, or stop it there"
+                    f"limbeck ui of {home.root} is starting in another terminal; wait for it, or stop it in that "
+                    f"terminal"
                 ) from None
             links = f"Prefect by {there['prefect'].link()} and to MLflow by {there['mlflow'].link()}"
             raise EngineError(
-                f"limbeck ui of {home.root} runs already: a browser logs in to {links}; "
-                "to stop it, press Ctrl-C where it runs"
+                f"limbeck ui of {home.root} is already running: open {links}; to stop it, press Ctrl-C in its terminal"
             ) from None
         home.servers_file.unlink(missing_ok=True)  # left by a killed limbeck ui
         yield
@@ -149,13 +149,13 @@ def listening(name: str, port: int) -> Iterator[socket.socket]:
             taken.listen(WAITING)
         except OSError as error:
             why = (
-                "is taken by another program"
+                "is used by another program"
                 if error.errno == errno.EADDRINUSE
                 else f"cannot be used ({error.strerror})"
             )
             raise EngineError(
-                f"port {port} for {NAMES[name]} {why}; stop what listens there, "
-                f"or choose another port with {OPTIONS[name]}"
+                f"port {port} for {NAMES[name]} {why}; stop the program that listens on it, or choose another port "
+                f"with {OPTIONS[name]}"
             ) from error
         yield taken
 

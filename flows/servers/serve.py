@@ -35,21 +35,21 @@ def main() -> None:
         prog="python -m flows.servers.serve", description="Serve Prefect or MLflow behind Limbeck's guard."
     )
     asked.add_argument("server", choices=("prefect", "mlflow"))
-    asked.add_argument("--url", required=True, help="the address by which people and programs reach it")
-    asked.add_argument("--also", action="append", default=[], metavar="URL", help="another address of it")
-    asked.add_argument("--fd", type=int, help="a socket that listens already")
+    asked.add_argument("--url", required=True, help="the public address of the server")
+    asked.add_argument("--also", action="append", default=[], metavar="URL", help="another address of the server")
+    asked.add_argument("--fd", type=int, help="a socket that is already listening")
     asked.add_argument("--host", default="127.0.0.1")
     asked.add_argument("--port", type=int, default=0)
     asked.add_argument(
-        "--no-services", action="store_true", help="Prefect's API alone; its services are another process"
+        "--no-services", action="store_true", help="Prefect's API only; its services run in another process"
     )
-    asked.add_argument("--links", action="store_true", help="let browsers in by links that are good for one login")
+    asked.add_argument("--links", action="store_true", help="accept browser logins by single-use links")
     given = asked.parse_args()
     os.umask(0o077)
     auth = os.environ.get(AUTH, "") if given.server == "prefect" else ""
     password = os.environ.pop(PASSWORD, "") or auth.partition(":")[2]
     if not password:
-        raise SystemExit(f"no server without a password: set {PASSWORD}, or {AUTH} to user:password for Prefect")
+        raise SystemExit(f"a server requires a password: set {PASSWORD}, or {AUTH} to user:password for Prefect")
     access = Access(given.url.rstrip("/"), password)
     app = prefect(access, given) if given.server == "prefect" else mlflow(access, given)
     listener = socket.socket(fileno=given.fd) if given.fd is not None else None

@@ -35,9 +35,8 @@ EVENT_PATIENCE = 300
 LAST_WORDS = 10.0  # seconds for Prefect's log lines and events to reach the server before the run ends
 ANSWER = 15.0  # seconds in which a configured server must answer before a run begins
 LOST = (
-    "the Prefect server of this run ended{how}, and could not be started again; every stage that was finished is "
-    "kept, and its engines have saved their "
-    "checkpoints: run the same command again to go on from there"
+    "the Prefect server of this run ended{how}, and could not be restarted; finished stages are cached, and the "
+    "engines have saved their checkpoints: run the same command again to continue"
 )
 
 
@@ -97,7 +96,7 @@ class OwnServer:
                     self.lose(how)
                 elif not self.leaving.is_set():
                     logging.getLogger("limbeck").warning(
-                        "the Prefect server of this run ended%s and was started again", how
+                        "the Prefect server of this run ended%s and was restarted", how
                     )
 
     def replace(self) -> bool:
@@ -241,8 +240,8 @@ def unreachable(url: str, error: BaseException) -> str:
         return without_secrets(f"the Prefect server at {url} refuses this password (status {status}); {advice}")
     said = f"status {status}" if status else next(iter(str(error).strip().splitlines()), "") or type(error).__name__
     return without_secrets(
-        f"there is no Prefect server at {url} ({said}); start it, or correct or unset PREFECT_API_URL; what was "
-        f"finished is kept"
+        f"there is no Prefect server at {url} ({said}); start it, or correct or unset PREFECT_API_URL; finished "
+        f"stages are cached"
     )
 
 
@@ -270,7 +269,7 @@ async def ask_prefect() -> None:
             except ValueError:  # no JSON
                 version = ""
             if not version[:1].isdecimal():
-                raise httpx.DecodingError("what answers there names no version of Prefect")
+                raise httpx.DecodingError("the response contains no version of Prefect")
 
 
 def let_go(patience: float = LAST_WORDS) -> None:

@@ -43,11 +43,11 @@ def backup(home: Home, target: Path, tell: Callable[[str], None]) -> dict[str, A
     stack = running(home)
     if target.exists():
         raise StackError(
-            f"{target} is there already; name a new folder, or a new file that ends in {', '.join(ARCHIVES)}"
+            f"{target} already exists; name a new folder, or a new file that ends in {', '.join(ARCHIVES)}"
         )
     if not target.absolute().parent.is_dir():
         raise StackError(
-            f"there is no folder {target.absolute().parent} to write {target.name} to; make it, or name another"
+            f"the folder {target.absolute().parent} for {target.name} does not exist; create it, or name another"
         )
     # mode 0700: it contains passwords
     unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
@@ -159,12 +159,12 @@ def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[
     overwritten."""
     if not Stack.of(home).is_new:
         raise StackError(
-            f"{home.root} has a stack already; restore into another LIMBECK_HOME, or stop it and move "
+            f"{home.root} already has a stack; restore into another LIMBECK_HOME, or stop it and move "
             f"{home.root / 'stack'} away"
         )
     with opened(source) as folder:
         contents = checked(folder, source)
-        tell(f"back-up of {contents['made']}: {len(contents['files'])} files, every sha256 as it was")
+        tell(f"backup of {contents['made']}: {len(contents['files'])} files, every sha256 verified")
         stack = bringup.choose(home, likeness(contents["settings"], wanted))
         bringup.lay_out(stack)
         credentials.write(stack.secrets_file, json.loads((folder / "secrets.json").read_text()))
@@ -186,8 +186,8 @@ def likeness(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str
     kind = given.get("s3", settings["s3"])
     if (kind == "folder") != (settings["s3"] == "folder"):
         raise StackError(
-            f"this back-up is of a stack with s3 {settings['s3']!r}, which {kind!r} cannot take: buckets go to "
-            f"buckets, and folders to folders"
+            f"this backup is of a stack with s3 {settings['s3']!r}, which cannot be restored into {kind!r}: restore "
+            f"buckets into buckets, and folders into folders"
         )
     return {"s3": kind, "buckets": settings["buckets"], "pools": tuple(settings["pools"])} | given
 
@@ -199,13 +199,15 @@ def opened(source: Path) -> Iterator[Path]:
         yield source
         return
     if not source.is_file():
-        raise StackError(f"there is no back-up {str(source)!r}; name the folder or the file that limbeck backup wrote")
+        raise StackError(
+            f"the backup {str(source)!r} does not exist; name the folder or the file written by limbeck backup"
+        )
     with tempfile.TemporaryDirectory(dir=source.absolute().parent) as folder:
         try:
             with tarfile.open(source) as archive:
                 unpack(archive, Path(folder).resolve())
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise StackError(f"{source} is no back-up of limbeck's, or was cut off: {error}") from error
+            raise StackError(f"{source} is not a backup of limbeck, or is truncated: {error}") from error
         yield Path(folder)
 
 
@@ -216,7 +218,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
         place = (folder / member.name).resolve()
         content = archive.extractfile(member) if member.isfile() else None
         if not place.is_relative_to(folder) or (content is None and not member.isdir()):
-            raise tarfile.TarError(f"{member.name} is no file of a back-up")
+            raise tarfile.TarError(f"{member.name} is not a file of a backup")
         if content is None:
             place.mkdir(parents=True, exist_ok=True)
             continue
@@ -231,14 +233,13 @@ def checked(folder: Path, source: Path) -> dict[str, Any]:
         contents: dict[str, Any] = json.loads((folder / CONTENTS).read_text())
     except (OSError, ValueError) as error:
         raise StackError(
-            f"{source} has no readable {CONTENTS}; name the folder or the file that limbeck backup wrote"
+            f"{source} has no readable {CONTENTS}; name the folder or the file written by limbeck backup"
         ) from error
     for name, digest in contents["files"].items():
         path = folder / name
         if not path.is_file() or hash_file(path, remember=False) != digest:
             raise StackError(
-                f"{source} is damaged: {name} is {'not what it was' if path.is_file() else 'missing'}; take another "
-                f"back-up"
+                f"{source} is damaged: {name} is {'changed' if path.is_file() else 'missing'}; use another backup"
             )
     return contents
 
@@ -257,10 +258,10 @@ def fill(stack: Stack, secret: Mapping[str, str], folder: Path, tell: Callable[[
             str(folder / f"{database}.dump"),
         ]
         call([need("pg_restore"), *address(stack, "postgres"), *what], secret)
-        tell(f"database {database} is back")
+        tell(f"database {database} restored")
     for bucket, whose in BUCKETS.items():
         if stack.settings.s3 == "folder":
             shutil.copytree(folder / bucket, place_of(stack, bucket), dirs_exist_ok=True)
             continue
         count = load_objects(folder / bucket, place_of(stack, bucket), s3_environment(stack, secret, whose))
-        tell(f"{bucket}: {count} files are back")
+        tell(f"{bucket}: {count} files restored")

@@ -38,7 +38,7 @@ def up(home: Home, wanted: Mapping[str, Any], tell: Tell) -> Stack:
     supervision.start_supervisor(stack)
     bring_up_storage(stack, secret, tell)
     if dict(stack.settings.migrated) != databases.versions():
-        tell("databases: bringing them to the installed versions")
+        tell("databases: migrating to the installed versions")
         require_quiet(stack)
         databases.create(stack, secret)
         databases.migrate(stack, secret)
@@ -89,7 +89,7 @@ def put_back(stack: Stack, secret: Mapping[str, str], runs: list[str], tell: Tel
         if probes.state_of_run(stack, secret, run) in unfinished and probes.schedule_again(stack, secret, run)
     ]
     if again:
-        tell(f"{len(again)} interrupted run{'s go' if len(again) > 1 else ' goes'} on at the next limbeck up")
+        tell(f"{len(again)} interrupted run{'s continue' if len(again) > 1 else ' continues'} at the next limbeck up")
 
 
 def order(stack: Stack, running: Mapping[str, str]) -> list[str]:
@@ -126,8 +126,8 @@ def choose(home: Home, wanted: Mapping[str, Any]) -> Stack:
     for name in ("s3", "buckets", "host"):
         if name in given and given[name] != getattr(old, name):
             raise StackError(
-                f"this stack has {name} {getattr(old, name)!r}, chosen at its first start; for another, back it up, "
-                f"stop it, move {stack.root} away, bring up a new one and restore into that"
+                f"this stack has {name} {getattr(old, name)!r}, chosen at its first start; to change it, back the "
+                f"stack up, stop it, move {stack.root} away, start a new one and restore the backup"
             )
     ports = {**old.ports, **{name: given[f"{name}_port"] for name in ("prefect", "mlflow") if f"{name}_port" in given}}
     new = replace(old, ports=ports, pools=given.get("pools", old.pools))
@@ -142,8 +142,8 @@ def new_stack(stack: Stack, given: Mapping[str, Any]) -> Stack:
     host = given.get("host", Settings.host)
     if host in ("0.0.0.0", "::", ""):
         raise StackError(
-            f"--host {host!r} names no address that others can be told; give the address or name under which they "
-            f"reach this machine"
+            f"--host {host!r} is not an address that other machines can use; give the address or name under which "
+            f"they reach this machine"
         )
     ports = choose_ports(host, {name: given.get(f"{name}_port") for name in ("prefect", "mlflow")})
     settings = Settings(
@@ -158,7 +158,9 @@ def new_stack(stack: Stack, given: Mapping[str, Any]) -> Stack:
         for program in SOFTWARE["ceph"].programs:
             need(program)
     elif settings.s3 not in ("folder", "aws") and not settings.s3.startswith(("http://", "https://")):
-        raise StackError(f"--s3 {settings.s3!r} is none; write radosgw, folder, aws, or the URL of an S3 endpoint")
+        raise StackError(
+            f"--s3 {settings.s3!r} is not an S3 server; write radosgw, folder, aws, or the URL of an S3 endpoint"
+        )
     stack.root.mkdir(mode=0o711, parents=True, exist_ok=True)
     stack = replace(stack, settings=settings)
     stack.save()
@@ -182,7 +184,9 @@ def lay_out(stack: Stack) -> None:
     ):
         folder.mkdir(mode=mode, exist_ok=True)
         if folder.stat().st_uid != os.geteuid():
-            raise StackError(f"{folder} belongs to another user; remove it, or have LIMBECK_HOME where only you write")
+            raise StackError(
+                f"{folder} belongs to another user; remove it, or set LIMBECK_HOME to a folder that only you can write"
+            )
         folder.chmod(mode)
     if not stack.data.exists():
         make_data_folder(stack)
@@ -289,7 +293,7 @@ def require_quiet(stack: Stack) -> None:
     ]
     if running:
         raise StackError(
-            "the installed versions are not those that run; back up, then: limbeck down, and limbeck up, which "
+            "the installed versions differ from the running ones; back up, then: limbeck down, and limbeck up, which "
             "migrates the databases"
         )
 
@@ -310,8 +314,7 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
     if not probes.mlflow_ready(stack, secret):
         raise StackError(
             f"MLflow does not know the password of {PERSON}: it was changed in the server or in "
-            f"LIMBECK_MLFLOW_PASSWORD; "
-            "set that variable to the password that the server knows"
+            f"LIMBECK_MLFLOW_PASSWORD; set that variable to the password of the server"
         )
     make_worker_account(stack.mlflow_url, secret["LIMBECK_MLFLOW_PASSWORD"], secret["LIMBECK_MLFLOW_WORKER_PASSWORD"])
 

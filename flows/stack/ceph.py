@@ -55,7 +55,7 @@ debug osd = 0/1
 debug rgw = 0/1
 mon data = {folder}/mon
 osd data = {folder}/osd
-# One machine asks nobody: without these a start takes three times as long.
+# There is no quorum on one machine: without these settings a start takes three times as long.
 paxos propose interval = 0.05
 paxos min wait = 0.01
 mon tick interval = 1
@@ -76,7 +76,7 @@ bluestore block create = true
 bluestore fsck quick fix on mount = false
 [client.rgw]
 rgw data = {folder}/rgw
-# Without tcp_nodelay every small answer waits 40 ms for the kernel.
+# Without tcp_nodelay the kernel delays every small response by 40 ms.
 rgw frontends = beast endpoint={host}:{port} tcp_nodelay=1
 rgw enable apis = s3, admin
 rgw enable usage log = false
@@ -220,7 +220,7 @@ def serve(ceph: Ceph, host: str, port: int, users: Sequence[tuple[str, str, str]
         until = time.monotonic() + COMMAND_SECONDS
         while not answers("127.0.0.1" if host == "0.0.0.0" else host, port):
             if time.monotonic() > until:
-                raise RuntimeError("radosgw does not answer; what it said stands above")
+                raise RuntimeError("radosgw does not respond; its output is above")
             time.sleep(0.2)
         for user in users:
             ceph.user(*user)

@@ -70,7 +70,7 @@ def kept(file: Path) -> dict[str, str]:
     except FileNotFoundError:
         found = {}
     except ValueError as error:
-        raise StackError(f"{file} is no JSON ({error}); restore it from a back-up") from error
+        raise StackError(f"{file} is not JSON ({error}); restore it from a backup") from error
     return {name: found.get(name, "") for name in SECRETS}
 
 

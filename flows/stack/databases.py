@@ -53,7 +53,7 @@ def initialise(stack: Stack, secret: Mapping[str, str]) -> None:
     finally:
         word.unlink(missing_ok=True)
     if done.returncode:
-        raise StackError(f"PostgreSQL's database could not be made: {done.stderr.strip()[-400:]}")
+        raise StackError(f"PostgreSQL's database could not be created: {done.stderr.strip()[-400:]}")
     unfinished.rename(folder / "cluster")
 
 

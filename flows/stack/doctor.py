@@ -54,7 +54,7 @@ def examine(home: Home) -> list[Finding]:
         try:
             found += list(check(stack))
         except Exception as error:  # noqa: BLE001 - a doctor who faints helps nobody
-            found.append(Finding(check.__name__, BAD, f"could not be examined: {error}"))
+            found.append(Finding(check.__name__, BAD, f"check failed: {error}"))
     return found
 
 
@@ -77,13 +77,13 @@ def packages(stack: Stack) -> Iterator[Finding]:
         if requirement.marker is None or requirement.marker.evaluate({"extra": "stack"}):
             there = installed(requirement.name)
             if there is not None and not requirement.specifier.contains(there, prereleases=True):
-                wrong.append(f"{requirement.name} {there}, wanted {requirement.specifier}")
+                wrong.append(f"{requirement.name} {there}, required {requirement.specifier}")
     locked = LOCK.exists()
     pip = f"pip install --require-hashes --no-deps -r {LOCK}" if locked else "pip install 'limbeck[stack]'"
     yield Finding(
         "Python packages",
         BAD if wrong else OK,
-        "; ".join(wrong) or "all that limbeck[stack] requires",
+        "; ".join(wrong) or "all requirements of limbeck[stack] are met",
         pip if wrong else "",
     )
     pins = re.findall(r"^([\w.-]+)==([^\s;]+)", LOCK.read_text(), re.MULTILINE) if locked else []
@@ -94,7 +94,7 @@ def packages(stack: Stack) -> Iterator[Finding]:
         yield Finding(
             "locked versions",
             WARNING if drifted else OK,
-            "; ".join(drifted[:5]) or "every version is the tested one",
+            "; ".join(drifted[:5]) or "all versions are the tested ones",
             pip if drifted else "",
         )
 
@@ -115,7 +115,7 @@ def machine(stack: Stack) -> Iterator[Finding]:
         "disk",
         state,
         f"{free:.1f} GiB free under {place}",
-        f"free some: {DISK:.0f} GiB is little for models" if state != OK else "",
+        f"free some disk space: {DISK:.0f} GiB is the minimum for models" if state != OK else "",
     )
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     memory = int(lines["MemAvailable"].split()[0]) / 2**20
@@ -132,7 +132,7 @@ def clock(stack: Stack) -> Iterator[Finding]:
     # a zeroed request sets nothing and returns the state
     state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     kept = state != UNSYNCHRONISED
-    said = "kept by a time server" if kept else "nobody keeps it, by what the kernel knows"
+    said = "synchronised with a time server" if kept else "not synchronised, according to the kernel"
     yield Finding(
         "clock",
         OK if kept else WARNING,
@@ -170,7 +170,7 @@ def gpu(stack: Stack) -> Iterator[Finding]:
     tool = find("nvidia-smi")
     done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=30) if tool else None
     seen = [line.split(" (UUID")[0] for line in done.stdout.splitlines()] if done and done.returncode == 0 else []
-    yield Finding("GPU", OK, "; ".join(seen) or "none seen: stages run on the processor")
+    yield Finding("GPU", OK, "; ".join(seen) or "none found: stages run on the CPU")
 
 
 def ports(stack: Stack) -> Iterator[Finding]:
@@ -184,7 +184,7 @@ def ports(stack: Stack) -> Iterator[Finding]:
         if not is_free(stack.settings.host if name in SHOWN else "127.0.0.1", port)
     ]
     fatal = not stack.is_new or any(name in taken_name for name in SHOWN for taken_name in taken)
-    mend = "stop what listens there" + (
+    mend = "stop the programs that listen on them" + (
         ", or choose others: limbeck up --prefect-port --mlflow-port" if stack.is_new else ""
     )
     yield Finding(
@@ -218,7 +218,7 @@ def processes(stack: Stack) -> Iterator[Finding]:
     else:
         mend = f"limbeck up; logs in {stack.logs}" if ill else ""
         yield Finding(
-            "processes", BAD if ill else OK, ", ".join(ill) or f"{len(known)} run, each started again if it dies", mend
+            "processes", BAD if ill else OK, ", ".join(ill) or f"{len(known)} running, each restarted if it stops", mend
         )
 
 
@@ -239,7 +239,7 @@ def servers(stack: Stack) -> Iterator[Finding]:
     yield Finding(
         "servers",
         BAD if deaf else OK,
-        f"no answer: {', '.join(deaf)}" if deaf else "all alive and ready",
+        f"no response: {', '.join(deaf)}" if deaf else "all live and ready",
         f"see {stack.logs}" if deaf else "",
     )
 
@@ -249,17 +249,17 @@ def accounts(stack: Stack) -> Iterator[Finding]:
     closed = {
         "Prefect": probes.status_of(f"{stack.prefect_url}/api/admin/version"),
         "MLflow": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current"),
-        "MLflow with its old default password": probes.status_of(
+        "MLflow accepts its default password": probes.status_of(
             f"{stack.mlflow_url}/api/2.0/mlflow/users/current", "admin", "password1234"
         ),
-        "Prefect with a wrong password": probes.status_of(f"{stack.prefect_url}/api/admin/version", PERSON, "wrong"),
+        "Prefect accepts a wrong password": probes.status_of(f"{stack.prefect_url}/api/admin/version", PERSON, "wrong"),
     }
     still_open = [f"{name}: {status}" for name, status in closed.items() if status not in (0, 401)]
     if not any(closed.values()):
         return  # no answer at all: ``servers`` reports that
     mend = "limbeck down, limbeck up" if still_open else ""
     yield Finding(
-        "passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers refuse without one (401)", mend
+        "passwords", BAD if still_open else OK, "; ".join(still_open) or "both servers require one (401)", mend
     )
 
 
@@ -295,13 +295,13 @@ def conditional_writes(stack: Stack) -> Iterator[Finding]:
     said = (
         "a second conditional write is refused"
         if honest
-        else "ignores If-None-Match: two workers could both commit a result"
+        else "ignores If-None-Match: two workers could commit the same result"
     )
     yield Finding(
         "S3",
         OK if honest else BAD,
         f"{stack.endpoint or 'AWS'}: {said}",
-        "" if honest else "use a server that honours conditional writes",
+        "" if honest else "use a server that supports conditional writes",
     )
 
 
@@ -312,5 +312,5 @@ def workers(stack: Stack) -> Iterator[Finding]:
         pool: probes.workers_online(stack, secret, pool) for pool in stack.settings.pools
     }
     lonely = [pool for pool, names in online.items() if not names]
-    said = "; ".join(f"{pool}: {', '.join(names) or 'nobody'}" for pool, names in online.items())
+    said = "; ".join(f"{pool}: {', '.join(names) or 'no worker'}" for pool, names in online.items())
     yield Finding("workers", WARNING if lonely else OK, said, f"see {stack.logs}" if lonely else "")

@@ -31,15 +31,14 @@ def how_to_use(stack: Stack) -> str:
     )
     lines = [
         "",
-        f"Prefect   {stack.prefect_url}   it asks for one line: {PERSON}:<LIMBECK_PREFECT_PASSWORD>",
-        f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training' "
-        f"there",
+        f"Prefect   {stack.prefect_url}   log in with one line: {PERSON}:<LIMBECK_PREFECT_PASSWORD>",
+        f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training'",
         f"S3        {s3}",
         f"pools     {', '.join(stack.settings.pools)}, one worker each",
-        f"secrets   {stack.secrets_file} holds the passwords, by these names",
+        f"secrets   {stack.secrets_file} holds the passwords, under these names",
         f"logs      {stack.logs}",
         "",
-        "limbeck commands of this home use these servers by themselves. For prefect, mlflow and your own programs:",
+        "limbeck commands of this home use these servers automatically. For prefect, mlflow and your own programs:",
         '  eval "$(limbeck env)"',
         "Next: limbeck deploy, which sets up pools, deployments and automations. Check with limbeck doctor, stop "
         "with limbeck down.",
@@ -52,13 +51,13 @@ def warnings(stack: Stack) -> list[str]:
     found = []
     if stack.settings.host not in LOOPBACK:
         found.append(
-            f"! Passwords cross the network in the clear: put a proxy with TLS before {stack.prefect_url} and "
+            f"! Passwords are sent over the network unencrypted: put a proxy with TLS before {stack.prefect_url} and "
             f"{stack.mlflow_url}."
         )
     for key, is_missing in (("ceph", stack.settings.s3 == "folder"), ("nginx", not stack.settings.proxy)):
         if is_missing:
             software = SOFTWARE[key]
-            found.append(f"! This stack was made without {software.name}: {software.without}.")
+            found.append(f"! This stack was created without {software.name}: {software.without}.")
     return ["", *found] if found else []
 
 
@@ -70,6 +69,6 @@ def exports(home: Home) -> str:
         found |= client_of(name, access)
     if not found and stack.is_new:
         starts = "start the servers of one person with limbeck ui, those of a team with limbeck up"
-        raise StackError(f"no servers of {home.root} run, and it has no stack; {starts}")
+        raise StackError(f"no servers of {home.root} are running, and it has no stack; {starts}")
     found = found or client_environment(stack, credentials.load(stack.secrets_file))
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in found.items())

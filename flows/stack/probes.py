@@ -31,7 +31,7 @@ def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float
     while not ready():
         lives.add(process_id(stack, name))
         if failed(stack, name) or len(lives - {0}) > LIVES or time.monotonic() > until:
-            raise StackError(f"{name} did not get ready; its log is {stack.logs / f'{name}.log'}")
+            raise StackError(f"{name} did not become ready; its log is {stack.logs / f'{name}.log'}")
         time.sleep(0.2)
 
 

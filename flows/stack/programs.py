@@ -71,8 +71,8 @@ SOFTWARE = {
         "ceph-mon ceph-osd radosgw ceph-common",
         "ceph",
         False,
-        "folders of this machine instead of S3: whole and durable, but other machines cannot share results; or name "
-        "an endpoint with --s3",
+        "folders of this machine instead of S3: durable, but other machines cannot share results; or name an "
+        "endpoint with --s3",
     ),
 }
 
@@ -142,6 +142,6 @@ def owner(key: str) -> pwd.struct_passwd | None:
         except KeyError:
             continue
     raise StackError(
-        f"root must not run {SOFTWARE[key].name}, and there is no user {SOFTWARE[key].user}: make one, and name it "
-        f"in LIMBECK_STACK_USER"
+        f"root must not run {SOFTWARE[key].name}, and the user {SOFTWARE[key].user} does not exist: create a user, "
+        f"and name it in LIMBECK_STACK_USER"
     )

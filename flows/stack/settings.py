@@ -61,8 +61,8 @@ class Stack:
             return stack
         except (ValueError, TypeError, KeyError) as error:
             raise StackError(
-                f"{stack.file} cannot be read ({error}); restore it from a back-up, or move {stack.root} away to "
-                f"begin anew"
+                f"{stack.file} cannot be read ({error}); restore it from a backup, or move {stack.root} away to "
+                f"create a new stack"
             ) from error
 
     @property
@@ -185,7 +185,8 @@ def choose_ports(host: str, wanted: Mapping[str, int | None]) -> dict[str, int]:
     for name, port in chosen.items():
         if not is_free(host, port):
             raise StackError(
-                f"port {port} on {host} is taken; stop what listens there, or choose another with --{name}-port"
+                f"port {port} on {host} is in use; stop the program that listens on it, or choose another with "
+                f"--{name}-port"
             )
     taken = set(chosen.values())
     for name, usual in INNER.items():

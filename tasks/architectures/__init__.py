@@ -2,5 +2,5 @@
 droppable layers, export.
 
 No module here imports torch or transformers while it is loaded, so that recipes are checked without them; functions
-that handle a model import inside. ``architecture.py`` is the interface, ``registry.py`` the list.
+that handle a model import inside. ``architecture.py`` is the interface, ``known_architectures.py`` the list.
 """

@@ -54,8 +54,8 @@ ALBERT = Architecture(
     distinct_layers=groups,
     layers=("encoder.albert_layer_groups",),
     keep_layers=keep_turns,
-    on_dropping="an ALBERT's layers are turns of shared weights: dropping some means fewer turns, which saves time "
-    "and no parameters",
+    on_dropping="ALBERT's layers share their weights: dropping layers repeats them fewer times, which saves time but "
+    "no parameters",
     plain=True,
     always_widens=True,
     word_head=words,

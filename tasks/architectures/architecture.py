@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HIDDEN, SCORES, STATES = "hidden states", "attention scores", "queries, keys and values"
 """The inner signals that a method may copy."""
-OWN_ATTENTION = "its attention adds terms of position to the scores inside of its own code"
+OWN_ATTENTION = "its attention adds position terms to the scores inside its own code"
 """The reason why scores cannot be read in several architectures."""
 
 Build = Callable[[Any, Any, Sequence[int]], Any]
@@ -165,7 +165,7 @@ class Architecture:
 
 UNKNOWN = Architecture(
     signals=(HIDDEN,),
-    because="nobody has proved here what its attention computes",
+    because="no check of its attention exists here",
     layers=("encoder.layer", "transformer.layer", "encoder.albert_layer_groups", "layer", "layers"),
 )
 """An encoder without a file here: only features that every encoder has are used."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES, everywhere
-from tasks.architectures.registry import ARCHITECTURES, architecture_of, model_type_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of
 from tasks.errors import ModelError
 
 INSTEAD = {
     SCORES: "set matching.attention: 0 and copy hidden states",
     STATES: "use method: layers with matching.attention: 0, which copies hidden states",
-    HIDDEN: "leave the section out and learn from its answers (soft targets) alone",
+    HIDDEN: "remove the section and distil its predictions (soft targets) only",
 }
 """Alternatives to a signal that cannot be read, for error messages."""
 MOST_PARAMETERS = 2e10
@@ -47,7 +47,7 @@ def require_words(config: Any, where: str = "") -> None:
     if architecture.word_head is None:
         layers = "use method: layers with matching.attention: 0"
         raise ModelError(
-            f"{at(where)}the triple loss needs a masked-LM head that it knows, and {model_type_of(config)} is not "
+            f"{at(where)}the triple loss needs a known masked-LM head, and {model_type_of(config)} is not "
             f"among {', '.join(sorted(name for name, other in ARCHITECTURES.items() if other.word_head))}; "
             f"{'use method: relations' if STATES in architecture.signals else layers}"
         )
@@ -68,8 +68,8 @@ def require_global(config: Any, where: str = "") -> None:
     """Raise ModelError for comparing attention distributions if some layers have local attention only."""
     if architecture_of(config).reach is not everywhere:
         raise ModelError(
-            f"{at(where)}tokens of a {model_type_of(config)} model may look at their neighbours only, so where they "
-            "look cannot be compared as a whole; use method: relations or layers"
+            f"{at(where)}a {model_type_of(config)} model has local attention, so its attention distributions cannot "
+            f"be compared as a whole; use method: relations or layers"
         )
 
 
@@ -80,6 +80,6 @@ def require_heads(config: Any, width: int, heads: int, where: str = "") -> None:
         raise ModelError(f"{at(where)}width {width} does not divide by {heads} heads; choose heads that divide it")
     if architecture_of(config).even_heads and width // heads % 2:
         raise ModelError(
-            f"{at(where)}{heads} heads of {width // heads} numbers each: this family turns numbers in pairs; choose "
-            f"heads of an even size"
+            f"{at(where)}{heads} heads of size {width // heads}: the rotary embedding of this family needs an even "
+            f"head size; choose another number of heads"
         )

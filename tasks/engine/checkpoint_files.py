@@ -40,7 +40,7 @@ def files_in(folder: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
-            raise ValueError(f"{path.name} is no plain file")
+            raise ValueError(f"{path.name} is not a regular file")
         if path.name != MARKER:
             with path.open("rb") as stream:
                 found[path.name] = {"size": path.stat().st_size, "sha256": file_digest(stream, "sha256").hexdigest()}

@@ -98,7 +98,7 @@ def require_libraries(wanted: Mapping[str, str]) -> None:
     for name, known in wanted.items():
         if version_of(name) != known:
             raise EngineError(
-                f"the engine finds {name} {version_of(name)}, and this run has {known}; PYTHONPATH does not reach "
-                "engines: install it into the environment of limbeck, and start the run anew if it was changed "
-                "meanwhile"
+                f"the engine has {name} {version_of(name)}, and this run has {known}; PYTHONPATH does not apply to "
+                f"engines: install it into the environment of limbeck, and restart the run if the environment was "
+                f"changed meanwhile"
             )

@@ -259,7 +259,7 @@ class Server:
         try:
             pid = os.fork()
         except OSError as error:  # no memory, or too many processes
-            os.write(handles[2], f"no process for it: {error}\n".encode())
+            os.write(handles[2], f"cannot start a process: {error}\n".encode())
             self.answer(order["number"], 1)
         else:
             if not pid:

@@ -150,5 +150,5 @@ def shortage_of(error: Exception) -> tuple[type[LimbeckError], str] | None:
     if isinstance(error, MemoryError) or any(words in text for words in ("out of memory", "can't allocate memory")):
         return OutOfMemory, "memory ran out; lower batch_size or batch_tokens, or max_length"
     if any(words in text for words in ("no space left", "quota exceeded", "file too large")):
-        return StoreError, "the disk is full; nothing was published; make room and run again"
+        return StoreError, "the disk is full; nothing was published; free some space and run again"
     return None

@@ -95,15 +95,15 @@ def facts_of(last: Mapping[str, Any], process: Process | Forked, folder: Path, j
         raise BY_NAME.get(last["kind"], EngineError)(last["message"])
     if process.returncode == -signal.SIGKILL:
         raise OutOfMemory(
-            f"the engine of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or "
+            f"the engine of {job!r} was killed, probably for lack of memory; lower batch_size, batch_tokens or "
             f"max_length, or run fewer branches"
         )
     if process.returncode in (-signal.SIGTERM, -signal.SIGINT):
-        raise Interrupted(f"the engine of {job!r} was stopped; run the same command again to go on")
+        raise Interrupted(f"the engine of {job!r} was stopped; run the same command again to continue")
     said = (folder / "stderr.log").read_text(errors="replace").strip()
     if "Signal 9 (SIGKILL)" in said:
         raise OutOfMemory(
-            f"a process of {job!r} was killed, most likely for memory; lower batch_size, batch_tokens or "
+            f"a process of {job!r} was killed, probably for lack of memory; lower batch_size, batch_tokens or "
             f"max_length, or run fewer branches"
         )
     lines = said.splitlines()

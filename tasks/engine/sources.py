@@ -87,7 +87,7 @@ def write(place: Path) -> None:
                 return
             with suppress(OSError):
                 place.rename(bad)
-        raise OSError(f"the sources that engines run cannot be kept in {place}")
+        raise OSError(f"the engine sources cannot be stored in {place}")
     finally:
         for left in (fresh, bad):
             shutil.rmtree(left, ignore_errors=True)

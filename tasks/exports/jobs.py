@@ -57,7 +57,7 @@ def export(job: Job) -> dict[str, Any]:
         return unmade(
             job, card, f"its weights take {weight_bytes(folder):,} bytes, and one ONNX file holds {LARGEST:,}"
         )
-    job.log("torch follows the model through two rows")
+    job.log("torch traces the model with two rows")
     try:
         inputs = trace(model, tokenizer, texts, pairs, path, outputs=names, opset=knobs.opset)
     except OnnxExporterError as error:
@@ -96,7 +96,7 @@ def rows_to_compare(job: Job, knobs: ExportSlice) -> tuple[list[str], list[str] 
         rows = read_split(job.inputs["rows"], split) if has_split(job.inputs["rows"], split) else None
         if rows:
             return part_of(rows, range(min(knobs.parity_rows, len(rows))))
-    raise DataError("there are no rows to compare an export on; give the data a train split")
+    raise DataError("there are no rows on which to compare an export; add a train split to the data")
 
 
 def ask_torch(
@@ -139,8 +139,8 @@ def quantize(job: Job) -> dict[str, Any]:
     card, rows = card_of(source), read_split(job.inputs["rows"], "selection")
     if not len(rows):
         raise DataError(
-            "int8 is judged on selection rows, and none were held back; set data.selection_rows and give train "
-            "enough rows"
+            "int8 is evaluated on selection rows, and there are none; set data.selection_rows and provide enough "
+            "training rows"
         )
     theirs = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
     full = score(theirs, rows.labels_N, knobs.metric, knobs.task_type)
@@ -153,7 +153,7 @@ def quantize(job: Job) -> dict[str, Any]:
         return unmade(
             job,
             card,
-            "no way to int8 worked: " + "; ".join(f"{way}: {facts['because']}" for way, facts in found.items()),
+            "no int8 quantization worked: " + "; ".join(f"{way}: {facts['because']}" for way, facts in found.items()),
         )
     path = job.output / FILES["int8"]
     scratch(job, chosen).replace(path)
@@ -214,7 +214,7 @@ def asked(
     """Return a graph's outputs on the selection rows, and report progress in rows."""
     count, total = len(rows), len(rows) * (1 + len(knobs.ways))
     model = OnnxModel(job.inputs["export"], threads=job.threads, graph=graph)
-    job.log(f"{what}: asking it about {count:,} rows")
+    job.log(f"{what}: running {count:,} rows")
     return model.outputs(
         rows.texts,
         rows.pairs,

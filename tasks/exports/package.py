@@ -34,7 +34,7 @@ def copy_beside(source: Path, output: Path) -> None:
     library alone can read."""
     if not (source / "tokenizer.json").is_file():
         raise ModelError(
-            f"{source.name} has no tokenizer.json, and an export is asked with the tokenizers library alone; save "
+            f"{source.name} has no tokenizer.json, and an export uses the tokenizers library only; save "
             f"the model with a fast tokenizer"
         )
     for name in BESIDE:

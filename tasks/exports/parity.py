@@ -55,6 +55,7 @@ def against_fp32(facts: Mapping[str, Any], tolerance: float) -> str:
     if lost <= tolerance + 1e-12:
         return ""
     return (
-        f"int8 ({facts['way']}) loses {lost:.4f} of {facts['metric']} to its own fp32 on the selection rows, and "
+        f"int8 ({facts['way']}) loses {lost:.4f} of {facts['metric']} against its own fp32 graph on the selection "
+        f"rows, and "
         f"exports.tolerance allows {tolerance:g}"
     )

@@ -31,5 +31,5 @@ def too_slow(facts: Mapping[str, Any], least: float) -> str:
     at = f"batch {facts['batch']}, length {facts['length']}, threads {facts['threads']}"
     return (
         f"int8 takes {ours:g} ms, its own fp32 {theirs:g} ms ({at}): {found:.2f} times as fast, and "
-        f"exports.min_speedup asks for {least:g}"
+        f"exports.min_speedup requires {least:g}"
     )

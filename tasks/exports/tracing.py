@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tasks.architectures.registry import architecture_of, model_type_of
+from tasks.architectures.known_architectures import architecture_of, model_type_of
 from tasks.scoring.predict import longest
 
 EXAMPLES, EXAMPLE_LENGTH = 2, 24

@@ -48,7 +48,7 @@ class Champion:
     row: Mapping[str, Any]
     comparable: bool = True
     """It was evaluated on exactly the rows of this gate, and was not trained on any of them."""
-    why: str = "was judged on other rows"
+    why: str = "was evaluated on other rows"
     """The reason why it is not comparable."""
     on: str = ""
     """The rows on which a test compares it, in words; empty if all of them."""
@@ -67,9 +67,9 @@ def evaluate_criterion(
     metric = criterion.metric
     if criterion.reference == "champion":
         if champion is None:
-            return Finding(metric, True, f"{metric}: there is no champion yet: met")
+            return Finding(metric, True, f"{metric}: no champion yet: met")
         if champion.checkpoint == candidate.get("checkpoint"):
-            return Finding(metric, True, f"{metric}: it is the champion itself: met")
+            return Finding(metric, True, f"{metric}: the candidate is the champion itself: met")
         if not champion.comparable and criterion.is_quality and (criterion.test is None or read is None):
             return Finding(
                 metric, False, f"{metric}: the champion, version {champion.version}, {champion.why}: not met", UNKNOWN
@@ -113,9 +113,7 @@ def bounded(
     if criterion.reference is not None and theirs is None:
         return Finding(metric, False, f"{metric} {format_figure(value)}, but {whose} is unknown: not met", UNKNOWN)
     if criterion.reads_interval and read is None:
-        return Finding(
-            metric, False, f"{metric} {format_figure(value)}, but how sure that is, is unknown: not met", UNKNOWN
-        )
+        return Finding(metric, False, f"{metric} {format_figure(value)}, but its interval is unknown: not met", UNKNOWN)
     bound, sign = bound_of(criterion, theirs), "≥" if criterion.at_least is not None else "≤"
     held, counted = f"{metric} {format_figure(value)}", value
     where = " by the mean" if criterion.is_quality else ""

@@ -27,7 +27,11 @@ def require_floor(knobs: TeacherSlice, facts: Mapping[str, Any]) -> str:
         usual = ANSWERS[knobs.task_type].floor
         score, floor, source = facts[usual.fact], usual.least(facts), usual.description
         low, high = usual.interval(score, rows)
-    where = "selection rows" if facts["selection_split"] == "selection" else "training rows, since none are held back"
+    where = (
+        "selection rows"
+        if facts["selection_split"] == "selection"
+        else "training rows, since there are no selection rows"
+    )
     if score < floor and (rows >= ENOUGH or high < floor):
         raise GateError(
             f"the teacher scores {score:.3f} on {rows:,} {where} and the floor is {floor:.3f} ({source}); "
@@ -36,8 +40,7 @@ def require_floor(knobs: TeacherSlice, facts: Mapping[str, Any]) -> str:
     if rows >= ENOUGH or low >= floor:
         return ""
     return (
-        f"the teacher scores {score:.3f} on {rows:,} {where}, and such rows would say so of anything from {low:.3f} "
-        f"to {high:.3f}: whether it clears the "
-        f"floor of {floor:.3f} ({source}) they cannot tell; raise data.selection_rows (at most a tenth of train is "
-        f"held back), or add rows"
+        f"the teacher scores {score:.3f} on {rows:,} {where}, with an interval from {low:.3f} to {high:.3f}: so few "
+        f"rows cannot decide on the floor of {floor:.3f} ({source}); raise data.selection_rows (at most a tenth of "
+        f"train is used), or add rows"
     )

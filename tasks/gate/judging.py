@@ -13,7 +13,7 @@ from typing import Any
 
 from tasks.errors import DataError
 from tasks.gate.criteria import Champion
-from tasks.gate.verdicts import Decision, Evidence, decide
+from tasks.gate.verdicts import Decision, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
 from tasks.recipe.judging import Criterion
@@ -93,7 +93,7 @@ class Judging:
         """Return the folder of a model's evaluation; raise DataError if the model has no scorecard."""
         if name not in self.written:
             if name not in self.scorecards:
-                raise DataError(f"{name} has no scorecard of its own")
+                raise DataError(f"{name} has no scorecard")
             model = next(model for model in self.models if model.name == name)
             folder = self.workspace / "evaluations" / name
             self.written[name] = write_evaluation(
@@ -115,7 +115,7 @@ class Judging:
         evidence = Evidence(
             champion, partial(self.interval, theirs), self.data["rows"][gate.split], self.overlaps, self.elsewhere
         )
-        return {decision.name: decision for decision in decide(candidates, teacher, gate, evidence)}
+        return {decision.name: decision for decision in evaluate_candidates(candidates, teacher, gate, evidence)}
 
     @property
     def elsewhere(self) -> Elsewhere:

@@ -7,7 +7,7 @@ the registry to moves of aliases and a reason for each version.
 - ``champion-small``: the smallest of all released versions.
 - ``champion-fast``: the version with the greatest speed-up of all released versions with a steady speed.
 
-A version is released if the gate accepted it under policy ``auto``, or if a person promoted it. A version that a person
+A version is released if the gate accepted it under policy ``auto``, or if promoted manually. A version that a person
 rolled back is withdrawn, until a person promotes it again. A new champion is compared with the old one row by row, on
 rows that neither of the two learned from: it is worse if the interval of the paired gain lies below minus ``margin``.
 If both were evaluated on too few such rows, they are not compared: the new version becomes challenger, and a person
@@ -47,7 +47,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Against:
+class ChampionComparison:
     """Comparison of a version with the champion: the paired gain, or the reason why it is missing."""
 
     gain: Gain | None
@@ -59,7 +59,7 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Word:
+class VersionOutcome:
     """The outcome for one version, and the reason."""
 
     version: str
@@ -72,7 +72,7 @@ class Outcome:
     """The changes by a decision: versions by alias (None: the alias is deleted), states of versions, and an outcome for
     every version that was considered."""
 
-    words: tuple[Word, ...]
+    words: tuple[VersionOutcome, ...]
     moves: Mapping[str, str | None] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Policy:
     margin: float = 0.0
 
 
-Compare = Callable[[Version, Version], Against]
+Compare = Callable[[Version, Version], ChampionComparison]
 """Compares the first version with the second; called only when the result matters, because it costs a bootstrap."""
 
 
@@ -111,7 +111,7 @@ def promote_run(
         best = min(fitting, key=lambda number: preference(versions[number].row, policy.prefer, measure), default=None)
         best = wanted.setdefault(alias, best) if best is not None else None
         for number in fitting:
-            lost = Word(number, "accepted", f"version {best} of the same run is preferred")
+            lost = VersionOutcome(number, "accepted", f"version {best} of the same run is preferred")
             words[number] = replace(words[number], outcome=alias) if number == best else lost
     free = policy.promote == "auto"
     released = [
@@ -124,69 +124,74 @@ def promote_run(
 
 def stand(
     version: Version, champion: Version | None, withdrawn: Collection[str], policy: Policy, compare: Compare
-) -> Word:
+) -> VersionOutcome:
     """Return the outcome for a version before ties are broken: "eligible" if it may become champion, "unsure" if it
     cannot be told whether it is worse."""
     number = version.number
     if champion is not None and number == champion.number:
-        return Word(number, "champion", "it is the champion already")
+        return VersionOutcome(number, "champion", "the version is already the champion")
     if version.verdict != ACCEPT:
-        return Word(number, "refused", f"the gate says {version.verdict}")
+        return VersionOutcome(number, "refused", f"the gate's verdict is {version.verdict}")
     if policy.promote == "never":
-        return Word(number, "held", "the recipe says gate.promote: never")
+        return VersionOutcome(number, "held", "the recipe sets gate.promote: never")
     if version.checkpoint in withdrawn:
-        return Word(number, "held", "a person rolled it back; only a person can promote it again")
+        return VersionOutcome(number, "held", "it was rolled back manually; only a manual promotion can restore it")
     if champion is None:
-        return Word(number, "eligible", "accepted, and there was no champion")
+        return VersionOutcome(number, "eligible", "accepted, and there was no champion")
     if version.checkpoint == champion.checkpoint:
         said = f"the same weights as the champion's, version {champion.number}"
         return (
-            Word(number, "held", said)
+            VersionOutcome(number, "held", said)
             if version.rows == champion.rows
-            else Word(number, "eligible", f"{said}, judged anew")
+            else VersionOutcome(number, "eligible", f"{said}, evaluated again")
         )
     if policy.prefer == "fastest" and (version.row.get("unsteady") or champion.row.get("unsteady")):
-        return unsteady_word(version, champion)
+        return unsteady_outcome(version, champion)
     measure = measure_for([version.row, champion.row])
     if preference(version.row, policy.prefer, measure) >= preference(champion.row, policy.prefer, measure):
-        return Word(
+        return VersionOutcome(
             number,
             "accepted",
-            f"the champion, version {champion.number}, is preferred: it is no less {WORD[policy.prefer]}",
+            f"the champion, version {champion.number}, is preferred: it is not less {WORD[policy.prefer]}",
         )
     return no_worse(version, champion, policy, compare(version, champion))
 
 
-def unsteady_word(version: Version, champion: Version) -> Word:
+def unsteady_outcome(version: Version, champion: Version) -> VersionOutcome:
     """Return the outcome if the fastest is preferred and a speed is unsteady: the champion stays if it is the version's
     speed; a person decides if only the champion's is unsteady."""
     if version.row.get("unsteady"):
-        return Word(
+        return VersionOutcome(
             version.number,
             "accepted",
             f"its speed is unsteady and the recipe prefers the fastest: the champion, version {champion.number}, stays",
         )
-    return Word(
+    return VersionOutcome(
         version.number,
         "unsure",
-        f"the speed of the champion, version {champion.number}, is unsteady; a person decides (limbeck promote)",
+        f"the speed of the champion, version {champion.number}, is unsteady; decide manually (limbeck promote)",
     )
 
 
 WORD = {"smallest": "small", "fastest": "fast", "best": "good"}
 
 
-def no_worse(version: Version, champion: Version, policy: Policy, against: Against) -> Word:
+def no_worse(version: Version, champion: Version, policy: Policy, comparison: ChampionComparison) -> VersionOutcome:
     """Return the outcome of the quality comparison of a preferred version with the champion."""
     whom = f"the champion, version {champion.number}"
-    if against.gain is None:
-        return Word(
-            version.number, "unsure", f"not compared with {whom}: {against.why}; a person decides (limbeck promote)"
+    if comparison.gain is None:
+        return VersionOutcome(
+            version.number, "unsure", f"not compared with {whom}: {comparison.why}; decide manually (limbeck promote)"
         )
-    said = f"{against.gain.value:+.4g} [{against.gain.low:+.4g}, {against.gain.high:+.4g}] to {whom}{against.on}"
-    if against.gain.high < -policy.margin:
-        return Word(version.number, "refused", f"certainly worse by more than {format_figure(policy.margin)}: {said}")
-    return Word(version.number, "eligible", f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}")
+    gain = comparison.gain
+    said = f"{gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whom}{comparison.on}"
+    if gain.high < -policy.margin:
+        return VersionOutcome(
+            version.number, "refused", f"certainly worse by more than {format_figure(policy.margin)}: {said}"
+        )
+    return VersionOutcome(
+        version.number, "eligible", f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}"
+    )
 
 
 def promote_by_hand(
@@ -200,13 +205,17 @@ def promote_by_hand(
 ) -> Outcome:
     """Return the outcome of a promotion by a person; only ``force`` overrides the gate's verdict and the comparison."""
     if aliases.get(alias) == version.number:
-        return Outcome((Word(version.number, alias, f"it is {alias} already"),))
+        return Outcome((VersionOutcome(version.number, alias, f"the version already has the alias {alias}"),))
     trouble = None if force or alias == "challenger" else objection(version, alias, versions, aliases, compare)
     if trouble is not None:
-        return Outcome((Word(version.number, "refused", trouble),))
+        return Outcome((VersionOutcome(version.number, "refused", trouble),))
     states = {} if alias == "challenger" else {version.number: RELEASED}
     return resolve_moves(
-        (Word(version.number, alias, "a person promoted it"),), {alias: version.number}, states, versions, aliases
+        (VersionOutcome(version.number, alias, "promoted manually"),),
+        {alias: version.number},
+        states,
+        versions,
+        aliases,
     )
 
 
@@ -215,19 +224,19 @@ def objection(
 ) -> str | None:
     """Return the objection to a promotion by hand, or None."""
     if version.verdict != ACCEPT:
-        return f"the gate says {version.verdict or 'nothing'}"
+        return f"the gate's verdict is {version.verdict or 'missing'}"
     champion = versions.get(aliases.get("champion", ""))
     if alias != "champion" or champion is None or champion.checkpoint == version.checkpoint:
         return None
-    against = compare(version, champion)
-    if against.changed:
-        return against.why
-    gain = against.gain
+    comparison = compare(version, champion)
+    if comparison.changed:
+        return comparison.why
+    gain = comparison.gain
     if gain is None or gain.high >= 0:
         return None
     return (
         f"it is certainly worse than the champion, version {champion.number}: {gain.value:+.4g} "
-        f"[{gain.low:+.4g}, {gain.high:+.4g}]{against.on}"
+        f"[{gain.low:+.4g}, {gain.high:+.4g}]{comparison.on}"
     )
 
 
@@ -236,20 +245,20 @@ def roll_back(versions: Mapping[str, Version], aliases: Mapping[str, str]) -> Ou
     no previous champion."""
     before, now = aliases.get("previous"), aliases.get("champion")
     if before is None or before not in versions:
-        return "it has no alias previous: there is no champion before the champion"
+        return "no alias previous: there is no earlier champion"
     if before == now:
-        return f"champion and previous are both version {now}: there is no other champion before it"
-    word = Word(
+        return f"champion and previous are both version {now}: there is no earlier champion"
+    word = VersionOutcome(
         before,
         "champion",
-        f"a person rolled back from version {now}" if now else "a person rolled back; there was no champion",
+        f"rolled back manually from version {now}" if now else "rolled back manually; there was no champion",
     )
     states = {before: RELEASED} | ({now: WITHDRAWN} if now else {})
     return resolve_moves((word,), {"champion": before}, states, versions, aliases)
 
 
 def resolve_moves(
-    words: tuple[Word, ...],
+    words: tuple[VersionOutcome, ...],
     wanted: Mapping[str, str],
     states: Mapping[str, str],
     versions: Mapping[str, Version],

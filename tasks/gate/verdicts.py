@@ -63,7 +63,7 @@ Read = Callable[[str, Criterion, float], Gain | None]
 """Returns the interval that a criterion reads for a candidate, by name, at a confidence level, or None."""
 
 
-def nobody_knows(name: str, criterion: Criterion, confidence: float) -> Gain | None:
+def unknown_gain(name: str, criterion: Criterion, confidence: float) -> Gain | None:
     """Return None: no interval is known."""
     return None
 
@@ -73,7 +73,7 @@ class Evidence:
     """The gate's evidence beside the figures of candidates and teacher."""
 
     champion: Champion | None = None
-    read: Read = nobody_knows
+    read: Read = unknown_gain
     """Intervals of bounds, in the metric's own unit, and of the paired differences that tests read."""
     rows: int = 0
     """Number of rows of the gate's split."""
@@ -83,7 +83,7 @@ class Evidence:
     """The same evidence from judging sets."""
 
 
-def decide(
+def evaluate_candidates(
     candidates: Sequence[Mapping[str, Any]], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence | None = None
 ) -> list[Decision]:
     """Return a decision on every candidate. The preferred accepted one is marked as the run's champion; if none is
@@ -145,7 +145,9 @@ def ruled_out(candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Ga
 
 def closest(decision: Decision) -> Decision:
     """Return the decision marked as the closest of a run in which no candidate meets every criterion."""
-    said = f"no candidate meets every goal; this one comes closest, {decision.shortfall:.1%} short in all"
+    said = (
+        f"no candidate meets all criteria; this one is the closest, with a total shortfall of {decision.shortfall:.1%}"
+    )
     return replace(decision, closest=True, reasons=(*decision.reasons, said))
 
 
@@ -226,12 +228,12 @@ def too_good(candidate: Mapping[str, Any], gate: Gate, rows: int) -> list[tuple[
         found.append(
             (
                 True,
-                f"certainly {lead['low']:.4g} better than the teacher, more than {gate.too_good:.4g}: too good, "
-                f"look for a leak",
+                f"certainly {lead['low']:.4g} better than the teacher, more than {gate.too_good:.4g}: implausibly "
+                f"good, check for a data leak",
             )
         )
     if candidate.get("perfect") and rows >= gate.perfect_rows:
-        found.append((True, f"not one mistake on {rows:,} rows: too good, look for a leak"))
+        found.append((True, f"no error on {rows:,} rows: implausibly good, check for a data leak"))
     return found
 
 
@@ -246,7 +248,7 @@ def leakage(gate: Gate, evidence: Evidence) -> list[tuple[bool, str]]:
             found.append(
                 (
                     odd,
-                    f"{count:,} of the {evidence.rows:,} rows that judge overlap with the {where} (at most "
+                    f"{count:,} of the {evidence.rows:,} evaluation rows overlap with the {where} (at most "
                     f"{gate.leakage:.1%}): {word}",
                 )
             )
@@ -286,9 +288,9 @@ def slowness(candidate: Mapping[str, Any]) -> float | None:
     return figure(candidate, "latency_ms") if speedup is None else -speedup
 
 
-def nothing(candidate: Mapping[str, Any]) -> float | None:
+def no_cost(candidate: Mapping[str, Any]) -> float | None:
     """Return the same cost for all, so that quality decides."""
     return 0.0
 
 
-COST = {"smallest": size, "fastest": slowness, "best": nothing}
+COST = {"smallest": size, "fastest": slowness, "best": no_cost}

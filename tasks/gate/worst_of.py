@@ -23,7 +23,7 @@ ReadOn = Callable[[str, str, Criterion, float], Gain | None]
 None."""
 
 
-def nobody_knows_on(where: str, name: str, criterion: Criterion, confidence: float) -> Gain | None:
+def unknown_gain_on(where: str, name: str, criterion: Criterion, confidence: float) -> Gain | None:
     """Return None: no interval is known."""
     return None
 
@@ -32,7 +32,7 @@ def nobody_knows_on(where: str, name: str, criterion: Criterion, confidence: flo
 class Elsewhere:
     """The gate's evidence from judging sets beside the figures in the rows of candidates and teacher."""
 
-    read: ReadOn = nobody_knows_on
+    read: ReadOn = unknown_gain_on
     """Intervals of bounds, in the metric's own unit, and of the paired differences that tests read."""
     rows: Mapping[str, int] = field(default_factory=dict)
     """Number of rows of each set."""
@@ -66,7 +66,7 @@ def worst_of(
     ]
     worst, _, where = max(found, key=lambda one: (not one[0].met, one[0].worse, one[0].shortfall, -one[1]))
     others = [name for _, _, name in found if name != where]
-    beside = f"{where}, the worst of it and {', '.join(others)}" if others else where
+    beside = f"{where}, the worst of this and {', '.join(others)}" if others else where
     return replace(worst, reason=f"on {beside}: {worst.reason}")
 
 

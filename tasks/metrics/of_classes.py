@@ -65,6 +65,6 @@ def matthews_of_counts(counts_K: np.ndarray, rows: Any) -> np.ndarray:
     return np.where(spread > 0, shared / np.sqrt(np.maximum(spread, 1)), 0.0)
 
 
-ACCURACY = SumMetric("The share of right answers.", hits, share)
+ACCURACY = SumMetric("The share of correct predictions.", hits, share)
 F1 = SumMetric("F1 of class 1 where there are two classes, else the mean F1 over classes.", f1_parts, f1_of_counts)
 MATTHEWS = SumMetric("Matthews' correlation, for any number of classes.", matthews_parts, matthews_of_counts)

@@ -153,8 +153,8 @@ def gpus_here() -> list[Gpu]:
     found = listed(driver_list())
     if not found and not (DEVICES / "dxg").exists():
         raise StoreError(
-            "there is a GPU here, and neither nvidia-smi nor /proc says which: its model is part of keys; "
-            "give this machine nvidia-smi (in containers NVIDIA_DRIVER_CAPABILITIES=compute,utility), "
+            "there is a GPU, and neither nvidia-smi nor /proc reports its model, which is part of keys; install "
+            "nvidia-smi (in containers NVIDIA_DRIVER_CAPABILITIES=compute,utility), "
             "or set LIMBECK_DEVICE=cpu"
         )
     return found

@@ -31,18 +31,18 @@ class JudgingSet(Knobs):
     pair: str | None = Field(None, description="Column of the second text, for pair tasks; empty: as in the task.")
     label: str | None = Field(None, description="Column of the label; empty: as in the task.")
     labels: tuple[str, ...] | None = Field(
-        None, description="What the numbers in its label column mean, from 0 on; empty: as its file says."
+        None, description="Names of the numbers in its label column, from 0 on; empty: those of its file."
     )
     classes: dict[str, tuple[str, ...]] = Field(
         {},
-        description="Which classes of the task a label stands for, where they are called otherwise; for several, "
-        "answers are merged: any of them is right.",
+        description="Classes of the task for each label with another name; with several classes, predictions are "
+        "merged: any of them is correct.",
     )
     rows: int | None = Field(None, ge=1, description="Use at most this many rows (a fixed sample).")
     overlaps: Literal["keep", "leave-out", "purge"] = Field(
         "keep",
-        description="Rows that overlap with training rows. keep: they are told, and the gate looks into them; "
-        "leave-out: of the set; purge: of train.",
+        description="Rows that overlap with training rows. keep: counted and checked by the gate; leave-out: removed "
+        "from the set; purge: removed from train.",
     )
 
     @field_validator("classes", mode="before")
@@ -76,20 +76,21 @@ class Data(Knobs):
     )
     revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
     licence: str = runtime_knob("unknown", "Licence of the data, for the model card.")
-    synthetic: bool = runtime_knob(False, "The data is generated; the model card and the table say so.")
+    synthetic: bool = runtime_knob(False, "The data is generated; the model card and the table state this.")
     selection_rows: int = Field(
-        1000, ge=0, description="Rows held back from train to choose checkpoints; at most a tenth of train."
+        1000, ge=0, description="Rows held out from train to choose checkpoints; at most a tenth of train."
     )
     holdout_rows: int = Field(
-        0, ge=0, description="Rows held back from train only for reporting; at most a fifth of train."
+        0, ge=0, description="Rows held out from train only for reporting; at most a fifth of train."
     )
     purge: bool = Field(
         True,
-        description="Take rows out of train that overlap with held-back ones: same sentence, 8 words in a row, or "
-        "one in the other.",
+        description="Remove rows from train that overlap with held-out rows: same sentence, 8 words in sequence, or "
+        "one contained in the other.",
     )
     group: str | None = Field(
-        None, description="Column of groups of which none may be on both sides; it decides instead of the texts."
+        None,
+        description="Column of groups; no group may be on both sides of a split. It replaces the comparison of texts.",
     )
     validation_share: float = Field(
         0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split."
@@ -98,8 +99,7 @@ class Data(Knobs):
     seed: int = Field(0, ge=0, description="Seed of the split.")
     judge: dict[Name, JudgingSet | None] = runtime_knob(
         {},
-        "Judging sets by name: rows on which every model is scored beside the task's own; null leaves one out that "
-        "the task brings.",
+        "Judging sets by name: further rows on which every model is scored; null removes one that the task defines.",
     )
 
 
@@ -115,8 +115,8 @@ class CorpusText(Knobs):
 
 
 class Augmentation(Knobs):
-    """Substitute words in the training rows, so that the student learns the teacher's answers to more texts (TinyBERT's
-    data augmentation, arXiv:1909.10351)."""
+    """Substitute words in the training rows, so that the student learns the teacher's predictions for more texts
+    (TinyBERT's data augmentation, arXiv:1909.10351)."""
 
     masked_lm: str | None = runtime_knob(
         None, "A hub id or folder of a masked language model; 'teacher' for the pretrained teacher itself."
@@ -127,7 +127,7 @@ class Augmentation(Knobs):
     )
     word_vectors: str | None = runtime_knob(None, "A file of word vectors in GloVe text format (plain or gzip).")
     word_vectors_licence: str = runtime_knob("unknown", "Licence of the word vectors, for the model card.")
-    vocabulary: int = Field(100_000, ge=1, description="Word vectors read from the head of the file.")
+    vocabulary: int = Field(100_000, ge=1, description="Number of word vectors read from the start of the file.")
     options: int = Field(15, ge=1, le=100, description="Substitutes kept for each word.")
     rows: int | None = Field(
         None, ge=1, description="Training rows that get substitutes (a seeded sample); empty: all."
@@ -136,7 +136,7 @@ class Augmentation(Knobs):
         "masked", description="masked: one word masked at a time; one-pass: all words at once, unmasked: much cheaper."
     )
     context: Literal["alone", "beside-original"] = Field(
-        "alone", description="beside-original: the unmasked sentence stands beside it, as in the reference."
+        "alone", description="beside-original: paired with the unmasked sentence, as in the reference."
     )
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic of the masked language model.")
     max_length: int = Field(128, ge=8, le=512, description="Longest input in tokens.")
@@ -146,9 +146,7 @@ class Augmentation(Knobs):
     def has_a_source(self) -> Self:
         """Reject augmentation without any source of words: it would silently do nothing."""
         if self.masked_lm is None and self.word_vectors is None:
-            raise ValueError(
-                "augmentation needs masked_lm or word_vectors (or both); leave the section out to do without it"
-            )
+            raise ValueError("augmentation needs masked_lm or word_vectors (or both); remove the section to disable it")
         return self
 
 
@@ -162,10 +160,10 @@ class Sampling(Knobs):
 
 
 class TransferText(Knobs):
-    """Unlabelled in-domain text of your own: the teacher predicts on it, and the student learns these predictions."""
+    """Your own unlabelled in-domain text: the teacher predicts on it, and the student learns these predictions."""
 
     source: str = runtime_knob(..., "A folder or file (parquet, csv, tsv, jsonl, txt).")
     licence: str = runtime_knob("unknown", "Licence of the text, for the model card.")
     text: str = Field("text", description="Name of the text column.")
     pair: str | None = Field(None, description="Name of the second text's column, for pair tasks.")
-    alone: bool = Field(False, description="Use it instead of the training rows, not beside them.")
+    alone: bool = Field(False, description="Use it instead of the training rows, not in addition to them.")

@@ -24,10 +24,12 @@ class GeneralDistillation(ByMethod, SeededTraining):
         5e-4, gt=0, description="Peak learning rate; small students take more than BERT's 5e-5."
     )
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
-    relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
-    matching: Matching = Field(Matching(), description="What is copied, with method: layers.")
+    relations: Relations = Field(Relations(), description="Distilled relations, with method: relations.")
+    matching: Matching = Field(Matching(), description="Distilled layers, with method: layers.")
     triple: Triple = Field(Triple(), description="The three losses, with method: triple.")
-    self_attention: SelfAttention = Field(SelfAttention(), description="What is copied, with method: self-attention.")
+    self_attention: SelfAttention = Field(
+        SelfAttention(), description="Distilled attention, with method: self-attention."
+    )
 
 
 class Intermediate(ByMethod):
@@ -41,10 +43,12 @@ class Intermediate(ByMethod):
     epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
     learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
-    matching: Matching = Field(Matching(), description="Which layers are copied, with method: layers.")
-    relations: Relations = Field(Relations(), description="What is copied, with method: relations.")
+    matching: Matching = Field(Matching(), description="Distilled layers, with method: layers.")
+    relations: Relations = Field(Relations(), description="Distilled relations, with method: relations.")
     replacing: Replacing = Field(Replacing(), description="How layers are replaced, with method: replacing.")
-    self_attention: SelfAttention = Field(SelfAttention(), description="What is copied, with method: self-attention.")
+    self_attention: SelfAttention = Field(
+        SelfAttention(), description="Distilled attention, with method: self-attention."
+    )
     sampling: Sampling = Field(
         Sampling(), description="How substitutes are sampled, where the student uses augmentation."
     )
@@ -60,12 +64,14 @@ class Prediction(TaskTraining):
     )
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student; none is also fastest on a CPU.")
     temperature: float = Field(2.0, gt=0, description="Divides both logits; 1 means no softening, 2 to 8 is usual.")
-    hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels beside the teacher's answers.")
+    hard_weight: float = Field(
+        0.1, ge=0, le=1, description="Weight of the true labels relative to the teacher's predictions."
+    )
     formula: Literal["default", "paper"] = Field(
         "default", description="paper: the reference's mean over classes, without the factor T squared."
     )
     patience: Patience | None = Field(
-        None, description="Copy the teacher's summary token beside its answers; empty: not."
+        None, description="Distil the teacher's summary token in addition to its predictions; empty: disabled."
     )
     sampling: Sampling = Field(
         Sampling(), description="How substitutes are sampled, where the student uses augmentation."
@@ -73,27 +79,28 @@ class Prediction(TaskTraining):
 
 
 class TaskDistillation(Knobs):
-    """The two phases of task distillation; leave a phase out to skip it."""
+    """The two phases of task distillation; an omitted phase is skipped."""
 
     intermediate: Intermediate | None = Field(None, description="First phase; empty: skipped.")
     prediction: Prediction = Field(Prediction(), description="Second phase.")
     keep_signals: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="Run the teacher once and keep its inner layers, for the first phase of students without "
-        "augmentation. "
-        "auto: where a training passes its rows at least twice; always: also where only several students or seeds do.",
+        description="Run the teacher once and store its inner layers, for the first phase of students without "
+        "augmentation. auto: if a training passes its rows at least twice; always: also if only several students "
+        "or seeds do.",
     )
     signal_budget_gb: float = Field(
         5.0,
         gt=0,
-        description="Most gigabytes that the kept layers of one map may take; beyond it the teacher is run live.",
+        description="Maximum size in gigabytes of the stored layers of one map; beyond it the teacher runs during "
+        "training.",
     )
 
-    def keeps(self, phase: Intermediate, *, varied: bool) -> bool:
+    def keeps(self, phase: Intermediate, *, augmented: bool) -> bool:
         """Tell whether a student's first phase reads stored teacher layers; only the student's own knobs decide, so
         that other students do not affect it."""
         possible = (
-            not varied
+            not augmented
             and phase.method == "layers"
             and phase.matching.formula == "masked"
             and phase.matching.layer_map != "kept"

@@ -32,15 +32,17 @@ class Speed(Knobs):
     length: int = Field(32, ge=1, description="Tokens in a sentence.")
     threads: int = Field(1, ge=1, description="CPU threads.")
     repeats: int = Field(
-        30, ge=5, description="Timed calls of each model, at least; more follow until its median is known within 5 %."
+        30,
+        ge=5,
+        description="Minimum number of timed calls of each model; more follow until its median is known within 5 %.",
     )
-    warmup: int = Field(5, ge=0, description="Untimed calls before.")
+    warmup: int = Field(5, ge=0, description="Untimed warm-up calls.")
     seconds: float = Field(
         10.0,
         gt=0,
         le=3600,
-        description="When timed calls end: what is not known by then is unsteady and decides nothing. A tenth is "
-        "always used.",
+        description="Time limit of timed calls: figures not known by then are unsteady and not used for decisions. "
+        "At least a tenth of the limit is used.",
     )
 
 
@@ -62,10 +64,10 @@ class Quantizing(Knobs):
         ("dynamic", "static"),
         min_length=1,
         description="Ranges of activations: dynamic finds them in every call, static in rows of train. The better "
-        "is kept.",
+        "one is used.",
     )
     calibration_rows: int = Field(200, ge=1, le=10_000, description="Training rows from which static takes its ranges.")
-    seed: int = Field(0, ge=0, description="Seed of their draw.")
+    seed: int = Field(0, ge=0, description="Seed of the sample.")
 
 
 class Exports(Exporting, Quantizing):
@@ -73,25 +75,28 @@ class Exports(Exporting, Quantizing):
     checks are published in the folder of their model."""
 
     formats: tuple[Literal["onnx", "int8"], ...] = Field(
-        ("onnx", "int8"), min_length=1, description="onnx: fp32; int8: made of it, a quarter of its size."
+        ("onnx", "int8"), min_length=1, description="onnx: fp32; int8: quantized from it, a quarter of its size."
     )
     of: tuple[Name, ...] = Field(
-        (), description="Whom to export, teacher among them; empty: every student and dropped model, not the baselines."
+        (),
+        description="Models to export, for example teacher; empty: every student and dropped model, not the baselines.",
     )
     parity: float = Field(
-        1e-3, gt=0, description="Most by which any logit of the fp32 graph may differ from the checkpoint's."
+        1e-3, gt=0, description="Maximum difference of any logit between the fp32 graph and the checkpoint."
     )
     tolerance: float = Field(
-        0.01, ge=0, description="Most of the headline metric that int8 may lose to its own fp32 on the selection rows."
+        0.01,
+        ge=0,
+        description="Maximum loss of the headline metric of int8 against its own fp32 graph on the selection rows.",
     )
     min_speedup: float = Field(
         1.0,
         ge=0,
-        description="Least speed-up of int8 over its own fp32 graph, timed in turn as section speed says; 1: not "
-        "slower, 5 % being noise; 0: any.",
+        description="Minimum speed-up of int8 over its own fp32 graph, timed alternately as in section speed; 1: not "
+        "slower, with a tolerance of 5 %; 0: any.",
     )
     reduce_range: Literal["auto", "yes", "no"] = Field(
-        "auto", description="Seven bits for weights. auto: where the processor cannot multiply bytes (VNNI)."
+        "auto", description="Seven bits for weights. auto: if the processor has no int8 multiplication (VNNI)."
     )
 
     @model_validator(mode="after")
@@ -107,27 +112,27 @@ class Criterion(Knobs):
     champion."""
 
     metric: str = Field(
-        description=f"A metric of the task, its {HEADLINE} metric by that word, or one of "
+        description=f"A metric of the task, {HEADLINE} for its headline metric, or one of "
         f"{', '.join((*FIGURES, *COSTS))}."
     )
     at_least: float | None = Field(None, description="Lowest acceptable value.")
     at_most: float | None = Field(None, description="Highest acceptable value.")
     reading: Literal["interval", "mean"] = Field(
         "interval",
-        description="Where a bound on quality is read: at the worse end of the figure's interval, or by the mean "
-        "alone, which counts luck as merit.",
+        description="Value compared with a bound on quality: the worse end of the interval, or the mean, which "
+        "ignores noise.",
     )
     of_teacher: bool = Field(
         False, description="The bound is a share of the teacher's value; short for relative_to: teacher."
     )
     relative_to: Literal["teacher", "champion"] | None = Field(
-        None, description="Whose value the bound or the test is about; without a champion yet: met."
+        None, description="Model of the reference value of the bound or the test; met if there is no champion yet."
     )
     by: Literal["share", "difference"] = Field(
-        "share", description="A relative bound is a share of the other's value, or a difference to it."
+        "share", description="A relative bound is a share of the reference value, or a difference to it."
     )
     tolerance: float = Field(
-        0.0, ge=0, description="How far beyond the bound still passes, in the metric's own unit; the margin of a test."
+        0.0, ge=0, description="Tolerance beyond the bound, in the metric's own unit; the margin of a test."
     )
     test: Literal["non-inferiority", "superiority"] | None = Field(
         None,
@@ -138,10 +143,10 @@ class Criterion(Knobs):
         0.95,
         gt=0.5,
         lt=1,
-        description="Confidence of the two-sided interval that is read; several candidates are corrected for (Holm).",
+        description="Confidence of the two-sided interval; corrected for several candidates (Holm).",
     )
     worst_of: tuple[str, ...] = Field(
-        (), description="Judging sets, and the gate's split, of which the worst decides; empty: the gate's split."
+        (), description="Judging sets, and the gate's split; the worst result counts. Empty: the gate's split."
     )
 
     @model_validator(mode="after")
@@ -150,8 +155,8 @@ class Criterion(Knobs):
         predictions."""
         if self.worst_of and (not self.is_quality or self.reference == "champion"):
             raise ValueError(
-                f"criterion {self.metric!r}: worst_of holds a metric of the task, or retained, against a bound or "
-                f"the teacher; leave worst_of out"
+                f"criterion {self.metric!r}: worst_of compares a metric of the task, or retained, with a bound or "
+                f"the teacher; remove worst_of"
             )
         require_distinct(self.worst_of, "worst_of")
         return self
@@ -165,7 +170,7 @@ class Criterion(Knobs):
             raise ValueError(f"criterion {self.metric!r} needs exactly one of at_least and at_most")
         if self.test is not None and (bounds or self.reference is None or self.metric in (*FIGURES, *COSTS)):
             legal = "a test compares a metric of the task with relative_to: teacher or champion"
-            raise ValueError(f"criterion {self.metric!r}: {legal}; leave at_least and at_most out")
+            raise ValueError(f"criterion {self.metric!r}: {legal}; remove at_least and at_most")
         if self.of_teacher and self.relative_to == "champion":
             raise ValueError(
                 f"criterion {self.metric!r} is relative to the teacher and to the champion; write it as two criteria"
@@ -176,8 +181,8 @@ class Criterion(Knobs):
             )
         if self.reading == "mean" and (self.test is not None or not self.is_quality):
             raise ValueError(
-                f"criterion {self.metric!r}: reading: mean is for bounds on quality; tests read intervals, and a "
-                f"cost has none; leave it out"
+                f"criterion {self.metric!r}: reading: mean is for bounds on quality; tests use intervals, and a cost "
+                f"has none; remove it"
             )
         return self
 
@@ -204,37 +209,39 @@ class Gate(Knobs):
 
     criteria: tuple[Criterion, ...] = Field(
         (Criterion(metric=HEADLINE, test="non-inferiority", relative_to="teacher", tolerance=0.02),),
-        description="All must hold; the default: certainly no more than two points (0.02) below the teacher.",
+        description="All must be met; the default: not more than two points (0.02) below the teacher, by the interval.",
     )
     prefer: Literal["smallest", "fastest", "best"] = Field(
-        "smallest", description="Which accepted candidate becomes champion."
+        "smallest", description="Preference among accepted candidates for the champion."
     )
     split: Literal["validation", "holdout"] = Field(
         "holdout",
-        description="Which rows decide: holdout rows; validation, on which everybody has looked before, decides "
-        "where the recipe says so.",
+        description="Split on which the gate decides: holdout; or validation, which earlier experiments have already "
+        "used.",
     )
     too_good: float = Field(
         0.05,
         ge=0,
-        description="A headline score certainly better than the teacher's by more than this is looked into, not "
+        description="A headline score whose interval lies more than this above the teacher's is investigated, not "
         "accepted.",
     )
     perfect_rows: int = Field(
-        100, ge=1, description="A perfect headline score on at least so many rows is looked into, not accepted."
+        100, ge=1, description="A perfect headline score on at least this many rows is investigated, not accepted."
     )
     leakage: float = Field(
         0.02,
         ge=0,
         le=1,
-        description="Share of the split's rows that may overlap with what students learn from; more is looked into.",
+        description="Maximum share of the split's rows that overlap with the students' training data; a larger share "
+        "is investigated.",
     )
     promote: Literal["auto", "manual", "never"] = runtime_knob(
         "auto", "The best accepted candidate becomes champion, or challenger (manual), or nothing (never)."
     )
     margin: float = runtime_knob(
         0.0,
-        "Points of the headline score (0.01 is one point) that a new champion may certainly lose to the old one.",
+        "Maximum loss of the headline score (0.01 is one point) of a new champion against the old one, by the "
+        "interval.",
         ge=0,
     )
     register_as: str | None = runtime_knob(

@@ -81,9 +81,9 @@ def require_kind(value: Any, kinds: frozenset[type]) -> None:
     conversion of its type."""
     numeric, shown = kinds & {int, float}, str(value).lower() if isinstance(value, bool) else repr(value)[:60]
     if numeric and isinstance(value, bool) and bool not in kinds:
-        raise ValueError(f"{shown} is no number; write one")
+        raise ValueError(f"{shown} is not a number; write a number")
     if numeric and isinstance(value, str) and str not in kinds:
-        raise ValueError(f"{shown} is text and no number; write it without quotes")
+        raise ValueError(f"{shown} is text, not a number; write it without quotes")
     if (
         int in numeric
         and isinstance(value, (int, float))
@@ -98,7 +98,7 @@ def require_kind(value: Any, kinds: frozenset[type]) -> None:
         and not isinstance(value, bool)
         and not (str in kinds and isinstance(value, str))
     ):
-        raise ValueError(f"{shown} is no switch; write true or false")
+        raise ValueError(f"{shown} is not a boolean; write true or false")
 
 
 def plain_value(value: Any) -> Any:
@@ -123,7 +123,7 @@ def runtime_knob(default: Any, description: str, **limits: Any) -> Any:
 def require_distinct(values: tuple[Any, ...] | None, what: str) -> None:
     """Raise ValueError for repeated values: they would train and count one thing twice."""
     if values is not None and len(set(values)) != len(values):
-        raise ValueError(f"{what} {list(values)} repeat; give each once")
+        raise ValueError(f"{what} {list(values)} contain duplicates; list each once")
 
 
 LARGEST_LAYERS, LARGEST_WIDTH, LARGEST_INNER, LARGEST_VOCABULARY = 1_000, 65_536, 1_000_000, 10_000_000

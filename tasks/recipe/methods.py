@@ -36,8 +36,8 @@ class Method(Knobs):
         """Reject a method whose weights are all 0: its loss would have no gradient."""
         if self.weights and not any(getattr(self, name) for name in self.weights):
             raise ValueError(
-                f"{', '.join(self.weights)} are all 0, so nothing would be copied; leave one of them greater, or do "
-                f"without the phase"
+                f"{', '.join(self.weights)} are all 0, so nothing would be distilled; set one of them greater than "
+                f"0, or remove the phase"
             )
         return self
 
@@ -47,26 +47,26 @@ class Method(Knobs):
 
 
 class Matching(Method):
-    """Copy hidden states and attention scores of mapped layers (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
+    """Distil hidden states and attention scores of mapped layers (Jiao et al. 2019, TinyBERT, arXiv:1909.10351)."""
 
     called = "layers"
     weights = ("hidden", "attention")
 
     layer_map: Literal["uniform", "last", "skip", "divisible", "kept"] = Field(
         "uniform",
-        description="Which teacher layer each student layer copies; kept: the one that it was, for a student that "
-        "starts from whole layers.",
+        description="Map from student layers to teacher layers; kept: the layer of origin, for a student that starts "
+        "from whole layers.",
     )
-    hidden: float = Field(1.0, ge=0, description="Weight of the hidden-state loss; 0 leaves it out.")
+    hidden: float = Field(1.0, ge=0, description="Weight of the hidden-state loss; 0 disables it.")
     attention: float = Field(
-        1.0, ge=0, description="Weight of the attention-score loss; 0 leaves it out. Needs equal head counts."
+        1.0, ge=0, description="Weight of the attention-score loss; 0 disables it. Needs equal head counts."
     )
     projection: Literal["shared", "per_layer", "none"] = Field(
         "shared", description="Linear map from the student's width to the teacher's."
     )
     formula: Literal["masked", "paper"] = Field(
         "masked",
-        description="masked: padding never counts; paper: means over rows padded to max_length, as in the authors' "
+        description="masked: padding is excluded; paper: means over rows padded to max_length, as in the authors' "
         "code.",
     )
 
@@ -88,7 +88,7 @@ class Matching(Method):
             )
         if self.layer_map == "skip" and ours.layers == 1:
             raise ModelError(
-                f"{where}: layer_map skip leaves a student of 1 layer nothing to copy; use layer_map: uniform"
+                f"{where}: layer_map skip copies no layer for a student of 1 layer; use layer_map: uniform"
             )
         if self.layer_map == "divisible" and theirs.layers % ours.layers:
             raise ModelError(
@@ -97,8 +97,8 @@ class Matching(Method):
 
 
 class Relations(Method):
-    """Copy how tokens relate by queries, keys and values, from one teacher layer to the student's last (Wang et al.
-    2020, MiniLMv2, arXiv:2012.15828)."""
+    """Distil the relations of tokens by queries, keys and values, from one teacher layer to the student's last (Wang et
+    al. 2020, MiniLMv2, arXiv:2012.15828)."""
 
     called = "relations"
     weights = ("query", "key", "value")
@@ -106,18 +106,18 @@ class Relations(Method):
     layer: int | None = Field(
         None,
         ge=1,
-        description="The teacher's layer, counted from 1; empty: its last. Of large teachers an upper middle one is "
-        "better.",
+        description="The teacher's layer, counted from 1; empty: its last. For large teachers an upper middle layer "
+        "is better.",
     )
     heads: int | None = Field(
         None,
         ge=1,
-        description="Relation heads; empty: the most, up to 48, that divide both widths. Attention heads need not "
-        "agree.",
+        description="Relation heads; empty: the largest number up to 48 that divides both widths. Attention heads "
+        "may differ.",
     )
-    query: float = Field(1.0, ge=0, description="Weight of the relation among queries.")
-    key: float = Field(1.0, ge=0, description="Weight of the relation among keys.")
-    value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
+    query: float = Field(1.0, ge=0, description="Weight of the relation between queries.")
+    key: float = Field(1.0, ge=0, description="Weight of the relation between keys.")
+    value: float = Field(1.0, ge=0, description="Weight of the relation between values.")
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
         """Check that the layer exists, that the relation heads divide both widths, and that the family exposes queries,
@@ -131,25 +131,30 @@ class Relations(Method):
         if self.heads is not None and (ours.width % self.heads or theirs.width % self.heads):
             raise ModelError(
                 f"{where}: {self.heads} relation heads do not divide the widths {ours.width} and {theirs.width}; "
-                "choose a number that divides both, or leave relations.heads out"
+                "choose a number that divides both, or remove relations.heads"
             )
 
 
 class Triple(Method):
-    """Copy softened predictions of masked words and directions of the last hidden states, and learn the words
-    themselves (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
+    """Distil softened predictions of masked words and directions of the last hidden states, and learn the masked words
+    (Sanh et al. 2019, DistilBERT, arXiv:1910.01108)."""
 
     called = "triple"
     weights = ("soft", "words", "direction")
 
-    soft: float = Field(5.0, ge=0, description="Weight of the teacher's softened words.")
-    words: float = Field(2.0, ge=0, description="Weight of the masked words themselves.")
+    soft: float = Field(
+        5.0, ge=0, description="Weight of the distillation loss on the teacher's softened word predictions."
+    )
+    words: float = Field(2.0, ge=0, description="Weight of the masked-language-modelling loss.")
     direction: float = Field(
         1.0, ge=0, description="Weight of the angle between the last hidden states; needs equal widths."
     )
     temperature: float = Field(2.0, gt=0, description="Divides both logits.")
     mask_share: float = Field(
-        0.15, gt=0, lt=1, description="Share of a batch's tokens that are predicted; rare ones are drawn more often."
+        0.15,
+        gt=0,
+        lt=1,
+        description="Share of a batch's tokens that are predicted; rare tokens are sampled more often.",
     )
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
@@ -158,18 +163,20 @@ class Triple(Method):
         if self.direction and ours.width != theirs.width:
             raise ModelError(
                 f"{where}: directions of hidden states need equal widths, here {ours.width} and {theirs.width}; "
-                "set triple.direction: 0, or leave hidden out"
+                "set triple.direction: 0, or remove hidden"
             )
 
 
 class Replacing(Method):
-    """Copy nothing: the student's layers take the teacher's places by chance while the task is learned (Xu et al. 2020,
-    BERT-of-Theseus, arXiv:2002.02925)."""
+    """No distillation loss: the student's layers randomly replace the teacher's during training on the task (Xu et al.
+    2020, BERT-of-Theseus, arXiv:2002.02925)."""
 
     called = "replacing"
 
-    first: float = Field(0.3, gt=0, le=1, description="Chance of a layer at the first step.")
-    share: float = Field(0.5, ge=0, le=1, description="Share of the steps over which the chance rises evenly to 1.")
+    first: float = Field(0.3, gt=0, le=1, description="Replacement probability of a layer at the first step.")
+    share: float = Field(
+        0.5, ge=0, le=1, description="Share of the steps over which the probability rises linearly to 1."
+    )
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
         """Check that the family's layers can be replaced one by one, and that the student has the teacher's width and
@@ -177,20 +184,20 @@ class Replacing(Method):
         require_alone(teacher, where)
         if ours[1:] != theirs[1:]:
             raise ModelError(
-                f"{where}: a layer can replace the teacher's only at its width and heads; leave hidden, heads and "
-                f"feed_forward out"
+                f"{where}: a layer can replace the teacher's only with the same width and heads; remove hidden, "
+                f"heads and feed_forward"
             )
 
 
 class SelfAttention(Method):
-    """Copy attention distributions and the relation of values, of the last layers (Wang et al. 2020, MiniLM,
+    """Distil attention distributions and the relation of values, of the last layers (Wang et al. 2020, MiniLM,
     arXiv:2002.10957)."""
 
     called = "self-attention"
     weights = ("attention", "value")
 
     attention: float = Field(1.0, ge=0, description="Weight of the attention distributions; needs equal head counts.")
-    value: float = Field(1.0, ge=0, description="Weight of the relation among values.")
+    value: float = Field(1.0, ge=0, description="Weight of the relation between values.")
 
     def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
         """Check that head counts are equal, that the family exposes scores and values, and that all of its layers have
@@ -235,7 +242,7 @@ class ByMethod(Training):
             ):
                 raise ValueError(
                     f"{section} belongs to method: {method}, and the method is {self.method}; set method: {method}, "
-                    f"or leave {section} out"
+                    f"or remove {section}"
                 )
         return self
 
@@ -247,11 +254,13 @@ class ByMethod(Training):
 
 
 class Patience(Knobs):
-    """Copy the teacher's summary token, layer by layer, in addition to its predictions (Sun et al. 2019, PKD,
+    """Distil the teacher's summary token, layer by layer, in addition to its predictions (Sun et al. 2019, PKD,
     arXiv:1908.09355)."""
 
-    weight: float = Field(100.0, gt=0, description="Weight beside the answers; the paper tries 10 to 1000.")
-    layer_map: Literal["skip", "last"] = Field(
-        "skip", description="Teacher layers: evenly spread, or the last ones. The student's last copies none."
+    weight: float = Field(
+        100.0, gt=0, description="Weight relative to the loss on predictions; the paper uses 10 to 1000."
     )
-    normalise: bool = Field(True, description="Compare directions; without it lengths count too.")
+    layer_map: Literal["skip", "last"] = Field(
+        "skip", description="Teacher layers: evenly spread, or the last ones. The student's last layer is not included."
+    )
+    normalise: bool = Field(True, description="Normalise the states, so that only directions are compared.")

@@ -22,7 +22,7 @@ class Recipe(Knobs):
     """Everything that determines the results of a run."""
 
     name: Name = runtime_knob(..., "Short name of the recipe.")
-    about: str = runtime_knob("", "One sentence for people.")
+    about: str = runtime_knob("", "Description in one sentence.")
     task: Annotated[str, Choices(*GLUE)] | TaskSpec = Field(
         description="A GLUE task by name, or your own task (columns, labels, metrics)."
     )
@@ -37,23 +37,21 @@ class Recipe(Knobs):
     augmentation: Augmentation | None = None
     transfer: TransferText | None = None
     task_distillation: TaskDistillation = TaskDistillation()
-    students: tuple[Student, ...] = Field(
-        (), description="The small models to be made, each with a name, a shape and a start."
-    )
+    students: tuple[Student, ...] = Field((), description="The small models, each with a name, a shape and a start.")
     layer_dropping: LayerDropping | None = None
-    sweep: Sweep | None = Field(None, description="What limbeck sweep tries; a run does not read it.")
+    sweep: Sweep | None = Field(None, description="Settings of limbeck sweep; a run ignores them.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
-    exports: Exports | None = Field(None, description="Pack finished models for ONNX Runtime; empty: not.")
+    exports: Exports | None = Field(None, description="Export trained models for ONNX Runtime; empty: disabled.")
     gate: Gate = Gate()
-    report: Report = Field(Report(), description="What the page of a run shows.")
+    report: Report = Field(Report(), description="Content of the report of a run.")
     resources: Resources = Resources()
     notify: tuple[Annotated[str, Field(pattern=BLOCK)], ...] = runtime_knob(
         (),
-        "Prefect notification blocks (type/name, for example slack-webhook/team) that are told of failure, refusal "
-        "and promotion.",
+        "Prefect notification blocks (type/name, for example slack-webhook/team) that are notified of failure, "
+        "refusal and promotion.",
     )
-    costs: Costs = runtime_knob(Costs(), "What the ledger counts with, and the budget.")
+    costs: Costs = runtime_knob(Costs(), "Prices and factors of the ledger, and the budget.")
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:
@@ -61,17 +59,16 @@ class Recipe(Knobs):
         names = [student.name for student in self.students]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"students {repeated} are named twice; give each its own name")
+            raise ValueError(f"students {repeated} are not unique; give each its own name")
         self.check_task()
         if not self.students and self.layer_dropping is None and self.sweep is None:
-            raise ValueError("nothing to make: add students or layer_dropping")
+            raise ValueError("there are no candidates: add students or layer_dropping")
         if self.corpus is None and (self.general_distillation or self.pretraining):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:
             raise ValueError(
-                "the gate decides on holdout rows, and data.holdout_rows is 0; hold rows back (data.holdout_rows: "
-                "2000), "
-                "or say gate.split: validation, with which the rows of the validation split decide"
+                "the gate decides on holdout rows, and data.holdout_rows is 0; hold out rows (data.holdout_rows: "
+                "2000), or set gate.split: validation to decide on the validation split"
             )
         self.check_criteria()
         self.check_choices()
@@ -126,22 +123,22 @@ class Recipe(Knobs):
         for name, given in self.judging_sets.items():
             where = f"data.judge.{name}"
             if name in (*SPLITS, *made):
-                raise ValueError(f"{where} is called like a split or a model of this recipe; give it another name")
+                raise ValueError(f"{where} has the name of a split or a model of this recipe; give it another name")
             if given.pair is not None and self.spec.pair is None:
                 raise ValueError(
-                    f"{where} names a second text, and the task {self.spec.name} has one text alone; leave pair out"
+                    f"{where} names a second text, and the task {self.spec.name} has only one text; remove pair"
                 )
             if (given.labels or given.classes) and not self.task_type.has_classes:
                 raise ValueError(
-                    f"{where} names classes, and {self.spec.name} is a {self.spec.kind}; leave labels and classes out"
+                    f"{where} names classes, and the task {self.spec.name} predicts a number; remove labels and classes"
                 )
             if given.overlaps == "purge" and not self.data.purge:
-                raise ValueError(f"{where}.overlaps is purge, and data.purge is false; leave one of them out")
+                raise ValueError(f"{where}.overlaps is purge, and data.purge is false; remove one of them")
         legal = (self.gate.split, *self.judging_sets)
         for unknown in (name for criterion in self.gate.criteria for name in criterion.worst_of if name not in legal):
             near = get_close_matches(unknown, legal, 1)
             raise ValueError(
-                f"gate: worst_of names {unknown!r}, which is no judging set of data.judge; "
+                f"gate: worst_of names {unknown!r}, which is not a judging set of data.judge; "
                 f"{f'did you mean {near[0]!r}? ' if near else ''}"
                 f"legal are {', '.join(legal)}"
             )
@@ -157,8 +154,8 @@ class Recipe(Knobs):
             )
         if "teacher" not in {self.drops_by, *(student.signal for student in self.students)}:
             raise ValueError(
-                "nobody learns from the ensemble's answers; set a student's signal to teacher, or leave the "
-                "ensemble out"
+                "no student learns from the ensemble's predictions; set a student's signal to teacher, or remove the "
+                "ensemble"
             )
 
     def check_exports(self) -> None:
@@ -170,14 +167,15 @@ class Recipe(Knobs):
         unknown = [name for name in self.exports.of if name not in made]
         if unknown:
             raise ValueError(
-                f"exports.of names {unknown[0]!r}, which this recipe does not make; it makes {', '.join(made)}"
+                f"exports.of names {unknown[0]!r}, which is not a model of this recipe; its models are "
+                f"{', '.join(made)}"
             )
         taken = [f"{name}-{way}" for name in made for way in self.exports.formats if f"{name}-{way}" in made]
         if taken:
-            raise ValueError(f"a student is called {taken[0]!r}, as an export would be; give it another name")
+            raise ValueError(f"the student name {taken[0]!r} is also the name of an export; give it another name")
         if "int8" in self.exports.formats and not self.data.selection_rows:
             raise ValueError(
-                "int8 is judged on selection rows, and data.selection_rows is 0; hold rows back, or set "
+                "int8 is evaluated on selection rows, and data.selection_rows is 0; set data.selection_rows, or set "
                 "exports.formats: [onnx]"
             )
 
@@ -187,26 +185,25 @@ class Recipe(Knobs):
         missing = [stage for stage in student.stages or () if stage not in (*self.optional_stages, *own)]
         if missing:
             raise ValueError(
-                f"student {student.name} takes the stages {missing}, which the recipe does not have; it has "
+                f"student {student.name} uses the stages {missing}, which the recipe does not have; it has "
                 f"{list(self.optional_stages)}"
             )
         if student.stages and student.signal == "labels":
             raise ValueError(
-                f"student {student.name} learns from labels alone, but takes {list(student.stages)}; set signal: "
-                f"teacher, or leave its stages out"
+                f"student {student.name} learns from labels only, but uses {list(student.stages)}; set signal: "
+                f"teacher, or remove its stages"
             )
         if "general" in (student.stages or ()) and not general_start(student):
             raise ValueError(
-                f"student {student.name} takes the stage general, but starts from {student.start}: general "
-                f"distillation makes a start of its own, from "
-                "the pretrained model; leave general out of its stages, set its start to embeddings or random, or "
+                f"student {student.name} uses the stage general, but starts from {student.start}: general "
+                f"distillation computes its own start from the pretrained model; remove general from its stages, set "
+                f"its start to embeddings or random, or "
                 "its origin to pretrained"
             )
         if self.takes(student, "general") and general_start(student) and student.start == "contribution":
             raise ValueError(
-                f"student {student.name} starts from contribution, which is measured on the task's rows, and "
-                f"general distillation knows no task; "
-                "choose another strategy, or leave general out of its stages"
+                f"student {student.name} starts from contribution, which is measured on the task's rows, and general "
+                f"distillation has no task; choose another strategy, or remove general from its stages"
             )
 
     def check_phases(self, student: Student) -> None:
@@ -220,11 +217,12 @@ class Recipe(Knobs):
             raise ValueError(
                 f"student {student.name} replaces its teacher's layers (method: replacing), so it must start from "
                 f"whole layers of the fine-tuned teacher; "
-                "set start: top or teacher, and leave origin out"
+                "set start: top or teacher, and remove origin"
             )
         if inner is not None and inner.method == "replacing" and self.transfer is not None and self.transfer.alone:
             raise ValueError(
-                f"student {student.name} replaces layers by the labels' loss alone, and transfer text has none; set "
+                f"student {student.name} replaces layers with the loss on labels only, and transfer text has no "
+                f"labels; set "
                 f"transfer.alone: false"
             )
         if (
@@ -234,29 +232,29 @@ class Recipe(Knobs):
             and student.start not in OWN_LAYERS
         ):
             raise ValueError(
-                f"student {student.name} starts from {student.start}, of which no layer is its teacher's own; use "
+                f"student {student.name} starts from {student.start}, which has no layers of its teacher; use "
                 f"layer_map: uniform"
             )
         if self.transfer is not None and self.transfer.alone and student.signal == "teacher" and last.hard_weight == 1:
             raise ValueError(
-                f"student {student.name} learns from labels alone (hard_weight: 1), and transfer text has none; set "
+                f"student {student.name} learns from labels only (hard_weight: 1), and transfer text has no labels; "
+                f"set "
                 f"transfer.alone: false"
             )
         if last.patience is not None and student.signal == "teacher":
             if student.layers < 2:
                 raise ValueError(
-                    f"student {student.name} has 1 layer, and patience leaves a student's last layer out; give it 2 "
-                    f"or more"
+                    f"student {student.name} has 1 layer, and patience excludes a student's last layer; set 2 or "
+                    f"more layers"
                 )
             if self.ensemble is not None:
                 raise ValueError(
-                    "patience copies the states of one teacher, and an ensemble has several; leave one of the two out"
+                    "patience copies the states of one teacher, and an ensemble has several; remove one of the two"
                 )
         if self.ensemble is not None and self.takes(student, "augmentation"):
             raise ValueError(
-                f"student {student.name} takes the stage augmentation, whose sentences only the first teacher would "
-                f"answer; "
-                "leave augmentation out of its stages, or do without the ensemble"
+                f"student {student.name} uses the stage augmentation, whose sentences only the first teacher would "
+                f"predict; remove augmentation from its stages, or remove the ensemble"
             )
 
     def inner_phase(self, student: Student) -> Intermediate | None:

@@ -17,7 +17,7 @@ class Report(Knobs):
     """Contents of a run's page; never part of a key."""
 
     texts: bool = runtime_knob(
-        True, "Show the texts on which student and teacher disagree; false where they must not leave the store."
+        True, "Display the texts on which student and teacher disagree; false if they must not leave the store."
     )
 
 
@@ -26,20 +26,21 @@ class Resources(Knobs):
     summation."""
 
     cores: int | None = runtime_knob(
-        None, "Cores that stages may hold at once; empty: all that this process may use.", ge=1
+        None, "Maximum number of cores used by stages at once; empty: all cores available to this process.", ge=1
     )
     threads: int = Field(
         1,
         ge=1,
         le=256,
-        description="Threads of a stage that runs beside others like it: students, dropped models, scores, exports.",
+        description="Threads of a stage that runs in parallel with others of its kind: students, dropped models, "
+        "scores, exports.",
     )
     threads_alone: int = Field(
         THREADS_ALONE,
         ge=1,
         le=256,
-        description="Threads of a stage that the others wait for: pretraining, teacher, its answers and layers, "
-        "general distillation.",
+        description="Threads of a stage on which the others depend: pretraining, teacher, its predictions and "
+        "layers, general distillation.",
     )
 
 
@@ -47,11 +48,11 @@ class Budget(Knobs):
     """Limits on a run's spending, checked before each stage that would compute, and while it does. Empty: no limit."""
 
     dollars: float | None = runtime_knob(None, "Dollars for the instance's hours, from the run's start on.", gt=0)
-    kwh: float | None = runtime_knob(None, "kWh that the run's stages may take, as far as they are known.", gt=0)
+    kwh: float | None = runtime_knob(None, "kWh of the run's stages, as far as known.", gt=0)
     hours: float | None = runtime_knob(None, "Hours of the clock, from the run's start on.", gt=0)
     by_estimate: bool = runtime_knob(
         True,
-        "Refuse what would go beyond the budget if it takes what the like of it took; false: go on until it is spent.",
+        "Refuse stages whose estimated cost exceeds the budget; false: continue until it is spent.",
     )
 
 
@@ -60,23 +61,23 @@ class Costs(Knobs):
     0."""
 
     region: str | None = runtime_knob(
-        None, "Region of the cloud (us-east-1), or country (DE), whose grid and prices count."
+        None, "Region of the cloud (us-east-1), or country (DE), of the grid and the prices."
     )
-    instance: str | None = runtime_knob(
-        None, "Instance type that the run pays for, for example g5.xlarge; empty: no dollars."
-    )
+    instance: str | None = runtime_knob(None, "Instance type of the run, for example g5.xlarge; empty: no dollars.")
     market: Literal["on-demand", "spot"] = runtime_knob(
-        "on-demand", "Price that a budget in dollars, and MLflow, count with."
+        "on-demand", "Price used for a budget in dollars and in MLflow."
     )
     pue: float | None = runtime_knob(
-        None, "kWh of the data centre for each of the machine (PUE); empty: the region's, or 1.", ge=1
+        None, "kWh of the data centre per kWh of the machine (PUE); empty: the region's, or 1.", ge=1
     )
     grid_kg_per_kwh: float | None = runtime_knob(None, "kg CO2e per kWh of the grid; empty: the region's.", ge=0)
-    core_watts: float | None = runtime_knob(None, "Watts of a busy core; empty: by the processor's name, or 3.5.", gt=0)
-    gpu_watts: float | None = runtime_knob(
-        None, "Watts of a busy GPU that does not count its own; empty: by its name.", gt=0
+    core_watts: float | None = runtime_knob(
+        None, "Watts of a busy core; empty: from the processor's name, or 3.5.", gt=0
     )
-    budget: Budget = runtime_knob(Budget(), "What the run may spend.")
+    gpu_watts: float | None = runtime_knob(
+        None, "Watts of a busy GPU without an energy counter; empty: from its name.", gt=0
+    )
+    budget: Budget = runtime_knob(Budget(), "Budget of the run.")
 
     @model_validator(mode="after")
     def can_be_counted(self) -> Self:
@@ -87,7 +88,7 @@ class Costs(Knobs):
             )
         if self.budget.dollars is not None and self.instance is None:
             raise ValueError(
-                "a budget in dollars needs a price; set costs.instance and costs.region, or give the budget in kwh "
-                "or hours"
+                "a budget in dollars needs a price; set costs.instance and costs.region, or set the budget in kwh or "
+                "hours"
             )
         return self

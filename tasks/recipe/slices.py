@@ -30,19 +30,17 @@ class RowsSlice(Data):
 class JudgingRowsSlice(Knobs):
     """Knobs that determine the rows of a judging set, besides the names of the task's classes."""
 
-    name: str = runtime_knob(..., "What the recipe calls it, for what is said.")
+    name: str = runtime_knob(..., "Name in the recipe, for messages.")
     task_type: TaskTypeName = Field(description="Type of its task.")
     text: str = Field(description="Column of the text.")
     pair: str | None = Field(description="Column of the second text.")
     label: str = Field(description="Column of the label.")
-    labels: tuple[str, ...] | None = Field(None, description="What the numbers in its label column mean.")
-    numbered: bool = Field(False, description="Numbers in its label column mean what they mean in train.")
-    classes: tuple[tuple[str, tuple[str, ...]], ...] = Field(
-        (), description="Which classes of the task a label stands for."
-    )
-    split: str = Field("", description="Which file of a folder.")
-    rows: int | None = Field(None, description="Rows at most.")
-    leave_out: bool = Field(False, description="Rows that overlap with training rows are left out.")
+    labels: tuple[str, ...] | None = Field(None, description="Names of the numbers in its label column.")
+    numbered: bool = Field(False, description="Numbers in its label column have the same meaning as in train.")
+    classes: tuple[tuple[str, tuple[str, ...]], ...] = Field((), description="Classes of the task for each label.")
+    split: str = Field("", description="Name of the file in a folder.")
+    rows: int | None = Field(None, description="Maximum number of rows.")
+    leave_out: bool = Field(False, description="Exclude rows that overlap with training rows.")
 
 
 class PurgeSlice(Knobs):
@@ -55,7 +53,7 @@ class JudgingScoreSlice(OfTask):
     """Knobs that determine the scores on a judging set."""
 
     metrics: tuple[str, ...] = Field(description="Metrics to report.")
-    headline: str = Field(description="The metric that decides.")
+    headline: str = Field(description="Metric used for decisions.")
     max_length: int = Field(128, description="Longest input in tokens.")
     resamples: int = Field(1000, description="Bootstrap resamples behind every interval.")
     confidence: float = Field(0.95, description="Confidence of the intervals.")
@@ -66,7 +64,7 @@ class CorpusRead(Knobs):
 
     text: str = Field("text", description="Name of the text column.")
     most: int | None = Field(
-        None, description="Words that are read at most: a text has no more words than tokens. Empty: all."
+        None, description="Maximum number of words to read: a text has no more words than tokens. Empty: all."
     )
 
 
@@ -80,7 +78,7 @@ class GeneralSlice(GeneralDistillation):
 class PatienceOf(Knobs):
     """Selection of the teacher's summary-token states that are stored with its predictions."""
 
-    layer_map: Literal["skip", "last"] = Field("skip", description="Which teacher layers.")
+    layer_map: Literal["skip", "last"] = Field("skip", description="Indices of the teacher layers.")
     layers: int = Field(ge=2, description="Layers of the student.")
 
 
@@ -93,8 +91,10 @@ class AnswerSlice(OfTask):
 
     max_length: int = Field(128, description="Longest input in tokens.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
-    transfer_alone: bool = Field(False, description="Answer the transfer text only.")
-    patience: PatienceOf | None = Field(None, description="Keep the summary token too, for a student with patience.")
+    transfer_alone: bool = Field(False, description="Predict the transfer text only.")
+    patience: PatienceOf | None = Field(
+        None, description="Store the summary token as well, for a student with patience."
+    )
 
 
 class MixSlice(OfTask):
@@ -107,21 +107,21 @@ class MixSlice(OfTask):
     temperature: float = Field(
         1.0,
         gt=0,
-        description="At which each teacher is softened before the mixture, as students soften it; 1 for numbers.",
+        description="Temperature of each teacher before the mixture, the same as for students; 1 for regression.",
     )
 
 
 class SignalSlice(OfTask):
     """Knobs that determine the stored signals of the teacher's layers."""
 
-    layer_map: str = Field("uniform", description="Which teacher layers are copied.")
+    layer_map: str = Field("uniform", description="Distilled teacher layers.")
     layers: int = Field(ge=1, description="Layers of the student.")
-    hidden: bool = Field(True, description="Hidden states are copied.")
-    attention: bool = Field(True, description="Attention scores are copied.")
+    hidden: bool = Field(True, description="Distil hidden states.")
+    attention: bool = Field(True, description="Distil attention scores.")
     max_length: int = Field(128, description="Longest input in tokens.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
-    signal_budget_gb: float = Field(5.0, gt=0, description="Most gigabytes that they may take.")
-    transfer_alone: bool = Field(False, description="Keep those of the transfer text only.")
+    signal_budget_gb: float = Field(5.0, gt=0, description="Maximum size in gigabytes.")
+    transfer_alone: bool = Field(False, description="Store those of the transfer text only.")
 
 
 class OfStudent(OfTask):
@@ -129,9 +129,9 @@ class OfStudent(OfTask):
     student."""
 
     shape: Shape | None = Field(None, description="The student's architecture.")
-    start: str | None = Field(None, description="How the student starts.")
-    origin: str | None = Field(None, description="Which model its layers come from.")
-    transfer_alone: bool = Field(False, description="Learn from the transfer text only.")
+    start: str | None = Field(None, description="Initialisation of the student.")
+    origin: str | None = Field(None, description="Model of its initial layers.")
+    transfer_alone: bool = Field(False, description="Train on the transfer text only.")
 
 
 class IntermediateSlice(Intermediate, SeededTraining, OfStudent):
@@ -141,28 +141,28 @@ class IntermediateSlice(Intermediate, SeededTraining, OfStudent):
 class PredictionSlice(Prediction, SeededTraining, OfStudent):
     """Knobs of the second phase for one student and seed."""
 
-    signal: Literal["teacher", "labels"] = Field("teacher", description="What is learned from.")
+    signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal: teacher or labels.")
 
 
 class ContributionSlice(OfTask):
     """Knobs that determine the contributions of layers."""
 
-    token: Literal["cls", "mean"] = Field("cls", description="Where input and output are compared.")
+    token: Literal["cls", "mean"] = Field("cls", description="Tokens at which input and output are compared.")
     max_length: int = Field(128, description="Longest input in tokens.")
 
 
 class DropSlice(OfTask, SeededTraining, TaskTraining):
     """Knobs for one strategy, one number of layers and one seed."""
 
-    strategy: str = Field(description="Which layers go.")
-    drop: int = Field(ge=1, description="How many layers go.")
+    strategy: str = Field(description="Strategy that chooses the removed layers.")
+    drop: int = Field(ge=1, description="Number of removed layers.")
     kept: tuple[int, ...] | None = Field(
-        None, description="Which layers stay, counted from 0, where the strategy found them by trying (greedy)."
+        None, description="Remaining layers, counted from 0, if the strategy searched for them (greedy)."
     )
-    signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
-    temperature: float = Field(2.0, gt=0, description="Softening, with signal: teacher.")
+    signal: Literal["labels", "teacher"] = Field("labels", description="Training signal of the dropped model.")
+    temperature: float = Field(2.0, gt=0, description="Temperature, with signal: teacher.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
-    transfer_alone: bool = Field(False, description="Learn from the transfer text only.")
+    transfer_alone: bool = Field(False, description="Train on the transfer text only.")
 
 
 class ScoreSlice(Scoring):
@@ -178,21 +178,21 @@ class SpeedSlice(OfTask, Speed):
 class ExportSlice(OfTask, Exporting):
     """Knobs that determine one checkpoint's graph."""
 
-    max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
+    max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
 
 
 class QuantizeSlice(OfTask, Quantizing):
     """Knobs that determine one graph in int8."""
 
-    metric: str = Field(description="The metric by which ways are compared.")
-    max_length: int = Field(128, description="Longest input in tokens, as the model is judged.")
+    metric: str = Field(description="Metric for the comparison of quantization methods.")
+    max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
     reduce_range: bool = Field(False, description="Seven bits for weights.")
 
 
 class ContrastSlice(Knobs):
     """Knobs that determine the comparison of two candidates, besides their predictions."""
 
-    metric: str = Field(description="The metric that decides.")
+    metric: str = Field(description="Metric used for decisions.")
     resamples: int = Field(1000, description="Bootstrap resamples of the rows.")
     confidence: float = Field(0.95, description="Confidence of the interval.")
 
@@ -200,6 +200,6 @@ class ContrastSlice(Knobs):
 class InspectSlice(OfTask):
     """Knobs that determine an error analysis, besides the predictions."""
 
-    split: str = Field(description="Which rows.")
+    split: str = Field(description="Split of the rows.")
     bins: int = Field(10, ge=2, description="Bins of the reliability diagram, or of the residuals.")
-    examples: int = Field(6, ge=0, description="Rows shown of each sort of disagreement.")
+    examples: int = Field(6, ge=0, description="Displayed rows for each kind of disagreement.")

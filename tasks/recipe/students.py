@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.architectures.registry import ARCHITECTURES
+from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import (
     LARGEST_INNER,
@@ -21,10 +21,10 @@ from tasks.recipe.knobs import (
 )
 from tasks.recipe.training import TaskTraining, require_buildable
 
-STRATEGIES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
+STRATEGY_NAMES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
 
 
-OWN_LAYERS = ("teacher", *STRATEGIES)
+OWN_LAYERS = ("teacher", *STRATEGY_NAMES)
 """Starts from the fine-tuned teacher, or from its pretrained model, with layers left out."""
 
 
@@ -73,21 +73,21 @@ class Student(Shape):
 
     name: Name = runtime_knob(..., "Short name, for example 4x312.")
     role: Literal["student", "baseline"] = Field(
-        "student", description="A baseline is scored beside the students and never becomes champion."
+        "student", description="A baseline is scored for comparison and never becomes champion."
     )
     start: str = Field(
         "teacher",
-        description="teacher: evenly spread layers of it; a strategy of layer dropping: the layers that it keeps; "
+        description="teacher: evenly spread layers of it; a strategy of layer dropping: the layers that remain; "
         + "".join(f"{name}: {note}; " for name, note in other_architectures().items())
         + "embeddings: the teacher's, projected; random; or a folder or hub id.",
     )
     origin: Literal["finetuned", "pretrained"] = Field(
-        "finetuned", description="Where a start's layers come from: the teacher, or what it began as."
+        "finetuned", description="Source of the layers of the start: the fine-tuned teacher, or its pretrained model."
     )
     stages: tuple[StageName, ...] | None = Field(
-        None, description="Optional stages that this student takes; empty: all of the recipe's that its start takes."
+        None, description="Optional stages of this student; empty: all stages of the recipe that its start allows."
     )
-    signal: Literal["teacher", "labels"] = Field("teacher", description="What the prediction phase learns from.")
+    signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal of the prediction phase.")
     intermediate: Intermediate | None = Field(
         None, description="This student's own first phase, instead of the recipe's."
     )
@@ -115,18 +115,18 @@ class Student(Shape):
             )
         if self.origin == "pretrained" and not takes_layers(self.start):
             raise ValueError(
-                f"student {self.name}: origin says where a start's layers come from, and start: {self.start} takes "
-                f"none; leave origin out"
+                f"student {self.name}: origin is the source of the start's layers, and start: {self.start} has no "
+                f"layers; remove origin"
             )
         if self.intermediate is not None and self.signal == "labels":
             raise ValueError(
                 f"student {self.name} learns from labels alone, but has an intermediate phase; set signal: teacher, "
-                f"or leave intermediate out"
+                f"or remove intermediate"
             )
         if self.intermediate is not None and self.stages is not None and "intermediate" not in self.stages:
             raise ValueError(
-                f"student {self.name} has an intermediate phase that its stages leave out; add intermediate to "
-                f"them, or leave the phase out"
+                f"student {self.name} has an intermediate phase that is not in its stages; add intermediate to them, "
+                f"or remove the phase"
             )
         return self
 
@@ -134,18 +134,18 @@ class Student(Shape):
 class LayerDropping(TaskTraining):
     """Remove whole layers, then train the remaining model (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
-    strategies: tuple[Annotated[str, Choices(*STRATEGIES)], ...] = Field(
-        ("top",), min_length=1, description=f"{', '.join(STRATEGIES)}."
+    strategies: tuple[Annotated[str, Choices(*STRATEGY_NAMES)], ...] = Field(
+        ("top",), min_length=1, description=f"{', '.join(STRATEGY_NAMES)}."
     )
     drop: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (2,), min_length=1, description="How many layers to remove; each gives its own models."
+        (2,), min_length=1, description="Numbers of layers to remove; each gives its own models."
     )
     after_finetuning: bool = Field(False, description="Drop from the fine-tuned teacher instead of the pretrained one.")
-    signal: Literal["labels", "teacher"] = Field("labels", description="What the dropped model is trained with.")
+    signal: Literal["labels", "teacher"] = Field("labels", description="Training signal of the dropped model.")
     token: Literal["cls", "mean"] = Field(
-        "cls", description="Where the contribution strategy compares a layer's input and output."
+        "cls", description="Tokens at which the contribution strategy compares a layer's input and output."
     )
-    temperature: float = Field(2.0, gt=0, description="Softening, with signal: teacher.")
+    temperature: float = Field(2.0, gt=0, description="Temperature, with signal: teacher.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
     learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate.")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="One training per seed.")
@@ -162,18 +162,19 @@ class Sweep(Knobs):
     """Find out how many layers the task needs: ``limbeck sweep`` tries every strategy at every number of layers,
     trained as in layer_dropping."""
 
-    strategies: tuple[Annotated[str, Choices(*STRATEGIES, "greedy")], ...] | None = Field(
+    strategies: tuple[Annotated[str, Choices(*STRATEGY_NAMES, "greedy")], ...] | None = Field(
         None, description="Strategies to try, greedy among them; empty: those of layer_dropping, or all six others."
     )
     drop: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         None, description="Numbers of layers to remove; empty: those of layer_dropping, or all."
     )
     seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
-        None, description="Trainings of each; empty: those of layer_dropping, or 0, 1, 2."
+        None, description="Seeds of each candidate; empty: those of layer_dropping, or 0, 1, 2."
     )
     halving: bool = Field(
         False,
-        description="First a quarter of the steps and one seed for all; the better half goes on (arXiv:1502.07943).",
+        description="Train all candidates with a quarter of the steps and one seed first; the better half continues "
+        "(arXiv:1502.07943).",
     )
     try_steps: int = Field(
         100, ge=1, description="Steps of each try of the greedy strategy (Peer et al. 2021, arXiv:2105.14839)."
@@ -184,7 +185,7 @@ class Sweep(Knobs):
         """Reject an empty list, which would try nothing, and repeated values, which would count one training twice."""
         for what in ("strategies", "drop", "seeds"):
             if getattr(self, what) == ():
-                raise ValueError(f"{what} is an empty list; name at least one, or leave it out")
+                raise ValueError(f"{what} is an empty list; name at least one, or remove it")
             require_distinct(getattr(self, what), what)
         return self
 

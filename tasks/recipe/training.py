@@ -17,23 +17,25 @@ class Training(Knobs):
     steps: int | None = Field(None, ge=1, description="Optimizer steps, a budget that does not grow with the data.")
     batch_size: int = Field(32, ge=1, description="Examples in a batch.")
     batch_tokens: int = Field(
-        8192, ge=32, description="Most tokens (padding included) in a batch: bounds memory when texts are long."
+        8192, ge=32, description="Maximum number of tokens (padding included) in a batch: limits memory for long texts."
     )
     learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate of AdamW.")
-    warmup: float = Field(0.1, ge=0, lt=1, description="Share of the steps with a rising learning rate.")
+    warmup: float = Field(0.1, ge=0, lt=1, description="Share of the steps with learning-rate warm-up.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Learning rate after warm-up.")
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay; not on biases and norms.")
-    beta1: float = Field(0.9, ge=0, lt=1, description="Share of AdamW's mean of gradients that a step keeps.")
-    beta2: float = Field(0.999, ge=0, lt=1, description="Share of AdamW's mean of squared gradients that a step keeps.")
+    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's beta1, the decay of the mean of gradients.")
+    beta2: float = Field(0.999, ge=0, lt=1, description="AdamW's beta2, the decay of the mean of squared gradients.")
     eps: float = Field(1e-8, gt=0, le=1, description="Added to AdamW's denominator; BERT's own code has 1e-6.")
     clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
     dropout: float | None = Field(None, ge=0, lt=1, description="Dropout while training; empty keeps the model's own.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bfloat16 arithmetic where the hardware has it."
     )
-    max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens; what is cut off is reported.")
+    max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens; truncation is reported.")
     evaluations: int = Field(
-        4, ge=0, description="How often the selection rows are scored; the best checkpoint is kept. 0 keeps the last."
+        4,
+        ge=0,
+        description="Number of evaluations on the selection rows; the best checkpoint is used. 0 uses the last.",
     )
     checkpoint_minutes: float = runtime_knob(
         5.0, "Minutes between the checkpoints that an interrupted stage resumes from.", gt=0
@@ -56,8 +58,8 @@ class TaskTraining(Training):
     choose_by: Literal["headline", "accuracy", "f1", "matthews", "pearson", "spearman", "pearson_spearman", "mse"] = (
         Field(
             "headline",
-            description="Metric by which the best checkpoint is chosen on the selection rows; headline: the one "
-            "that decides the task.",
+            description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "
+            "metric of the task.",
         )
     )
 
@@ -95,12 +97,12 @@ class Teacher(SeededTraining, TaskTraining):
     model: str = runtime_knob("google-bert/bert-base-uncased", "A hub id or a folder of a pretrained encoder.")
     revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
     already_finetuned: bool = Field(
-        False, description="The model carries a trained head for this task: take it as it is."
+        False, description="The model has a trained head for this task and is used without training."
     )
     licence: str = runtime_knob("unknown", "Licence of the teacher's weights, for the model card.")
     floor: float | None = runtime_knob(
         None,
-        "Least headline score on the selection rows; empty: the majority class plus 5 points, by an interval on "
+        "Minimum headline score on the selection rows; empty: the majority class plus 5 points, by an interval on "
         "fewer than 200 rows.",
     )
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
@@ -117,7 +119,7 @@ class Ensemble(Knobs):
     """Several teachers predict, and students learn from the mixture of their predictions (Hinton et al. 2015,
     arXiv:1503.02531)."""
 
-    teachers: tuple[Colleague, ...] = Field(min_length=1, description="The teachers beside the first one.")
+    teachers: tuple[Colleague, ...] = Field(min_length=1, description="The further teachers.")
     combine: Literal["weights", "certainty"] = Field(
-        "weights", description="By weights, or by weight times each teacher's certainty of the row at hand."
+        "weights", description="By weights, or by weight times each teacher's certainty for the row."
     )

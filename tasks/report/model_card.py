@@ -38,11 +38,11 @@ TEMPLATE = """---
 |---|---|---|
 {figures}
 
-## Made from
+## Sources
 
 {licences}
 - Rows: {rows}.
-{held}{seeds}- Recipe: `{recipe}`; run `{run}`. `limbeck reproduce {run}` runs it again from nothing and compares what every stage makes.
+{held}{seeds}- Recipe: `{recipe}`; run `{run}`. `limbeck reproduce {run}` repeats the run without the cache and compares the artifacts of all stages.
 
 | stage | key |
 |---|---|
@@ -70,11 +70,11 @@ No code of Limbeck is needed. Weights are safetensors.
 
 {limits}
 """  # noqa: E501
-LIMITS = """The model was judged on the rows named above and on nothing else: not on other domains, not on other languages, not for fairness.
-Latency and memory belong to the machine on which they were measured."""  # noqa: E501
+LIMITS = """The model was evaluated on the rows named above only: not on other domains, not on other languages, not for fairness.
+Latency and memory are specific to the machine on which they were measured."""  # noqa: E501
 SYNTHETIC = "**The data is synthetic: these figures say nothing about natural language.**"
-MEANS = f"Means over seeds stand beside them, for comparing methods: {VARIED}."
-UNLICENSED = "A licence that is given as unknown was not stated in the recipe: find out before you pass the model on."
+MEANS = f"Means over seeds are given as well, to compare methods: {VARIED}."
+UNLICENSED = "The recipe does not state the licences given as unknown: clarify them before you redistribute the model."
 
 
 def model_card(
@@ -133,14 +133,14 @@ def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> 
     said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({decision.verdict})' if decision.verdict else ''}."
     if pending:
         so_far = (
-            "Not decided here: it meets"
+            "Not yet decided: the model meets"
             if decision.accepted
-            else f"Refused ({decision.verdict}): this is how it stands to"
+            else f"Refused ({decision.verdict}). The reasons refer to"
         )
         said = (
             f"{so_far} the criteria that need no champion. Those relative to the champion ({', '.join(pending)}) "
-            f"are judged at promotion, under the "
-            f"registry's lock, against whoever is champion then; `limbeck show {registered}` says what came of it."
+            f"are evaluated at promotion, under the registry's lock, against the champion at that time; `limbeck "
+            f"show {registered}` displays the outcome."
         )
     return "\n\n".join(
         part for part in (said, "\n".join(f"- {one_line(reason, 1000)}" for reason in decision.reasons)) if part
@@ -236,9 +236,9 @@ def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
         f"| FLOPs at length {model.flops_length} | {format_figure(model.flops, '.3f', 1e-9)} G | computed |",
         f"| latency p50 / p95 | {format_latency(model)} / {milliseconds(model.latency_p95_ms)} ms, "
         f"{where}{shaky} | measured |",
-        "| speed-up: the teacher's latency by this one's, timed in turn "
-        f"| {format_figure(model.speedup, '.2f')}{shaky} | "
-        f"computed |",
+        "| speed-up: the teacher's latency divided by this model's, timed alternately | "
+        f"{format_figure(model.speedup, '.2f')}{shaky} | "
+        "computed |",
         f"| peak memory of inference | {format_figure(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
         f"| inputs longer than the limit | {format_figure(model.truncated, '.2%')} | measured |",
         *more_rows(model, error),
@@ -255,7 +255,7 @@ def quality_rows(model: ResultRow) -> list[str]:
             f"| agreement with the teacher, {split} | {format_figure((model.agreement or {}).get(split))} | measured |"
         )
         rows += [
-            f"| {name}, {split}, mean of {plural(seeds, 'seed')} ± {deviation:.4f}, for comparing methods | "
+            f"| {name}, {split}, mean of {plural(seeds, 'seed')} ± {deviation:.4f}, to compare methods | "
             f"{with_interval(mean, '.4f')} | measured |"
             for name, mean, deviation, seeds in means(model, split)
         ]
@@ -279,10 +279,10 @@ def seed_lines(model: ResultRow) -> list[str]:
     scores = model.selection_scores or ()
     if len(scores) < 2:
         return []
-    taken = f"it has the best score on the selection rows ({', '.join(format_figure(score) for score in scores)})"
-    why = taken if None not in scores else "the first, because seeds were not scored on selection rows"
-    which = f"of {len(scores)} models, each trained with a seed of its own, this is that of seed {model.selected_seed}"
-    return [f"Seeds: {which}: {why}. Its figures are its own. {MEANS}"]
+    taken = f"best score on the selection rows ({', '.join(format_figure(score) for score in scores)})"
+    why = taken if None not in scores else "the first seed, because seeds were not scored on selection rows"
+    which = f"of {len(scores)} models, each trained with its own seed, this is the model of seed {model.selected_seed}"
+    return [f"Seeds: {which}: {why}. The figures above are those of this seed. {MEANS}"]
 
 
 def with_interval(score: Bounded, form: str) -> str:

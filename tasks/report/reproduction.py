@@ -54,17 +54,17 @@ def compare_stage(before: Row | None, after: Row | None, around: Sequence[str]) 
     assert row is not None
     digests = {"stage": row["stage"], "then": before and before["sha256"], "now": after and after["sha256"]}
     if row["measured"]:
-        return {**digests, "verdict": MEASURED, "why": "a measurement is never the same twice"}
+        return {**digests, "verdict": MEASURED, "why": "measurements vary between runs"}
     if before is None:
-        return {**digests, "verdict": NEW, "why": "it was not part of the run then"}
+        return {**digests, "verdict": NEW, "why": "the first run did not have this stage"}
     if after is None or after["sha256"] is None:
-        return {**digests, "verdict": MISSING, "why": "it is not there now"}
+        return {**digests, "verdict": MISSING, "why": "the second run does not have this stage"}
     if before["sha256"] == after["sha256"]:
         return {**digests, "verdict": EQUAL, "why": ""}
-    return {**digests, "verdict": DIFFERS, "why": "; ".join(explain(before, after, around))}
+    return {**digests, "verdict": DIFFERS, "why": "; ".join(difference_reasons(before, after, around))}
 
 
-def explain(before: Row, after: Row, around: Sequence[str]) -> list[str]:
+def difference_reasons(before: Row, after: Row, around: Sequence[str]) -> list[str]:
     """Return possible reasons for a stage's different bytes: its own inputs, knobs, code, libraries or threads; if
     there are none, differences between the machines, versions and code of the two runs."""
     own = list(differences(after["explanation"], before["explanation"]))
@@ -73,14 +73,11 @@ def explain(before: Row, after: Row, around: Sequence[str]) -> list[str]:
     inputs = [line for line in own if line.startswith("inputs.")]
     reasons = [line for line in own if line not in inputs] + threads
     if inputs and not reasons:
-        return [
-            f"it follows from what it was given "
-            f"({', '.join(line.removeprefix('inputs.').split(':')[0] for line in inputs)})"
-        ]
+        return [f"its inputs differ ({', '.join(line.removeprefix('inputs.').split(':')[0] for line in inputs)})"]
     if not reasons:
         reasons = list(around)
     return reasons[:SHOWN] or [
-        "nothing that is noted explains it: code, knobs, inputs, libraries, machine and threads are the same"
+        "no recorded difference: code, knobs, inputs, libraries, machine and threads are the same"
     ]
 
 
@@ -98,18 +95,18 @@ def summary(found: Mapping[str, Any]) -> list[str]:
     verdicts = [stage["verdict"] for stage in found["stages"]]
     measured = verdicts.count(MEASURED)
     apart = f"; {measured} measure speed and are not compared" if measured else ""
-    lines = [f"{verdicts.count(EQUAL)} of {len(verdicts) - measured} stages made the same bytes{apart}."]
+    lines = [f"{verdicts.count(EQUAL)} of {len(verdicts) - measured} stages produced the same bytes{apart}."]
     first = next((stage for stage in found["stages"] if stage["verdict"] in BAD), None)
     if first is not None:
-        lines.append(f"The first that did not: {first['stage']}: {first['why']}.")
-        lines += [f"Around it, {line}" for line in found["surroundings"]]
+        lines.append(f"The first different stage: {first['stage']}: {first['why']}.")
+        lines += [f"Environment: {line}" for line in found["surroundings"]]
         lines += [
-            f"{one['model']}: {one['headline']} {figure(one['then'])} then, {figure(one['now'])} "
-            f"now{moved(one['points'])}"
+            f"{one['model']}: {one['headline']} {figure(one['then'])} in the first run, {figure(one['now'])} in the "
+            f"second{moved(one['points'])}"
             for one in found["scores"]
         ]
     elif found["surroundings"]:
-        lines.append(f"Other than then, and without effect: {'; '.join(found['surroundings'])}.")
+        lines.append(f"Different, but without effect: {'; '.join(found['surroundings'])}.")
     return lines
 
 

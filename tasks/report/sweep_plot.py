@@ -31,7 +31,7 @@ def sweep_svg(result: Mapping[str, Any]) -> str:
         axes.set_xlabel(f"layers dropped of {result['layers']}")
         axes.set_ylabel(f"{result['headline']} x 100 on {result['split']}")
         axes.set_title(
-            f"{result['recipe']}: {len(result['seeds'])} seeds, {100 * result['confidence']:g} % intervals; ringed: "
+            f"{result['recipe']}: {len(result['seeds'])} seeds, {100 * result['confidence']:g} % intervals; ring: "
             f"chosen on the selection rows",
             fontsize=9,
         )

@@ -56,7 +56,8 @@ class Means(Stated):
 
 
 class Comparison(Estimate):
-    """A paired difference to a plain baseline, its p-value corrected for the number of comparisons, and the verdict."""
+    """A paired difference to a labels-only baseline, its p-value corrected for the number of comparisons, and the
+    verdict."""
 
     p: Number = 1.0
     seeds: tuple[int, int]
@@ -209,7 +210,7 @@ class ResultRow(Stated):
     judged: dict[str, SetScores] | None = None
     """By judging set."""
     against: dict[str, dict[str, Comparison]] | None = None
-    """By plain baseline and split."""
+    """By labels-only baseline and split."""
     plain: bool = False
     """Whether the model was trained with labels alone."""
     inspection: dict[str, Any] | None = None
@@ -252,7 +253,7 @@ class ResultRow(Stated):
         return found.metrics.get(metric or self.headline) if found else None
 
     def compared(self, split: str) -> list[tuple[str, Comparison]]:
-        """Return the comparisons with plain baselines on a split, by the baseline's name."""
+        """Return the comparisons with labels-only baselines on a split, by the baseline's name."""
         return [(name, splits[split]) for name, splits in (self.against or {}).items() if split in splits]
 
     def on_sets(self) -> Self:

@@ -123,7 +123,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         about = json.loads((folder / FIGURES).read_text())
         body = (folder / PREDICTIONS).read_bytes()
         if about["schema"] != SCHEMA or sha256(body).hexdigest() != about["predictions_sha256"]:
-            raise DataError("its predictions are not those that were judged, or of another format")
+            raise DataError("its predictions are not the evaluated ones, or have another format")
         table = pq.ParquetFile(folder / PREDICTIONS).read(["label", "prediction", "group", "sentences"])
         shape = (int(about["seeds"]), int(about["rows"]))
         labels_SN, predictions_SN = (np.asarray(table.column(name)).reshape(shape) for name in ("label", "prediction"))
@@ -187,7 +187,7 @@ def bound_interval(
     elif by == "difference":
         spread_R = ours_R - theirs_R + other
     elif not shares(function, other, theirs_R):
-        raise DataError(f"a share of {other:.3g} {metric} says nothing")
+        raise DataError(f"a share of {other:.3g} {metric} is not meaningful")
     else:
         scale = 1.0 if by == "retained" else other
         value, spread_R = value / other * scale, ours_R / theirs_R * scale
@@ -215,8 +215,8 @@ class Common:
         return (
             ""
             if self.whole
-            else f" on {len(self.ours.labels_N):,} of {self.of:,} rows, those that both answered and neither "
-            f"learned from"
+            else f" on {len(self.ours.labels_N):,} of {self.of:,} rows, those with predictions of both and in the "
+            f"training data of neither"
         )
 
 
@@ -236,10 +236,10 @@ def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
         at_rows(ours, [here for here, _ in pairs]), at_rows(theirs, [there for _, there in pairs]), len(ours.labels_N)
     )
     if not found.whole and len(pairs) < FEWEST:
-        other = "" if ours.rows == theirs.rows else f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]}): "
+        other = "" if ours.rows == theirs.rows else f"evaluated on other rows ({ours.rows[:8]} and {theirs.rows[:8]}): "
         raise DataError(
-            f"{other}of {found.of:,}, {len(pairs):,} were answered by both and learned from by neither, and "
-            f"{FEWEST} are needed"
+            f"{other}of {found.of:,}, {len(pairs):,} have predictions of both and are in the training data of "
+            f"neither, and {FEWEST} are needed"
         )
     return found
 
@@ -272,7 +272,7 @@ def at_rows(one: Evaluation, rows: Sequence[int]) -> Evaluation:
 def require_same_rows(ours: Evaluation, theirs: Evaluation) -> None:
     """Raise DataError if two evaluations are of different rows."""
     if ours.rows != theirs.rows:
-        raise DataError(f"judged on other rows ({ours.rows[:8]} and {theirs.rows[:8]})")
+        raise DataError(f"evaluated on other rows ({ours.rows[:8]} and {theirs.rows[:8]})")
 
 
 def agreement(then: Evaluation, now: Evaluation, task_type: str) -> float:

@@ -30,7 +30,7 @@ class SetAnswers:
         """Return a model's predictions. Raises DataError where it has none, or where they are of other rows."""
         if name not in self.known:
             if name not in self.scorecards:
-                raise DataError(f"{name} has no answers to this set")
+                raise DataError(f"{name} has no predictions for this set")
             rows = read_judged_rows(self.rows_folder(), "validation", self.rows_sha256)
             self.known[name] = read_evaluation(
                 write_evaluation(self.workspace / name, self.scorecards[name](), rows, {})

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.task_types.auto_classes import auto_class_of
@@ -34,7 +34,7 @@ def load(folder: Path, task_type: str) -> tuple[Any, Any]:
     # transformers initialises missing weights at random and only warns: the predictions would look like real ones.
     if found["missing_keys"]:
         raise ModelError(
-            f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; give a model that was "
+            f"{folder} lacks the weights {', '.join(sorted(found['missing_keys'])[:3])}; use a model that was "
             f"fine-tuned for a task"
         )
     return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -66,7 +66,7 @@ def outputs_of(
         outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, report)
     if not all(np.isfinite(found).all() for found in outputs.values()):
         raise ModelError(
-            f"{folder} answers with numbers that are not finite; its training diverged: lower the learning rate"
+            f"{folder} predicts values that are not finite; its training diverged: lower the learning rate"
         )
     return outputs
 

@@ -39,7 +39,8 @@ class Predictions:
         place = {number: index for index, number in enumerate(self.ids)}
         if place.keys() != set(ids) or len(self.ids) != len(ids):
             raise DataError(
-                f"a scorecard answers other rows of {self.split} than the recipe's; run the recipe again with --force "
+                f"a scorecard contains predictions for other rows of {self.split} than the recipe's; run the recipe "
+                f"again with --force "
                 f"score-model"
             )
         order = np.asarray([place[number] for number in ids], dtype=np.int64)

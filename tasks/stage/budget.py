@@ -18,7 +18,7 @@ from tasks.scoring.costs.rates import Rates
 
 HOUR = 3600.0
 SHOWN = {"dollars": "${:.4g}", "kwh": "{:.4g} kWh", "hours": "{:.4g} hours"}
-GO_ON = "what is finished is kept; to go on: limbeck resume --set costs.budget.{name}=MORE"
+GO_ON = "finished stages are cached; to continue: limbeck resume --set costs.budget.{name}=MORE"
 
 
 @dataclass
@@ -70,11 +70,9 @@ class RunBudget:
         for name, limit in self.limited():
             if expected.get(name, 0.0) > limit:
                 raise BudgetError(
-                    f"the run would take at least {format_amount(name, expected[name])}, "
-                    "as the like of its stages took, and "
-                    f"its budget is {format_amount(name, limit)}; nothing "
-                    f"was spent; raise costs.budget.{name}, or set costs.budget.by_estimate=false to run until it "
-                    f"is spent"
+                    f"the run would take at least {format_amount(name, expected[name])}, estimated from earlier "
+                    f"stages of the same kind, and its budget is {format_amount(name, limit)}; no stage was run; "
+                    f"raise costs.budget.{name}, or set costs.budget.by_estimate=false to run until it is spent"
                 )
 
     def limited(self) -> Iterator[tuple[str, float]]:

@@ -31,12 +31,12 @@ async def gpu_slots(limit: str, count: int) -> AsyncIterator[None]:
         await held.__aenter__()
     except ConcurrencySlotAcquisitionError as error:
         advice = (
-            "create it (limbeck deploy does), or leave LIMBECK_GPU_LIMIT out"
+            "create it (limbeck deploy does), or unset LIMBECK_GPU_LIMIT"
             if "must be created" in str(error)
             else "run again once the server answers"
         )
         raise DispatchError(
-            f"no slot of the global concurrency limit {limit!r} could be taken on this Prefect server ({error}); "
+            f"no slot of the global concurrency limit {limit!r} could be acquired on this Prefect server ({error}); "
             f"{advice}"
         ) from error
     try:
@@ -46,5 +46,5 @@ async def gpu_slots(limit: str, count: int) -> AsyncIterator[None]:
             await held.__aexit__(None, None, None)
         except Exception as error:  # the stage has its result; the slots are free when their lease ends
             get_run_logger().warning(
-                f"a slot of {limit!r} could not be given back ({error}); it is free in {LEASE:g} seconds"
+                f"a slot of {limit!r} could not be released ({error}); it expires in {LEASE:g} seconds"
             )

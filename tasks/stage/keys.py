@@ -26,7 +26,7 @@ WITHOUT_A_MODEL = {"tokenize", "mix"}
 decorator is part of its key."""
 
 
-OTHER_RELEASE = "what another release of Limbeck stored is not taken"
+OTHER_RELEASE = "results of another release of Limbeck are not used"
 
 
 TOKENIZERS = ("tokenizers", "sentencepiece")
@@ -98,7 +98,7 @@ def new_record(spec: StageSpec, session: Session, label: str, explanation: Mappi
     return record
 
 
-def explain(spec: StageSpec, session: Session, knobs: Knobs, artifacts: Mapping[str, Any]) -> dict[str, Any]:
+def key_explanation(spec: StageSpec, session: Session, knobs: Knobs, artifacts: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything in a stage's key, by name, so that two keys can be compared field by field."""
     values = knobs.key_values()
     models = architectures_of(artifacts)

@@ -26,7 +26,7 @@ from tasks.ports.store.inputs import HeldInputs
 from tasks.recipe.knobs import Knobs
 from tasks.stage.context import StageContext
 from tasks.stage.gpu_slots import gpu_slots
-from tasks.stage.keys import StageSpec, explain, is_sent, new_record
+from tasks.stage.keys import StageSpec, is_sent, key_explanation, new_record
 from tasks.stage.metering import metered, require_rest, within_budget
 from tasks.stage.orders import notes_of, require_expected
 from tasks.stage.planning import nearest, reason, took
@@ -36,7 +36,7 @@ from tasks.stage.session import Session, StageRecord
 
 async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: Mapping[str, Any]) -> Any:
     """Run one stage: find its result, or compute it; return the Prefect state with the outcome."""
-    explanation = explain(spec, session, knobs, artifacts)
+    explanation = key_explanation(spec, session, knobs, artifacts)
     record = new_record(spec, session, label, explanation)
     record.task_run = str(task_run.id or "")
     started = time.monotonic()
@@ -92,8 +92,8 @@ async def make_remotely(
     found = await asyncio.to_thread(session.store.find, record.key)
     if found is None:
         raise DispatchError(
-            f"{record.display_name} was made elsewhere, and is not in this run's store; its workers must share the "
-            f"store of this run"
+            f"{record.display_name} was computed elsewhere, and is not in this run's store; the workers must share "
+            f"the store of this run"
         )
     # A result that another run requested, and pays for, counts as a hit. For a result of this run, count the seconds of
     # the work, not of the queue.
@@ -227,7 +227,7 @@ def finish(session: Session, record: StageRecord, artifact: Artifact, cache: str
     session.tell(record)
     if cache == "hit":
         return Completed(name="Cached", message=f"verified result {artifact.sha256[:12]}", data=artifact)
-    return Completed(message=f"made {artifact.sha256[:12]}, {artifact.bytes:,} bytes", data=artifact)
+    return Completed(message=f"computed {artifact.sha256[:12]}, {artifact.bytes:,} bytes", data=artifact)
 
 
 async def fail(session: Session, record: StageRecord, error: BaseException, started: float) -> None:

@@ -22,9 +22,9 @@ class InputNote(BaseModel):
     """An input of a stage: its kind and its digest. The reader's own store knows where it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    kind: str = Field(title="Kind", description="What it is: rows, a checkpoint, answers.")
-    sha256: str = Field(pattern=HEX, title="Digest", description="SHA-256 of its files; the store finds it by this.")
-    bytes: int = Field(ge=0, title="Bytes", description="How large it is.")
+    kind: str = Field(title="Kind", description="Kind of the artifact: rows, a checkpoint, predictions.")
+    sha256: str = Field(pattern=HEX, title="Digest", description="SHA-256 of its files, its address in the store.")
+    bytes: int = Field(ge=0, title="Bytes", description="Size in bytes.")
 
 
 class StageOrder(BaseModel):
@@ -33,32 +33,37 @@ class StageOrder(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     stage: str = Field(title="Stage", description="The stage's name, for example finetune-teacher.")
-    label: str = Field("", title="Label", description="What tells it from other stages of that name in its run.")
-    knobs: dict[str, Any] = Field(title="Knobs", description="The stage's slice of the recipe.")
-    inputs: dict[str, InputNote | list[InputNote]] = Field(
-        title="Inputs", description="The digests of what it is made from."
+    label: str = Field(
+        "", title="Label", description="Label that distinguishes it from other stages of that name in its run."
     )
-    key: str = Field(pattern=HEX, title="Key", description="Under which the store keeps its result.")
+    knobs: dict[str, Any] = Field(title="Knobs", description="The stage's slice of the recipe.")
+    inputs: dict[str, InputNote | list[InputNote]] = Field(title="Inputs", description="The digests of its inputs.")
+    key: str = Field(pattern=HEX, title="Key", description="Key of its result in the store.")
     explanation: dict[str, Any] = Field(
-        title="Explanation", description="What the key is made of; a worker that comes to another one refuses."
+        title="Explanation", description="Parts of the key; a worker that computes another key refuses the stage."
     )
     store: str = Field(title="Store", description="The address of the store that the run and the pool's workers share.")
-    force: bool = Field(False, title="Force", description="Make it although its result is there.")
-    costs: dict[str, Any] = Field(default_factory=dict, title="Costs", description="What the ledger counts with.")
+    force: bool = Field(False, title="Force", description="Compute it although its result is cached.")
+    costs: dict[str, Any] = Field(default_factory=dict, title="Costs", description="Prices and factors of the ledger.")
     cores: int | None = Field(
-        None, ge=1, title="Cores", description="Most cores that stages hold at once; empty: all of the worker's."
+        None,
+        ge=1,
+        title="Cores",
+        description="Maximum number of cores used by stages at once; empty: all cores of the worker.",
     )
-    threads: int = Field(1, ge=1, title="Threads", description="Threads of a stage that runs beside others like it.")
+    threads: int = Field(
+        1, ge=1, title="Threads", description="Threads of a stage that runs in parallel with others of its kind."
+    )
     threads_alone: int = Field(
-        THREADS_ALONE, ge=1, title="Threads alone", description="Threads of a stage that all others wait for."
+        THREADS_ALONE, ge=1, title="Threads alone", description="Threads of a stage on which all others depend."
     )
     processes: int = Field(
-        1, ge=1, title="Processes", description="Processes that share a training, one a GPU of the worker."
+        1, ge=1, title="Processes", description="Processes that share a training, one per GPU of the worker."
     )
     tracking: dict[str, Any] = Field(
         default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs."
     )
-    asked_by: str = Field("", title="Asked by", description="The flow run that asked for it.")
+    asked_by: str = Field("", title="Requested by", description="The flow run that requested it.")
 
     @property
     def display_name(self) -> str:
@@ -71,9 +76,9 @@ def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]
     found = list(differences(explanation, expected))
     if found:
         raise DispatchError(
-            f"this worker would not make what was asked for ({'; '.join(found[:3])}); give it and the run that asks "
-            f"the same code and libraries, "
-            "and set LIMBECK_DISPATCH_DEVICE there to the class of this pool's hardware"
+            f"this worker would compute another result than requested ({'; '.join(found[:3])}); install the same "
+            f"code and libraries here and for the requesting run, and set LIMBECK_DISPATCH_DEVICE there to the class "
+            f"of this pool's hardware"
         )
 
 
@@ -102,8 +107,8 @@ def artifacts_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]
 def artifact_of(store: Store, note: InputNote) -> Artifact:
     """Return one input; raise DispatchError if this worker does not share the store of the requesting run."""
     missing = DispatchError(
-        f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the runs that ask them "
-        f"must share one store"
+        f"the input {note.sha256[:12]} is not in this worker's store; a pool's workers and the requesting runs must "
+        f"share one store"
     )
     if note.kind == "source":
         found = find_uploaded(store, note.sha256)

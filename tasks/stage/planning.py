@@ -10,7 +10,7 @@ from tasks.contracts import Artifact
 from tasks.ports.code.fingerprint import differences
 from tasks.ports.store.manifests import is_of_this_release, used_of
 from tasks.recipe.knobs import Knobs
-from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, explain, new_record
+from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, key_explanation, new_record
 from tasks.stage.session import Session
 
 
@@ -19,7 +19,7 @@ async def plan_stage(
 ) -> Artifact:
     """Record whether a run would compute this stage, and return its artifact or a placeholder; an input that is not
     known yet makes every later stage a miss."""
-    explanation = explain(spec, session, knobs, artifacts)
+    explanation = key_explanation(spec, session, knobs, artifacts)
     record = new_record(spec, session, label, explanation)
     waiting = [
         name
@@ -29,7 +29,7 @@ async def plan_stage(
     found = None if waiting or spec.name in session.force else await asyncio.to_thread(session.store.find, record.key)
     record.cache, record.state = ("hit", "cached") if found else ("miss", "would run")
     if found is not None:
-        record.why, record.artifact, record.used = "a verified result is there", found, found.used
+        record.why, record.artifact, record.used = "a verified result is cached", found, found.used
         return found
     changes, like = nearest(spec, session, explanation)
     record.estimate, record.likely = (like or {}).get("seconds"), took(like)
@@ -42,8 +42,8 @@ def reason(spec: StageSpec, session: Session, changes: list[str] | None) -> str:
     if spec.name in session.force:
         return "forced"
     if changes is None:
-        return "never made before"
-    return "; ".join(changes[:3]) or "its result is damaged or gone"
+        return "never computed before"
+    return "; ".join(changes[:3]) or "its result is damaged or missing"
 
 
 def nearest(

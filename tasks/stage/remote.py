@@ -64,8 +64,8 @@ class Dispatcher:
                 self.known = await self.patiently(lambda: client.read_deployment_by_name(self.deployment))
             except ObjectNotFound as error:
                 advice = (
-                    "create it (limbeck deploy does), set PREFECT_API_URL to the server that has it, or leave "
-                    "LIMBECK_DISPATCH out"
+                    "create it (limbeck deploy does), set PREFECT_API_URL to the server that has it, or unset "
+                    "LIMBECK_DISPATCH"
                 )
                 raise DispatchError(
                     f"LIMBECK_DISPATCH names the deployment {self.deployment!r}, which is not on this Prefect "
@@ -76,9 +76,9 @@ class Dispatcher:
             pool = await self.patiently(lambda: client.read_work_pool(self.known.work_pool_name))
         if pool.type != "process":
             raise DispatchError(
-                f"the results of this run would lie in {self.terms['store']}, which the workers of the pool "
-                f"{pool.name!r} ({pool.type}) do not see; "
-                "set LIMBECK_STORE to s3://BUCKET/PREFIX, or to a folder that they share, here and there"
+                f"the results of this run are stored in {self.terms['store']}, which the workers of the pool "
+                f"{pool.name!r} ({pool.type}) cannot access; set LIMBECK_STORE to s3://BUCKET/PREFIX, or to a shared "
+                f"folder, here and on the workers"
             )
 
     async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
@@ -99,7 +99,7 @@ class Dispatcher:
             shown = named(order)
             tell(
                 "waiting",
-                f"{'asked for' if ours else 'waits for'} the flow run {run.name!r} of {self.deployment}{page_of(run)}",
+                f"{'requested' if ours else 'waits for'} the flow run {run.name!r} of {self.deployment}{page_of(run)}",
             )
             if ours:
                 self.under_way[run.id] = shown
@@ -112,7 +112,7 @@ class Dispatcher:
             ):  # a flow run that was cancelled with the other run that requested it is requested again
                 raise error_of(state, shown, self.grace)
         raise DispatchError(
-            f"{named(order)}: the flow runs that others asked for were cancelled {ASKED_AT_MOST} times; run again"
+            f"{named(order)}: the flow runs requested by other runs were cancelled {ASKED_AT_MOST} times; run again"
         )
 
     async def find_or_ask(self, order: Mapping[str, Any]) -> tuple[Any, bool]:
@@ -190,7 +190,7 @@ class Dispatcher:
                 try:
                     state = (await self.patiently(lambda: client.read_flow_run(run))).state
                 except ObjectNotFound:
-                    return Cancelled(message="somebody deleted it")
+                    return Cancelled(message="it was deleted")
                 if state is not None and state.name != before:
                     words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
                     tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
@@ -217,9 +217,7 @@ class Dispatcher:
                 ):  # an unavailable server or an ended run: the cause of the withdrawal matters more
                     await client.set_flow_run_state(
                         run,
-                        State(
-                            type=StateType.CANCELLING, message="the run that asked for it was stopped, or has failed"
-                        ),
+                        State(type=StateType.CANCELLING, message="the requesting run was stopped or failed"),
                     )
 
     async def patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -257,8 +255,8 @@ def trouble(error: Exception, away: float) -> str:
     said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
     if is_away(error):
         return (
-            f"the Prefect server has not answered for {away:g} seconds ({said}); stages go on; run again once it "
-            f"is there"
+            f"the Prefect server has not answered for {away:g} seconds ({said}); stages continue; run again when it "
+            f"is available"
         )
     return (
         f"the Prefect server refused ({said}); check PREFECT_API_AUTH_STRING, and that its deployment is of this "
@@ -270,11 +268,11 @@ def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
     """Return the error of a stage that was not computed, as the worker reported it."""
     said = re.sub(r"^Flow run encountered an exception: ", "", (state.message or "").strip()) or "no message"
     if state.is_cancelled():
-        return Interrupted(f"the flow run of {shown} was cancelled; run the same command again to go on")
+        return Interrupted(f"the flow run of {shown} was cancelled; run the same command again to continue")
     if state.is_crashed():
         return DispatchError(
-            f"the flow run of {shown} crashed, and nobody started it again within {grace:g} seconds ({said}); run "
-            f"again to go on"
+            f"the flow run of {shown} crashed, and was not restarted within {grace:g} seconds ({said}); run again to "
+            f"continue"
         )
     kind, _, sentence = said.partition(": ")
     return (

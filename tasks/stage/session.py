@@ -253,5 +253,5 @@ def current_session() -> Session:
     """Return the session of this run."""
     session = CURRENT.get()
     if session is None:
-        raise RuntimeError("a stage was called outside of a run; open one with use_session")
+        raise RuntimeError("a stage was called outside a run; open one with use_session")
     return session

@@ -19,7 +19,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
-from tasks.architectures.registry import summary_token
+from tasks.architectures.known_architectures import summary_token
 from tasks.engine.job import Job
 from tasks.methods.losses.ensembles import mixture_weights
 from tasks.methods.losses.patience import patience_layers
@@ -130,14 +130,14 @@ class Answers:
         self,
         folder: Path,
         head: Head,
-        varied: AugmentedRows,
+        augmented: AugmentedRows,
         teacher: Any,
         tokenizer: Any,
         layers: Sequence[int] = (),
     ) -> None:
-        self.max_length, self.tokenizer, self.place = varied.max_length, tokenizer, teacher.device
+        self.max_length, self.tokenizer, self.place = augmented.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, head, hidden=layers), load_file(folder / "answers.safetensors")
-        order = rows_by_id(stored["ids"], varied.rows.ids_N, "answers", "answer-rows")
+        order = rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")
         self.outputs = {
             output.name: torch.from_numpy(stored[output.name][order]).to(self.place) for output in head.outputs
         }

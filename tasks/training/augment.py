@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.architectures.registry import vocabulary_head
+from tasks.architectures.known_architectures import vocabulary_head
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.methods.text.word_substitution import keep_candidates, match_case, replaceable
@@ -26,8 +26,8 @@ from tasks.methods.text.word_vectors import nearest_words
 from tasks.ports.rows.row_files import read_split
 from tasks.recipe.data import Augmentation
 from tasks.training.data.batches import by_length
-from tasks.training.data.candidates import Options, write_candidates
 from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer
+from tasks.training.data.substitutes import Options, write_substitutes
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device
 
@@ -54,7 +54,7 @@ def augment(job: Job) -> dict[str, Any]:
     sides = {"text": rows.texts} | ({"pair": rows.pairs} if rows.pairs is not None else {})
     sentences = sorted({texts[row] for texts in sides.values() for row in chosen})
     found = substitutes(job, knobs, sentences)
-    write_candidates(
+    write_substitutes(
         job.output,
         (
             (int(rows.ids[row]), side, words_with_options(texts[row], found))
@@ -233,17 +233,17 @@ def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
                 word, *values = line.rstrip().split(" ")
                 if number > 1 and len(values) != len(vectors[0]):
                     raise DataError(
-                        f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} "
-                        f"above; give GloVe text format"
+                        f"{path.name}, line {number}: {len(values)} numbers after the word, {len(vectors[0])} above; "
+                        f"use GloVe text format"
                     )
                 words.append(word)
                 vectors.append(np.asarray(values, dtype=np.float32))
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{path.name} holds no word vectors; give GloVe text format, plain or gzip: a word and its numbers in "
+            f"{path.name} contains no word vectors; use GloVe text format, plain or gzip: a word and its numbers in "
             f"each line"
         ) from error
     if not words:
-        raise DataError(f"{path.name} is empty; give word vectors in GloVe text format")
+        raise DataError(f"{path.name} is empty; use word vectors in GloVe text format")
     vectors_VE = np.stack(vectors)
     return words, vectors_VE / np.maximum(np.linalg.norm(vectors_VE, axis=1, keepdims=True), 1e-9)

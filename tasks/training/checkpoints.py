@@ -87,7 +87,7 @@ def load(
     for found in sorted(folder.glob("step-*"), reverse=True) if folder.is_dir() else ():
         if FILES <= (read_marker(found, of=folder.name) or {"inventory": {}})["inventory"].keys():
             return restored(found, modules, optimizer)
-        tell(f"the checkpoint {found.name} is damaged; going on from the one before it")
+        tell(f"the checkpoint {found.name} is damaged; continuing from the previous one")
         remove(found)
     return Progress()
 

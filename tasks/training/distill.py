@@ -22,10 +22,10 @@ from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.training import SeededTraining
 from tasks.training.answers import Answers, summary_of
 from tasks.training.data.augmented_rows import AugmentedRows
-from tasks.training.data.candidates import read_candidates
 from tasks.training.data.contributions import read_contributions
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.substitutes import read_substitutes
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
@@ -55,7 +55,7 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
     pair = pair_of(job, knobs, place)
     same_vocabulary(pair)
     rows = student_rows(job, pair.task, transfer_alone=knobs.transfer_alone)
-    varied = AugmentedRows(rows, pair.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, candidates(job))
+    augmented = AugmentedRows(rows, pair.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, substitutes(job))
     context = DistillationContext(
         pair.student,
         pair.teacher,
@@ -66,20 +66,20 @@ def distill_intermediate(job: Job) -> dict[str, Any]:
         longest=knobs.max_length,
     )
     objective = objective_of(context)
-    objective.check_capture(job, collate(first_rows(varied), [0, 1], pair.tokenizer.pad_token_id, place))
+    objective.check_capture(job, collate(first_rows(augmented), [0, 1], pair.tokenizer.pad_token_id, place))
     store_as_multiplied(pair.teacher, knobs.precision)
-    spec = inner_spec(objective, varied, knobs, recorded(job, rows.ids_N), place)
+    spec = inner_spec(objective, augmented, knobs, recorded(job, rows.ids_N), place)
     facts = train(job, knobs, spec, place) | objective.finish()
     save_model(pair.student, pair.tokenizer, job.output)
     return facts
 
 
 def inner_spec(
-    objective: Objective, varied: AugmentedRows, knobs: IntermediateSlice, kept: Recorded | None, place: torch.device
+    objective: Objective, augmented: AugmentedRows, knobs: IntermediateSlice, kept: Recorded | None, place: torch.device
 ) -> TrainingSpec:
     """Return the training spec of the first phase; the teacher's inner layers are computed in each step, or read from
     its recorded signals."""
-    pad = varied.tokenizer.pad_token_id
+    pad = augmented.tokenizer.pad_token_id
 
     def loss(indices: Indices) -> Loss:
         batch = collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width)
@@ -87,7 +87,7 @@ def inner_spec(
 
     return TrainingSpec(
         modules=objective.modules,
-        epoch=varied_epochs(varied, knobs, objective.width),
+        epoch=augmented_epochs(augmented, knobs, objective.width),
         loss=loss,
         pad=pad,
         begin=objective.begin,
@@ -112,14 +112,14 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
     student, task, tokenizer = pair.student, pair.task, pair.tokenizer
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
-    varied = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, candidates(job))
+    augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, substitutes(job))
     held = read_rows(job.inputs["rows"], "selection", task.head)
     set_dropout(student, knobs.dropout)
     store_as_multiplied(pair.teacher, knobs.precision)
     spec = TrainingSpec(
         modules=student,
-        epoch=varied_epochs(varied, knobs),
-        loss=answered_loss(job, knobs, pair, varied),
+        epoch=augmented_epochs(augmented, knobs),
+        loss=answered_loss(job, knobs, pair, augmented),
         pad=tokenizer.pad_token_id,
         score=selector(
             student,
@@ -137,7 +137,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
 
 
 def answered_loss(
-    job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent, varied: AugmentedRows
+    job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent, augmented: AugmentedRows
 ) -> Callable[[Indices], Loss]:
     """Return the loss of a batch against the teacher's answers and, if the knobs enable them, against the labels and
     the teacher's summary tokens."""
@@ -145,9 +145,9 @@ def answered_loss(
     patience, formula = (knobs.patience, knobs.formula) if isinstance(knobs, PredictionSlice) else (None, "default")
     depths = student.config.num_hidden_layers, pair.teacher.config.num_hidden_layers
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
-    answers = Answers(job.inputs["answers"], head, varied, pair.teacher, pair.teachers_tokenizer, copied)
+    answers = Answers(job.inputs["answers"], head, augmented, pair.teacher, pair.teachers_tokenizer, copied)
     capture = Capture(student, head, hidden=range(1, len(copied) + 1))
-    labels_N = torch.from_numpy(varied.rows.labels_N).to(student.device)
+    labels_N = torch.from_numpy(augmented.rows.labels_N).to(student.device)
     loss_of = partial(head.teacher_loss, temperature=knobs.temperature, hard_weight=knobs.hard_weight, formula=formula)
 
     def loss(indices: Indices) -> Loss:
@@ -200,27 +200,31 @@ def same_vocabulary(pair: TeacherStudent) -> None:
         raise ModelError(
             f"the student's tokenizer ({len(ours):,} tokens) is not its teacher's ({len(theirs):,}), so their "
             f"layers cannot be compared token by token; "
-            "start the student from a model with the same tokenizer, or let it learn from the teacher's answers "
-            "alone (stages: [])"
+            "start the student from a model with the same tokenizer, or train it on the teacher's predictions only "
+            "(stages: [])"
         )
 
 
-def candidates(job: Job) -> Any:
+def substitutes(job: Job) -> Any:
     """Return the stored substitutes; none if the student uses no augmentation."""
-    return read_candidates(job.inputs.get("candidates"))
+    return read_substitutes(job.inputs.get("candidates"))
 
 
-def varied_epochs(varied: AugmentedRows, knobs: SeededTraining, width: int | None = None) -> Callable[[int], Epoch]:
+def augmented_epochs(
+    augmented: AugmentedRows, knobs: SeededTraining, width: int | None = None
+) -> Callable[[int], Epoch]:
     """Return a function that plans an epoch over that epoch's text, padded to ``width`` if it is given."""
 
     def epoch(number: int) -> Epoch:
-        encoded, variants = varied.at(number)
+        encoded, variants = augmented.at(number)
         return planned(number, encoded, knobs, width=width, variants=variants)
 
     return epoch
 
 
-def first_rows(varied: AugmentedRows) -> Encoded:
+def first_rows(augmented: AugmentedRows) -> Encoded:
     """Return the tokens of the first two rows, for the check of a capture."""
-    rows = varied.rows
-    return encode(varied.tokenizer, rows.texts[:2], None if rows.pairs is None else rows.pairs[:2], varied.max_length)
+    rows = augmented.rows
+    return encode(
+        augmented.tokenizer, rows.texts[:2], None if rows.pairs is None else rows.pairs[:2], augmented.max_length
+    )

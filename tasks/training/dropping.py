@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.architectures.registry import architecture_of, summary_token
+from tasks.architectures.known_architectures import architecture_of, summary_token
 from tasks.engine.job import Job
 from tasks.methods.layers.contribution import cosines_BL
 from tasks.methods.layers.layer_dropping import drop_layers
@@ -119,7 +119,7 @@ def drop_and_train(job: Job) -> dict[str, Any]:
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, contributions(job) or knobs.kept)
     drop_layers(model, kept)
-    job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} stay (counted from 0)")
+    job.log(f"{knobs.strategy}: layers {kept} of {model.config.num_hidden_layers + knobs.drop} remain (counted from 0)")
     note = architecture_of(model.config).on_dropping
     if note:
         job.log(note)

@@ -1,4 +1,4 @@
-"""Fine-tuning with labels, for the teacher and for every plain baseline.
+"""Fine-tuning with labels, for the teacher and for every labels-only baseline.
 
 Source: Devlin et al. 2018, BERT, arXiv:1810.04805.
 """

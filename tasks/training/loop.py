@@ -61,10 +61,10 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
     """Train to the end, from the newest checkpoint if there is one; return facts. The modules end up with the best
     weights, or with the last ones if there is no score."""
     epochs = Epochs(spec)
-    total = knobs.steps or max(1, round(len(epochs.newest.batches) * knobs.epochs))
+    total = knobs.steps or max(1, round(len(epochs.current.batches) * knobs.epochs))
     require_steps(spec.snapshots, total)
     group = join(place)
-    with cpu_optimisations(spec, epochs.newest, group, place) as table:
+    with cpu_optimisations(spec, epochs.current, group, place) as table:
         optimizer = make_optimizer(spec.modules, knobs)
         progress = checkpoints.load(job.checkpoints, spec.modules, optimizer, job.log)
         if progress.step:
@@ -78,7 +78,7 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
         run.phases.finish()
         if spec.score is not None and progress.best_weights:
             spec.modules.load_state_dict(progress.best_weights)
-    return run.facts() | spec.facts(epochs.newest)
+    return run.facts() | spec.facts(epochs.current)
 
 
 @contextmanager
@@ -96,17 +96,17 @@ def cpu_optimisations(
 
 
 class Epochs:
-    """Finds the batch of a step; epochs are planned once, in order, and only the newest is stored."""
+    """Finds the batch of a step; epochs are planned once, in order, and only the current one is stored."""
 
     def __init__(self, spec: TrainingSpec) -> None:
-        self.spec, self.start, self.newest = spec, 0, spec.epoch(0)
+        self.spec, self.start, self.current = spec, 0, spec.epoch(0)
 
     def at(self, step: int) -> Indices:
         """Return the batch of a step; step numbers must not decrease."""
-        while step >= self.start + len(self.newest.batches):
-            self.start += len(self.newest.batches)
-            self.newest = self.spec.epoch(self.newest.number + 1)
-        return Indices(self.newest, self.newest.batches[step - self.start])
+        while step >= self.start + len(self.current.batches):
+            self.start += len(self.current.batches)
+            self.current = self.spec.epoch(self.current.number + 1)
+        return Indices(self.current, self.current.batches[step - self.start])
 
 
 class Run:
@@ -219,7 +219,7 @@ class Run:
             self.saved = time.monotonic()
         if stop_now and not last:
             raise Interrupted(
-                f"stopped at step {step:,} of {self.total:,}; run the same command again to go on from there"
+                f"stopped at step {step:,} of {self.total:,}; run the same command again to continue from there"
             )
 
     def report(self) -> None:

@@ -24,7 +24,7 @@ def device() -> torch.device:
     wanted = os.environ.get("LIMBECK_DEVICE")
     if wanted == "cuda" and not torch.cuda.is_available():
         raise ModelError(
-            "there is a GPU here, but this torch cannot use it; install a torch that is built for it, or set "
+            "there is a GPU, but this torch cannot use it; install a torch build that supports it, or set "
             "LIMBECK_DEVICE=cpu"
         )
     if wanted == "cpu" or not torch.cuda.is_available():
@@ -32,7 +32,7 @@ def device() -> torch.device:
     number, there = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if number >= there:
         raise ModelError(
-            f"LIMBECK_PROCESSES asks for more processes than this worker's {there} GPUs; set it to {there}"
+            f"LIMBECK_PROCESSES is larger than the number of GPUs of this worker, {there}; set it to {there}"
         )
     return torch.device("cuda", number)
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from tasks.architectures.registry import ARCHITECTURES
+from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.ports.rows.document_files import document_batches

@@ -21,7 +21,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.ports.rows.demo_language": ("train.parquet", "validation.parquet"),
     "tasks.prepare_rows": ("leaks.json",),
     "tasks.training.answers": ("answers.safetensors",),
-    "tasks.training.data.candidates": ("candidates.parquet",),
+    "tasks.training.data.substitutes": ("candidates.parquet",),
     "tasks.training.data.contributions": ("contributions.json",),
     "tasks.training.data.corpora": ("index.json", "offsets.npy", "tokens.raw"),
     "tasks.training.objectives.signals": ("index.json", "hidden.raw", "scores.raw"),
@@ -80,7 +80,7 @@ PARQUET = {
     "tasks.ports.rows.tables",
     "tasks.ports.rows.row_files",
     "tasks.ports.rows.document_files",
-    "tasks.training.data.candidates",
+    "tasks.training.data.substitutes",
     "tasks.scoring.predictions",
     "tasks.scoring.evaluation",
 }

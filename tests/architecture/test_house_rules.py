@@ -119,7 +119,7 @@ def test_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
 
     load_recipe(str(path))
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
-    assert "What it makes" in head and "What it costs" in head and "Command" in head
+    assert all(f"# {part}: " in head for part in ("Result", "Cost", "Command"))
 
 
 def set_from_outside(path: Path) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """A further architecture is one file and one line: RemBERT (Chung et al. 2020, arXiv:2010.12821) is registered from
 here alone, and goes from teacher to student, through layer dropping and scores to an export.
 
-What is below stands for ``tasks/architectures/rembert.py``, and ``registered`` for its line in ``registry.py``.
+What is below stands for ``tasks/architectures/rembert.py``, and ``registered`` for its line in
+``known_architectures.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tasks.architectures.architecture import HIDDEN, STATES, Architecture, as_bias
-from tasks.architectures.registry import ARCHITECTURES, shape_of, vocabulary_head
+from tasks.architectures.known_architectures import ARCHITECTURES, shape_of, vocabulary_head
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import LimbeckError, ModelError, RecipeError
@@ -90,7 +91,7 @@ REMBERT = Architecture(
     from_teachers={"bert": of_bert},
     start_note="evenly spread layers in RemBERT's architecture",
     signals=(HIDDEN, STATES),
-    because="its attention is computed inside of its own code",
+    because="its attention is computed inside its own code",
     state_maps={name: f"attention.self.{name}" for name in ("query", "key", "value")},
     word_head=words,
     export_mask=as_bias,
@@ -183,7 +184,7 @@ def test_it_is_built_from_a_teacher_of_another_architecture(registered: None, tm
     check_students(recipe({"start": "rembert"}, task_distillation={"intermediate": INNER}), base, {})
     with pytest.raises(ModelError, match="start: rembert copies the layers of a model among bert, and"):
         check_students(recipe({"start": "rembert"}), families.write_tiny("electra", tmp_path / "electra"), {})
-    with pytest.raises(LimbeckError, match="it has its teacher's widths; leave hidden out"):
+    with pytest.raises(LimbeckError, match="it has its teacher's widths; remove hidden"):
         check_students(recipe({"start": "rembert", "hidden": 8}), base, {})
 
 
@@ -206,7 +207,7 @@ def test_without_its_line_it_is_an_encoder_of_which_little_is_known(tmp_path: Pa
     base = families.write_tiny("bert", tmp_path / "base")
     config = json.loads((base / "config.json").read_text()) | {"model_type": "rembert"}
     (base / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="nobody has proved here what its attention computes"):
+    with pytest.raises(ModelError, match="no check of its attention exists here"):
         check_students(
             recipe({"start": "random"}, task_distillation={"intermediate": {"method": "relations"}}), base, {}
         )

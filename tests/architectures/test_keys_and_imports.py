@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prefect import flow
 
-from tasks.architectures.registry import ARCHITECTURES
+from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.contracts import Artifact
 from tasks.ports.code.fingerprint import program
 from tasks.ports.code.narrowing import Narrowing
@@ -29,19 +29,19 @@ from tests.architecture.sources import ROOT
 from tests.stage_tasks import all_specs
 from tests.tiny import write_tiny_bert
 
-REGISTRY, BERT = "tasks.architectures.registry", "tasks.architectures.bert"
+KNOWN, BERT = "tasks.architectures.known_architectures", "tasks.architectures.bert"
 KNOBS = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform", "combine": "weights"}
 
 
 def with_rembert() -> Program:
-    """Return the package with a further architecture: its file, and its line and import in the registry."""
-    source = program().sources[REGISTRY]
+    """Return the package with a further architecture: its file, and its line and import in the dict."""
+    source = program().sources[KNOWN]
     lined = source.replace('    "xlnet": XLNET,\n', '    "rembert": REMBERT,\n    "xlnet": XLNET,\n')
     imported = "from tasks.architectures.rembert import REMBERT\nfrom tasks.architectures.roberta import"
     lined = lined.replace("from tasks.architectures.roberta import", imported)
     assert lined.count("REMBERT") == 2
     own = program().sources[BERT].replace("BERT = Architecture(", "REMBERT = Architecture(", 1)
-    return Program({**program().sources, REGISTRY: lined, "tasks.architectures.rembert": own}, program().never_counted)
+    return Program({**program().sources, KNOWN: lined, "tasks.architectures.rembert": own}, program().never_counted)
 
 
 def test_a_further_architecture_changes_the_code_of_no_stage_of_others() -> None:
@@ -103,7 +103,9 @@ def test_a_model_that_a_person_brings_or_a_stage_makes_states_its_architecture(
     assert architectures_of({"base": made}) == architectures_of(ordered) == ["xlnet"], "a worker makes the same key"
 
 
-@pytest.mark.parametrize("module", ["tasks.architectures.registry", "tasks.recipe.recipe", "tasks.preflight"])
+@pytest.mark.parametrize(
+    "module", ["tasks.architectures.known_architectures", "tasks.recipe.recipe", "tasks.preflight"]
+)
 def test_what_an_architecture_says_is_read_without_torch(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('torch', 'transformers', 'onnx') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

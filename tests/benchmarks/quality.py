@@ -218,7 +218,7 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
 
 
 def plain_phase(modules: nn.Module, loss: Callable[[np.ndarray], Loss], rows: int, knobs: SeededTraining) -> None:
-    """Take the steps of one phase."""
+    """Use the steps of one phase."""
     decayed = [value for value in modules.parameters() if value.ndim > 1]
     others = [value for value in modules.parameters() if value.ndim <= 1]
     optimizer = torch.optim.AdamW(

@@ -30,7 +30,7 @@ def shelf() -> str:
     from flows.run.recipe_file import SHELF, read_yaml
 
     paths = sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem)
-    return markdown(["recipe", "what it is"], ([f"`{path.stem}`", read_yaml(path)["about"]] for path in paths))
+    return markdown(["recipe", "description"], ([f"`{path.stem}`", read_yaml(path)["about"]] for path in paths))
 
 
 def methods() -> str:
@@ -64,7 +64,7 @@ def shown(default: Any) -> str:
 def families() -> str:
     """Return what can be read of each family of encoders, families of which the same is known in one row."""
     from tasks.architectures.architecture import HIDDEN, SCORES, STATES
-    from tasks.architectures.registry import ARCHITECTURES
+    from tasks.architectures.known_architectures import ARCHITECTURES
 
     rows: dict[tuple[str, ...], list[str]] = {}
     for name, family in ARCHITECTURES.items():
@@ -139,7 +139,7 @@ def sections() -> str:
     for name, field in Recipe.model_fields.items():
         said = field.description or (kind_of(field.annotation).__doc__ or "").split("\n\n")[0]
         rows.append([f"`{name}`", " ".join(said.split())])
-    return markdown(["section", "what it is"], rows)
+    return markdown(["section", "description"], rows)
 
 
 def kind_of(annotation: Any) -> Any:

@@ -241,7 +241,7 @@ def test_what_onnx_cannot_express_is_noted_and_not_raised(
 
 def test_no_selection_rows_no_int8(place: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows", train=10, selection=0)
-    with pytest.raises(DataError, match="none were held back; set data.selection_rows"):
+    with pytest.raises(DataError, match="and there are none; set data.selection_rows"):
         do("quantize", tmp_path / "output", QUANTIZE, export=place / "full" / "output", rows=rows)
 
 
@@ -265,7 +265,7 @@ def test_verdicts_say_what_was_allowed() -> None:
     made = {"made": True, "largest_difference": 0.5, "loss": 0.02, "way": "static", "metric": "accuracy"}
     assert against_full(made, 0.5) == "" and "by up to 0.5, and exports.parity allows 0.1" in against_full(made, 0.1)
     assert against_fp32(made, 0.02) == ""
-    assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy to its own fp32")
+    assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy against its own fp32 graph")
     assert (
         against_full({"made": False, "because": "no"}, 1) == against_fp32({"made": False, "because": "no"}, 1) == "no"
     )

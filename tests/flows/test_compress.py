@@ -95,7 +95,7 @@ def test_the_gate_the_card_and_the_result_say_that_the_corpus_holds_the_rows_tha
     assert found["leaked"]["general text"] == {split: rows[split] for split in ("selection", "validation")}
     assert found["leaked"]["training rows"] == {"selection": 0, "validation": 0} and found["purged"]["way"] == "text"
     said = (
-        f"{rows['validation']} of the {rows['validation']} rows that judge overlap with the general text (at "
+        f"{rows['validation']} of the {rows['validation']} evaluation rows overlap with the general text (at "
         f"most 100.0%): few enough"
     )
     assert all(said in entry["reasons"] for entry in first["registered"])
@@ -358,7 +358,7 @@ def test_everyone_is_judged_on_every_set_and_it_is_told_everywhere(
     tracker.download(entry["name"], entry["version"], tmp_path / "model")
     assert "| accuracy, judging set other, 12 rows" in (tmp_path / "model" / "README.md").read_text()
     page = Path(tracker.client.download_artifacts(result["run"], "report/report.html", str(tmp_path))).read_text()
-    assert "<h3>On judging sets</h3>" in page and "<caption>other</caption>" in page
+    assert "<h3>Judging sets</h3>" in page and "<caption>other</caption>" in page
 
 
 def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, Any]], home: Home) -> None:

@@ -1,4 +1,5 @@
-"""Candidates beside the plain baseline of their size, from the recipe to the result file, MLflow and the model card."""
+"""Candidates beside the labels-only baseline of their size, from the recipe to the result file, MLflow and the model
+card."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def test_what_is_registered_is_the_chosen_seed_and_its_figures_are_its_own(
         tracker.download(entry["name"], entry["version"], tmp_path / entry["version"])
         card = (tmp_path / entry["version"] / "README.md").read_text()
         assert f"| accuracy, validation | {value:.4f} [" in card
-        assert ("mean of 2 seeds" in card and f"this is that of seed {model['selected_seed']}" in card) == (
+        assert ("mean of 2 seeds" in card and f"this is the model of seed {model['selected_seed']}" in card) == (
             model["name"] == "half"
         )
 
@@ -195,7 +196,7 @@ def test_its_file_makes_a_results_page(
     (tmp_path / "again.json").unlink()
     page = write_page(tmp_path).read_text()
     assert (
-        "| `plain` | plain baseline |" in page
+        "| `plain` | labels-only baseline |" in page
         and "`limbeck run tiny --set data.source=FOLDER/" in page
         and str(tiny_rows.parent) not in page
     )

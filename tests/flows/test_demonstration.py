@@ -43,11 +43,11 @@ def demo(distilled: float, alone: float, longer: float, **verdicts: str) -> RunR
 
 def test_one_language_is_told_with_the_figures_and_the_words_of_its_table() -> None:
     assert last_words([demo(0.986, 0.898, 0.975)]) == (
-        "On 2,000 validation rows of a made-up language distilled has 0.986. The same student without its teacher "
+        "On 2,000 validation rows of a generated language distilled has 0.986. The same student without its teacher "
         "has 0.898 after the same last phase "
         "(distilled +8.8 points [+7.8, +9.8], better); 0.975 after as many steps as all phases together (distilled "
         "+1.1 points [+0.1, +2.1], inside the "
-        "noise). One language and one seed: --seeds 5 says how far this holds."
+        "noise). This is one language and one seed; use --seeds 5 for an interval."
     )
     behind = last_words([demo(0.898, 0.934, 0.975, without_teacher="worse", without_longer="worse")])
     assert "-3.6 points [-4.6, -2.6], worse" in behind and "lifts" not in behind and "ahead" not in behind
@@ -57,11 +57,12 @@ def test_over_several_languages_ahead_is_said_only_where_the_interval_says_it() 
     found = [demo(0.98, 0.90, 0.981), demo(0.97, 0.88, 0.96), demo(0.985, 0.91, 0.985)]
     said = last_words(found)
     assert said.startswith(
-        "Over 3 made-up languages, beside the same student without its teacher, distilled is ahead by +8.2 points ["
+        "Over 3 generated languages, compared with the same student without its teacher, distilled is ahead by +8.2 "
+        "points ["
     )
     assert (
         "not distinguishable, by +0.3 points [-1.2, +1.8] after as many steps as all phases together" in said
-        and said.endswith("of the last one.")
+        and said.endswith("shows the last one.")
     )
     assert [round(point, 6) for point in margins(found)["without-longer"]["points"]] == [-0.1, 1.0, 0.0]
     assert "behind by -8.0 points" in last_words([demo(0.90, 0.98, 0.9)] * 3)

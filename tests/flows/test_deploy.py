@@ -21,7 +21,7 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.deploy.deploy import GPU_LIMIT, Line, Ways, deploy
+from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
 from flows.deploy.pools import read_site
 from flows.servers.local import free_port
 from tasks.errors import RecipeError, ServerError
@@ -53,7 +53,7 @@ def server() -> Iterator[dict[str, str]]:
 
 
 def set_up(**ways: Any) -> dict[str, str]:
-    lines: list[Line] = asyncio.run(deploy(Ways(**ways)))
+    lines: list[Change] = asyncio.run(deploy(DeployOptions(**ways)))
     return {f"{line.kind} {line.name}": line.done for line in lines}
 
 
@@ -314,9 +314,9 @@ def test_what_a_place_sets_is_kept(first: dict[str, str], tmp_path: Path) -> Non
     ("text", "said"),
     [
         ("k8s-gpu: {imago: x}", "the pool k8s-gpu has no variable 'imago'; it has annotations, "),
-        ("gpu: {}", "names the pool 'gpu'; there are cpu, ecs-gpu, k8s-gpu"),
+        ("gpu: {}", "names the unknown pool 'gpu'; known are cpu, ecs-gpu, k8s-gpu"),
         ("[", "cannot be read as YAML"),
-        ("text", "holds no mapping of pools"),
+        ("text", "is not a mapping of pools"),
     ],
 )
 def test_a_site_that_says_what_is_not_legal(tmp_path: Path, text: str, said: str) -> None:
@@ -333,7 +333,7 @@ def test_the_limit_may_have_another_name(first: dict[str, str], monkeypatch: pyt
 def test_servers_that_cannot_be_used(first: dict[str, str], server: dict[str, str]) -> None:
     with (
         temporary_settings({PREFECT_API_AUTH_STRING: "limbeck:wrong"}),
-        pytest.raises(ServerError, match=r"refuses us \(401\); set PREFECT_API_AUTH_STRING"),
+        pytest.raises(ServerError, match=r"denies access \(401\); set PREFECT_API_AUTH_STRING"),
     ):
         set_up()
     nobody = f"http://someone:secret@127.0.0.1:{free_port()}/api"
@@ -345,11 +345,11 @@ def test_servers_that_cannot_be_used(first: dict[str, str], server: dict[str, st
     assert "secret" not in str(refused.value)
     with (
         temporary_settings(restore_defaults={PREFECT_API_URL}),
-        pytest.raises(ServerError, match="no Prefect server is named"),
+        pytest.raises(ServerError, match="no Prefect server is configured"),
     ):
         set_up()
     with pytest.raises(
-        RecipeError, match="--gpu-pool gpus: this server has no such work pool; it has cpu, ecs-gpu, k8s-gpu"
+        RecipeError, match="--gpu-pool gpus: this server does not have this work pool; it has cpu, ecs-gpu, k8s-gpu"
     ):
         set_up(gpu_pool="gpus")
 

@@ -24,7 +24,7 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.deploy.deploy import Ways, deploy
+from flows.deploy.deploy import DeployOptions, deploy
 from flows.home import Home
 from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
@@ -53,7 +53,7 @@ def running(home: Home) -> Iterator[dict[str, str]]:
             PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],
         }
         with temporary_settings(settings):
-            asyncio.run(deploy(Ways()))
+            asyncio.run(deploy(DeployOptions()))
             asyncio.run(impatient())
             known = environment | {
                 "LIMBECK_HOME": str(home.root),
@@ -158,7 +158,7 @@ def test_a_run_that_always_crashes_is_given_up(running: dict[str, str], tmp_path
     [ended] = wait(lambda: [one for one in runs("always-killed") if one.state and one.state.name == "Gave up"])
     assert history(run).count("Crashed") == 3 and history(run).count("AwaitingRetry") == 2
     assert ended.run_count == 3 and ended.state and ended.state.is_failed()
-    assert "is not started again: it crashed 3 times" in (ended.state.message or "") and "out-of-memory killer" in (
+    assert "is not restarted: it crashed 3 times" in (ended.state.message or "") and "out-of-memory killer" in (
         ended.state.message or ""
     )
     time.sleep(10)

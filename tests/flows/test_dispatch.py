@@ -205,7 +205,7 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     pool.start_worker()
     with pytest.raises(
         DispatchError,
-        match="the run keeps its results in .*/store, and this worker in .*/elsewhere; set LIMBECK_STORE to the "
+        match="the run stores its results in .*/store, and this worker in .*/elsewhere; set LIMBECK_STORE to the "
         "same store",
     ):
         asyncio.run(teacher_alone(recipe))
@@ -226,7 +226,7 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
         {**asked, "explanation": {**asked["explanation"], "device": "cuda", "code": "0" * 64}}
     )
     with pytest.raises(
-        DispatchError, match="would not make what was asked for .code: 00000000… → .*; device: cuda → cpu"
+        DispatchError, match="would compute another result than requested .code: 00000000… → .*; device: cuda → cpu"
     ):
         asyncio.run(make_stage(other))
 
@@ -255,7 +255,7 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
         (
             "LIMBECK_DISPATCH_DEVICE",
             "",
-            "is not set, and LIMBECK_DISPATCH is; .* on a worker, python -m tasks.ports.machine prints it",
+            "is not set, and LIMBECK_DISPATCH is; .* python -m tasks.ports.machine on a worker prints it",
         ),
         ("LIMBECK_DISPATCH_GRACE", "soon", "set it to seconds, for example 120"),
         ("LIMBECK_GPU_LIMIT", "a/b", "name a global concurrency limit of the Prefect server, for example gpu"),
@@ -386,7 +386,7 @@ def test_a_run_that_a_person_stops_stops_its_stages(
     first.send_signal(number)
     out, err = first.communicate(timeout=PATIENCE)
     assert (
-        first.returncode == 130 and err.strip() == "limbeck: stopped; run the same command again to go on from there"
+        first.returncode == 130 and err.strip() == "limbeck: stopped; run the same command again to continue from there"
     ), err
     pool.wait(lambda: {run.state.type.value for run in pool.runs()} == {"CANCELLED"})
     assert mlflow_statuses(pool) == {"KILLED", "FINISHED"}

@@ -152,7 +152,7 @@ def test_exports_leave_the_other_stages_alone(
         "score-model/half-int8",
         "measure-speed/half-int8",
         "inspect-answers/half-int8",
-        "measure-speed/half-int8 beside its fp32",
+        "measure-speed/half-int8 against its fp32",
     }
 
 
@@ -230,7 +230,7 @@ def test_what_is_no_more_the_same_model_in_fp32_is_not_tried_in_int8(
     assert (
         "and exports.parity allows 1e-12" in rows["half-onnx"]["note"] and rows["half-onnx"]["latency_ms"] is not None
     )
-    assert "there is no sound fp32 graph" in rows["half-int8"]["note"] and rows["half-int8"]["latency_ms"] is None
+    assert "there is no valid fp32 graph" in rows["half-int8"]["note"] and rows["half-int8"]["latency_ms"] is None
     assert result["registered"][0]["new"]  # other files than the version before
     tracker(home).download(result["registered"][0]["name"], result["registered"][0]["version"], tmp_path / "model")
     assert not (tmp_path / "model" / "onnx").exists()
@@ -277,12 +277,13 @@ def test_int8_that_loses_more_than_its_tolerance_stays_in_the_table_and_out_of_t
         and found["loss"] > 0.05
     )
     said = (
-        f"int8 ({found['way']}) loses {found['loss']:.4f} of accuracy to its own fp32 on the selection rows, and "
+        f"int8 ({found['way']}) loses {found['loss']:.4f} of accuracy against its own fp32 graph on the selection "
+        f"rows, and "
         f"exports.tolerance allows 0.05"
     )
     assert row["gate"] == "not published" and row["note"] == f"half-int8 is not published: {said}"
     assert row["metrics"]["validation"]["accuracy"]["value"] is not None and row["latency_ms"] is not None
-    assert "measure-speed/half-int8 beside its fp32" not in {
+    assert "measure-speed/half-int8 against its fp32" not in {
         stage["name"] + "/" + stage["label"] for stage in result["stages"]
     }
     assert rows_of(result)["half-onnx"]["gate"] == "published" and files_in_the_folder(result, home, tmp_path) == [
@@ -302,15 +303,13 @@ def test_int8_that_is_too_slow_stays_in_the_table_and_out_of_the_folder(
     row = rows_of(result)["half-int8"]
     assert executed(result) == set() and row["latency_ms"] is not None
     if row["export"]["unsteady"]:  # others use this machine now, too: what was measured keeps nothing out
-        assert row[
-            "gate"
-        ] == "published" and "exports.min_speedup, because its speed beside its own fp32 is unsteady: after" in "".join(
-            speed_lines([ResultRow.model_validate(row)])
-        )
+        said = "".join(speed_lines([ResultRow.model_validate(row)]))
+        why = "exports.min_speedup, because its speed relative to its own fp32 graph is unsteady: after"
+        assert row["gate"] == "published" and why in said
         return
     assert row["gate"] == "not published"
     assert re.search(
-        r"int8 takes \S+ ms, its own fp32 \S+ ms \(batch 1, length 8, threads 1\): .* exports.min_speedup asks for "
+        r"int8 takes \S+ ms, its own fp32 \S+ ms \(batch 1, length 8, threads 1\): .* exports.min_speedup requires "
         r"1000$",
         row["note"],
     )
@@ -324,7 +323,7 @@ def test_speed_that_nobody_asks_for_is_not_measured(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
     plan = plan_recipe(recipe_for(tiny_bert, tiny_rows, exports=EXPORTS | {"min_speedup": 0.0}), home=home)
-    assert plan and not [row["stage"] for row in plan if "beside its fp32" in row["stage"] or row["cache"] == "miss"]
+    assert plan and not [row["stage"] for row in plan if "against its fp32" in row["stage"] or row["cache"] == "miss"]
 
 
 def test_a_graph_that_was_changed_in_the_registry_is_not_written(

@@ -11,7 +11,7 @@ import pytest
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.architectures.architecture import SCORES, STATES
-from tasks.architectures.registry import ARCHITECTURES
+from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.errors import ModelError
 from tasks.recipe.recipe import Recipe
 from tests.families import NAMES, write_tiny

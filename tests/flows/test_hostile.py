@@ -126,9 +126,9 @@ def test_a_model_that_brings_code_is_refused(
     done = limbeck(
         home, "plan", "sst2-tinybert", "--set", f"data.source={tiny_rows.parent}", "--set", f"teacher.model={bait}"
     )
-    assert is_one_sentence(done, "asks for code of its own"), done.stderr
+    assert is_one_sentence(done, "refers to its own code"), done.stderr
     (tmp_path / "texts.txt").write_text("the film was good\n")
-    assert is_one_sentence(limbeck(home, "predict", str(bait), str(tmp_path / "texts.txt")), "asks for code of its own")
+    assert is_one_sentence(limbeck(home, "predict", str(bait), str(tmp_path / "texts.txt")), "refers to its own code")
     assert not canary.exists()
 
 
@@ -138,7 +138,7 @@ def test_a_pickle_of_word_vectors_is_text_that_does_not_fit(
     (tmp_path / "vectors.pkl").write_bytes(pickled)
     augmentation = {"word_vectors": str(tmp_path / "vectors.pkl"), "max_length": 16}
     students = [{"name": "half", "layers": 2, "stages": ["augmentation"]}]
-    with pytest.raises(LimbeckError, match="holds no word vectors"):
+    with pytest.raises(LimbeckError, match="contains no word vectors"):
         run_recipe(
             recipe_for(tiny_bert, tiny_rows, **SHORT | {"augmentation": augmentation, "students": students}), home=home
         )
@@ -232,7 +232,7 @@ def test_objects_that_climb_out_of_the_cache_are_not_fetched(s3: S3Server, tmp_p
     digest = digest_of(inventory)
     store.bucket.write(object_name(digest, "a.txt"), b"a")
     store.bucket.write(object_name(digest, "../../../../climbed.txt"), b"out")
-    with pytest.raises(StoreError, match="names a file outside of itself"):
+    with pytest.raises(StoreError, match="names a file outside its folder"):
         store.fetch(digest, tmp_path / "cache" / "inner" / "folder")
     assert not list(tmp_path.rglob("climbed.txt"))
 
@@ -243,7 +243,7 @@ def test_objects_that_climb_out_of_the_cache_are_not_fetched(s3: S3Server, tmp_p
 )
 def test_stores_of_other_kinds_are_refused(home: Home, store: str) -> None:
     done = limbeck(home, "verify", LIMBECK_STORE=store)
-    assert is_one_sentence(done, "is no store"), done.stderr
+    assert is_one_sentence(done, "is not a store"), done.stderr
     assert "secret" not in done.stderr
 
 
@@ -313,7 +313,7 @@ def test_a_version_that_points_elsewhere_is_not_fetched(
         changed(database, f"update logged_models set artifact_location = '{place}'")
         for column in ("source", f"'{place}'"):
             changed(database, f"update model_versions set source = {column}")
-            with pytest.raises(LimbeckError, match="outside of its experiment's own files; nothing was fetched"):
+            with pytest.raises(LimbeckError, match="outside the files of its experiment; nothing was fetched"):
                 Tracker(home.own_tracking_uri, home.artifacts).download(
                     result["registered"][0]["name"], "champion", tmp_path / "model"
                 )

@@ -96,7 +96,7 @@ def send_sigterm(run: subprocess.Popen[str], read: str) -> None:
 
 def press_cancel(run: subprocess.Popen[str], read: str) -> None:
     """Do what a browser does in which the run's link is opened, and the Cancel button of the Prefect UI pressed."""
-    found = re.search(r"watch it at (http://[^/]+)(/limbeck/login)[?]to=/runs/flow-run/([\w-]+)#(\S+)", read)
+    found = re.search(r"watch the run at (http://[^/]+)(/limbeck/login)[?]to=/runs/flow-run/([\w-]+)#(\S+)", read)
     assert found, read
     with urllib.request.urlopen(found[1] + found[2], found[4].encode(), timeout=10) as answer:
         password = json.load(answer)["stored"]["prefect-password"]
@@ -118,7 +118,7 @@ def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(
     stop(first, wait_for_training(first))
     out, err = first.communicate(timeout=PATIENCE)
     assert first.returncode == 130
-    assert err.strip() == "limbeck: stopped; run the same command again to go on from there", err
+    assert err.strip() == "limbeck: stopped; run the same command again to continue from there", err
     assert {status for (status,) in asked(home / "mlflow.db", "select status from runs")} == {"KILLED", "FINISHED"}
     assert {state for (state,) in asked(home / "prefect.db", "select state_type from flow_run")} <= ENDED[stop.__name__]
     assert not list((home / "store" / "temporary").iterdir())

@@ -50,7 +50,8 @@ def stopped(prefect_server: None, engines_here: None, home: Home, tiny_bert: Pat
     """A run whose budget was spent after its first stage; what MLflow noted of it."""
     with pytest.raises(
         BudgetError,
-        match="the run has spent .* kWh of its budget of 1e-12 kWh; what is finished is kept; to go on: limbeck resume",
+        match="the run has spent .* kWh of its budget of 1e-12 kWh; finished stages are cached; to continue: limbeck "
+        "resume",
     ):
         run_recipe(small(tiny_bert, tiny_rows, budget={"kwh": 1e-12}), home=home)
     return find_run(Tracker(home.tracking_uri, home.artifacts), None, UNFINISHED)
@@ -112,7 +113,7 @@ def test_a_cached_run_spends_nothing_and_saves_what_was_spent_before(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     spent, saved = second["ledger"]["total"], second["ledger"]["saved"]
-    assert all(spent[part] == {"value": 0.0, "how": "measured", "by": "nothing was spent"} for part in PARTS)
+    assert all(spent[part] == {"value": 0.0, "how": "measured", "by": "no cost"} for part in PARTS)
     made = {row["stage"]: row["cost"]["kwh"]["value"] for row in first["ledger"]["stages"]}
     assert {row["stage"]: row["cost"]["kwh"]["value"] for row in second["ledger"]["stages"]} == made
     assert saved["kwh"]["value"] == pytest.approx(sum(made.values()))
@@ -173,7 +174,7 @@ def test_a_plan_says_what_the_like_of_it_took_and_what_is_unknown(
         for cost in missing.values()
         for figure in cost.values()
     )
-    assert least(plan["saved"]["kwh"]) > 0 and "nothing was spent" in plan["refused"]
+    assert least(plan["saved"]["kwh"]) > 0 and "no stage was run" in plan["refused"]
     fresh = plan_of(planned_session(longer, Home(home.root / "fresh").create()))
     assert (
         {row["cost"]["kwh"]["value"] for row in fresh["stages"]} == {None}

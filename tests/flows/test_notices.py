@@ -97,7 +97,7 @@ def test_a_run_tells_of_its_champion_and_later_that_nobody_was_accepted(
     run_recipe(recipe, home=home)
     [notice] = heard.notices
     assert (
-        notice["subject"] == "Limbeck: tiny-model@champion is version 1 (half) now"
+        notice["subject"] == "Limbeck: tiny-model@champion is now version 1 (half)"
         and "limbeck pull tiny-model@champion" in notice["body"]
     )
     heard.notices.clear()
@@ -135,7 +135,9 @@ def test_what_becomes_of_a_persons_decision_is_told_once(
     refused, back, gone = heard.notices
     assert refused["subject"] == "Limbeck: promote refused-model was refused"
     assert (
-        refused["body"].startswith("refused-model version 1 was not promoted: the gate says INFEASIBLE; --force")
+        refused["body"].startswith(
+            "refused-model version 1 was not promoted: the gate's verdict is INFEASIBLE; --force"
+        )
         and "/runs/flow-run/" in refused["body"]
     )
     assert (
@@ -182,7 +184,7 @@ def test_a_block_that_notifies_nobody_is_refused(prefect_server: None) -> None:
         await Secret(value="quiet").asave("limbeck-tests", overwrite=True)
         await require_blocks(["secret/limbeck-tests"])
 
-    with pytest.raises(RecipeError, match="is a Secret, which notifies nobody"):
+    with pytest.raises(RecipeError, match="is a Secret, which sends no notifications"):
         asyncio.run(save_and_ask())
 
 
@@ -195,7 +197,7 @@ def test_what_cannot_be_told_is_a_warning_without_the_address(
     assert len(heard.notices) == 1 and Tracker(home.own_tracking_uri, None).runs(1)[0]["status"] == "FINISHED"
     assert asyncio.run(send([BLOCK, "custom-webhook/gone"], ("subject", "body"))) == [BLOCK, "custom-webhook/gone"]
     said = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("limbeck"))
-    assert f"{BLOCK} could not be told 'subject': HTTPStatusError 500" in said and "a-secret" not in said
+    assert f"{BLOCK} could not be notified of 'subject': HTTPStatusError 500" in said and "a-secret" not in said
     assert "no usable notification block 'custom-webhook/gone'" in said
 
 
@@ -264,7 +266,7 @@ def test_a_refusal_names_what_was_missed_and_stays_short() -> None:
 
 def test_one_notice_names_all_that_were_refused_by_the_gate_or_against_the_champion() -> None:
     worse = "certainly worse by more than 0: -0.02 [-0.03, -0.01] to the champion, version 3"
-    missed = entry("small", verdict="INFEASIBLE", outcome="refused", why="the gate says INFEASIBLE")
+    missed = entry("small", verdict="INFEASIBLE", outcome="refused", why="the gate's verdict is INFEASIBLE")
     lost = entry("quick", "accepted", verdict="ACCEPT", outcome="refused", why=worse)
     found = result(missed, lost, entry("good", "accepted", "champion", verdict="ACCEPT", outcome="champion"))
     [(subject, body)] = news_of(found)
@@ -288,8 +290,8 @@ def test_a_promotion_says_what_stood_there_before() -> None:
         name="m", version=3, alias="champion-small", candidate="4x312", before=2, why="smallest accepted"
     )
     assert (
-        subject == "Limbeck: m@champion-small is version 3 (4x312) now"
-        and "It was version 2 before." in body
+        subject == "Limbeck: m@champion-small is now version 3 (4x312)"
+        and "Before: version 2." in body
         and "smallest accepted" in body
     )
     assert "before" not in tell_promotion(name="m", version=1, alias="champion")[1]
@@ -307,8 +309,8 @@ def test_only_what_moved_is_news() -> None:
         there | {"promotion": {"moves": moves, "words": words, "champion": {"version": "7", "candidate": "old"}}}
     )
     assert (
-        subject == "Limbeck: sst2-bert@champion is version 7 (old) now"
-        and "It was version 3 before.\nsmaller" in body
+        subject == "Limbeck: sst2-bert@champion is now version 7 (old)"
+        and "Before: version 3.\nsmaller" in body
         and "http://mlflow/run" in body
     )
     waiting = {
@@ -317,7 +319,7 @@ def test_only_what_moved_is_news() -> None:
         "champion": None,
     }
     [(subject, body)] = news_of(there | {"promotion": waiting})
-    assert subject == "Limbeck: sst2-bert@challenger is version 7 now" and "not compared" in body
+    assert subject == "Limbeck: sst2-bert@challenger is now version 7" and "not compared" in body
 
 
 def test_a_failure_is_told_in_the_errors_own_words() -> None:

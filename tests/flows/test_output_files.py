@@ -44,7 +44,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     for module in (shared, make_models, past_runs):
         monkeypatch.setattr(module, "open_home", lambda: pytest.fail("the work began"), raising=False)
     with pytest.raises(
-        RecipeError, match="there is no folder .*nowhere.* to write out to; make it, or name another file"
+        RecipeError, match="the folder .*nowhere.* for out does not exist; create it, or name another file"
     ):
         command().main([*words, str(tmp_path / "nowhere" / "out")], standalone_mode=False)
 
@@ -57,10 +57,10 @@ def test_every_option_that_names_a_file_to_write_is_asked_first() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "is no file"),
-        ("file/inner", "there is no folder|is no name of a file"),
-        ("x" * 300, "is no name of a file"),
-        ("pipe", "is no file"),
+        ("", "is not a file"),
+        ("file/inner", "does not exist|is not a valid file name"),
+        ("x" * 300, "is not a valid file name"),
+        ("pipe", "is not a file"),
     ],
     ids=["folder", "below a file", "too long", "pipe"],
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.registry import show
+from flows.cli.registered_models import show
 from flows.cli.registry_page import show_model, show_version
 from flows.cli.runner import run_recipe
 from flows.home import Home
@@ -87,8 +87,8 @@ def test_the_smaller_one_takes_over_and_a_person_is_asked_about_the_next(
     large = first["registered"][0]
     assert (
         large["new"]
-        and large["why"] == "the gate says INFEASIBLE"
-        and "layers-4: the gate says INFEASIBLE" in summary(RunResult.model_validate(first))
+        and large["why"] == "the gate's verdict is INFEASIBLE"
+        and "layers-4: the gate's verdict is INFEASIBLE" in summary(RunResult.model_validate(first))
     )
     assert json.loads(standing(home).versions["1"]["gate.reasons"])[0].startswith("bytes "), (
         "what was refused is registered with its reason"
@@ -147,7 +147,7 @@ def test_an_evaluation_that_was_changed_with_its_own_checksum_is_not_believed(
     file.write_text(json.dumps(json.loads(judged) | {"figures": {"bytes": 10**12}}))
     try:
         with pytest.raises(
-            EvaluationChanged, match="version 2 is not the one that was registered: somebody changed its files"
+            EvaluationChanged, match="version 2 differs from the registered one: its files were changed"
         ):
             registry.evaluation("2", tmp_path)
     finally:
@@ -186,7 +186,7 @@ def test_what_stands_there_is_shown(runs: list[dict[str, Any]], home: Home, monk
         "decision.000001",
         json.dumps({"n": 1, "at": "then", "kind": "run", "moves": {"champion": [None, "7"]}}),
     )
-    assert "other@champion is gone: by the history it is version 7" in shown(home, name="other")
+    assert "other@champion is missing: in the history it is version 7" in shown(home, name="other")
     monkeypatch.setenv("LIMBECK_HOME", str(home.root))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", home.own_tracking_uri)
     done = subprocess.run(
@@ -206,9 +206,11 @@ def test_what_stands_there_is_shown(runs: list[dict[str, Any]], home: Home, monk
 def test_a_person_promotes_goes_back_and_cleans_up(
     runs: list[dict[str, Any]], home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(GateError, match=f"{NAME} version 1 was not promoted: the gate says INFEASIBLE; --force"):
+    with pytest.raises(
+        GateError, match=f"{NAME} version 1 was not promoted: the gate's verdict is INFEASIBLE; --force"
+    ):
         in_home(promote, home, monkeypatch, NAME, "1")
-    with pytest.raises(RecipeError, match="say why with --reason"):
+    with pytest.raises(RecipeError, match="give the reason with --reason"):
         in_home(promote, home, monkeypatch, NAME, "1", force=True)
     with pytest.raises(RecipeError, match="choose one of champion, challenger, champion-small, champion-fast"):
         in_home(promote, home, monkeypatch, NAME, "1", to="previous")
@@ -227,7 +229,7 @@ def test_a_person_promotes_goes_back_and_cleans_up(
         and found.aliases["champion-small"] == "3"
         and found.versions["4"]["promotion.state"] == "withdrawn"
     )
-    with pytest.raises(RegistryError, match="version 3 is champion, .*an aliased version is not deleted"):
+    with pytest.raises(RegistryError, match="version 3 is champion, .*a version with an alias cannot be deleted"):
         in_home(delete, home, monkeypatch, NAME, "3")
     assert in_home(delete, home, monkeypatch, NAME, "1")["candidate"] == "layers-4"
     kinds = [entry["kind"] for entry in standing(home).history]

@@ -23,7 +23,7 @@ def test_after_kill_9_the_janitor_ends_the_run_and_resume_goes_on(tmp_path: Path
     janitor = limbeck(home, "janitor")
     out, err = janitor.communicate(timeout=PATIENCE)
     assert janitor.returncode == 0, err
-    assert "1 runs ended" in out and "its process is gone" in out
+    assert "1 runs ended" in out and "its process no longer exists" in out
     assert {status for (status,) in asked(home / "mlflow.db", "select status from runs")} == {"KILLED", "FINISHED"}
     assert {
         state for (state,) in asked(home / "prefect.db", "select state_type from flow_run where name = 'stopped'")
@@ -39,7 +39,7 @@ def test_after_kill_9_the_janitor_ends_the_run_and_resume_goes_on(tmp_path: Path
     assert "finetune-teacher: resuming at step" in out
 
     explained, err = limbeck(home, "explain").communicate(timeout=PATIENCE)
-    assert "stopped: FINISHED" in explained and "made by run" in explained and "never made" in explained, (
+    assert "stopped: FINISHED" in explained and "computed by run" in explained and "never computed" in explained, (
         explained + err
     )
     again, err = limbeck(home, "janitor").communicate(timeout=PATIENCE)

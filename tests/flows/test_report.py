@@ -84,7 +84,7 @@ def test_a_run_leaves_its_page_its_pictures_and_its_result(first: dict[str, Any]
     page = kept(home, first["run"], "report/report.html")
     # Whether the gate believes so small a student is its own affair: with one candidate, the page is about it.
     for words in (
-        "What half was made from",
+        "Lineage of half",
         "limbeck run tiny",
         'class="thread"',
         'aria-label="distill-predictions half: loss over steps',
@@ -119,7 +119,7 @@ def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(
     assert {stage["cache"] for stage in again["stages"]} == {"hit"}
     page = kept(home, again["run"], "report/report.html")
     assert kept(home, again["run"], "report/pareto.svg") == kept(home, first["run"], "report/pareto.svg")
-    assert "by the run that made it: cached here" in page and 'aria-label="distill-predictions half: loss' in page
+    assert "from the run that computed it: cached here" in page and 'aria-label="distill-predictions half: loss' in page
 
 
 def test_texts_are_nowhere_but_in_the_page_and_only_where_they_may_be(
@@ -177,7 +177,7 @@ def test_a_report_that_fails_takes_nothing_with_it(
     again = run_recipe(small(tiny_bert, tiny_rows), home=home)
     assert again["registered"] and again["report"] == {} and newest(home)["status"] == "FINISHED"
     monkeypatch.undo()
-    assert "What half was made from" in past(home, again["run"]), "what it found was kept before the page broke"
+    assert "Lineage of half" in past(home, again["run"]), "what it found was kept before the page broke"
 
 
 def test_a_run_without_a_result_says_why_it_has_no_page(
@@ -185,7 +185,7 @@ def test_a_run_without_a_result_says_why_it_has_no_page(
 ) -> None:
     with pytest.raises(LimbeckError):
         run_recipe(small(tiny_bert, tiny_rows, teacher={"model": str(tiny_bert), "floor": 1.0, **FAST}), home=home)
-    with pytest.raises(LimbeckError, match=r"\(failed\) kept no result to make a page of: it did not finish"):
+    with pytest.raises(LimbeckError, match=r"\(failed\) has no stored result for a report: it did not finish"):
         past(home, newest(home)["run"])
 
 
@@ -202,13 +202,13 @@ def test_the_command_writes_where_it_is_asked(
     )
     assert done.exit_code == 0 and opened == [tmp_path / "mine.html"]
     page = (tmp_path / "mine.html").read_text()
-    assert "What half was made from" in page and SECRET not in page
+    assert "Lineage of half" in page and SECRET not in page
     assert CliRunner().invoke(app, ["report", first["run"][:8]]).exit_code == 0
     assert SECRET in (home.root / "reports" / f"{first['run'][:8]}.html").read_text()
     lost = CliRunner().invoke(app, ["report", "--output", str(tmp_path / "no" / "mine.html")])
     assert (
         isinstance(lost.exception, LimbeckError)
-        and "there is no folder" in str(lost.exception)
+        and "does not exist; create it" in str(lost.exception)
         and not (tmp_path / "no").exists()
     )
 
@@ -217,7 +217,7 @@ def test_a_store_that_lost_the_texts_still_has_a_page(first: dict[str, Any], hom
     other = Home(tmp_path / "other").create()
     found = find_run(tracker(home), first["run"])
     page = report.past_report(tracker(home), found, home=other, texts=True)
-    assert "Texts are left out" in page and SECRET not in page
+    assert "This page contains no texts" in page and SECRET not in page
 
 
 def test_the_result_file_holds_no_text_and_is_plain_json(first: dict[str, Any], home: Home) -> None:

@@ -45,14 +45,18 @@ KILLED = "Flow run infrastructure exited with non-zero status code -9."
         (
             Crashed(),
             ["no answer from host-137-9 since 2026-11-23-9"] * 3,
-            "it crashed 3 times, the last time with: no answer from host-137-9 since 2026-11-23-9; mend the cause",
+            "it crashed 3 times, the last time with: no answer from host-137-9 since 2026-11-23-9; fix the cause",
         ),
-        (Crashed(), ["no heartbeat"] * 3, "it crashed 3 times, the last time with: no heartbeat; mend the cause"),
-        (Crashed(), ["OutOfMemoryError: Container killed due to memory usage"], "it ran out of memory and would again"),
+        (Crashed(), ["no heartbeat"] * 3, "it crashed 3 times, the last time with: no heartbeat; fix the cause"),
+        (
+            Crashed(),
+            ["OutOfMemoryError: Container killed due to memory usage"],
+            "it ran out of memory and would do so again",
+        ),
         (
             Crashed(),
             ["pod terminated: OOMKilled"],
-            "it ran out of memory and would again .* larger machine or smaller batches",
+            "it ran out of memory and would do so again .* larger machine or smaller batches",
         ),
         (AwaitingRetry(), [KILLED], "leave"),
         (Running(), [KILLED], "leave"),

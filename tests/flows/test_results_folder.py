@@ -57,7 +57,7 @@ def test_the_same_run_again_replaces_its_file_and_another_is_refused(folder: Pat
     ):
         add_result(folder, saved(tmp_path, written(teacher="bert")), "")
     saved(folder, {"kind": "nonsense"}, "pkd-skip-sst2.json")
-    with pytest.raises(RecipeError, match="is no result of a run or a sweep"):
+    with pytest.raises(RecipeError, match="is not a result of a run or a sweep"):
         add_result(folder, saved(tmp_path, written("pkd-skip")), "")
 
 
@@ -65,17 +65,17 @@ def test_a_file_is_printed_as_a_short_table(folder: Path, tmp_path: Path) -> Non
     add_result(folder, saved(tmp_path, written()), "")
     add_result(folder, saved(tmp_path, swept()), "")
     lines = table_of(folder, "tinybert-4-sst2.json").splitlines()
-    assert lines[0] == "| model | what | accuracy, 872 validation rows | of the teacher | parameters | speed-up |"
+    assert lines[0] == "| model | kind | accuracy, 872 validation rows | of the teacher | parameters | speed-up |"
     assert lines[4] == "| `4x312` | student | 0.912 ±0.004 [0.900, 0.924] | 98.1% [97.0%, 99.0%] | 14.4 M | 9.4x |"
     assert (
         lines[-1].startswith("`tinybert-4` with the teacher `minilm`: ")
-        and "made before splits were purged" in lines[-1]
+        and "computed before splits were purged" in lines[-1]
     )
     with pytest.raises(
         RecipeError, match=r"has no file 'x\.json'; it has sst2-tinybert-layers\.json, tinybert-4-sst2\.json"
     ):
         table_of(folder, "x.json")
-    with pytest.raises(RecipeError, match="is of a sweep"):
+    with pytest.raises(RecipeError, match="belongs to a sweep"):
         table_of(folder, "sst2-tinybert-layers.json")
 
 
@@ -100,11 +100,11 @@ def test_the_command_and_its_mistakes(folder: Path, tmp_path: Path) -> None:
     )
     (tmp_path / "broken.json").write_text("{")
     mistakes = {
-        "there is no folder": [str(folder / "nowhere")],
+        "does not exist; create it": [str(folder / "nowhere")],
         "cannot be read as JSON": [str(folder), "--add", str(tmp_path / "broken.json")],
-        "name a file that limbeck run --json wrote": [str(folder), "--add", str(tmp_path / "nothing.json")],
-        "--note belongs to a run that is added": [str(folder), "--note", "x"],
-        "--table only prints what is there": [str(folder), "--table", "tinybert-4-sst2.json", "--note", "x"],
+        "name a file written by limbeck run --json": [str(folder), "--add", str(tmp_path / "nothing.json")],
+        "--note requires an added run": [str(folder), "--note", "x"],
+        "--table only prints an existing file": [str(folder), "--table", "tinybert-4-sst2.json", "--note", "x"],
     }
     for sentence, words in mistakes.items():
         done = limbeck(*words)

@@ -169,7 +169,7 @@ def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
     environment |= {"LIMBECK_HOME": str(home.root), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (
-        done.returncode == 0 and "stages made the same bytes; 2 measure speed and are not compared." in done.stdout
+        done.returncode == 0 and "stages produced the same bytes; 2 measure speed and are not compared." in done.stdout
     ), done.stdout + done.stderr
     assert json.loads((tmp_path / "compared.json").read_text())["equal"]
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
@@ -182,8 +182,7 @@ def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     tracker.note("manifest", result["manifest"])
     assert (
-        done.returncode == 3
-        and "The first that did not: finetune-teacher: nothing that is noted explains it" in done.stdout
+        done.returncode == 3 and "The first different stage: finetune-teacher: no recorded difference" in done.stdout
     ), done.stdout + done.stderr
 
 
@@ -194,7 +193,7 @@ def test_a_source_that_changed_is_refused_unless_wanted(
     rows.write_text(whole.replace("was good", "was fine", 1))
     try:
         with pytest.raises(
-            DataError, match="the source 'data' has changed since .*bring the old files back, or compare --anyway"
+            DataError, match="the source 'data' has changed since .*restore the old files, or compare --anyway"
         ) as caught:
             again(home, prefect_url)
         assert "\n" not in str(caught.value)

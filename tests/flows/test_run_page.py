@@ -99,7 +99,7 @@ class Server(SimpleNamespace):
         return bytes(self.picture)
 
     def describe(self, text: str) -> None:
-        """Take the text."""
+        """Use the text."""
 
 
 @pytest.mark.parametrize("size", [len(PICTURE), LARGEST + 1], ids=["usual", "too large for a page"])
@@ -144,13 +144,13 @@ def test_where_nobody_won_the_text_says_so() -> None:
         for entry in RESULT["registered"]
     ]
     text = description_of(RESULT | {"registered": refused}, "| table |")
-    assert text.startswith("**The gate accepted nobody.**") and text.endswith(
+    assert text.startswith("**The gate accepted no candidate.**") and text.endswith(
         "- 4x312: refused: retained 0.9 ≥ 0.95: missed by 0.05"
     )
     assert description_of(RESULT | {"registered": []}, "| table |").startswith("Nothing was registered.")
 
 
-LOST = "the champion, version 3, is preferred: it is no less small"
+LOST = "the champion, version 3, is preferred: it is not less small"
 ACCEPTED = {
     "candidate": "4x312",
     "name": "sst2-tiny",
@@ -169,13 +169,13 @@ ACCEPTED = {
             None,
             "challenger",
             "accepted, and there was no champion",
-            "**Nobody is champion; 4x312 was accepted**: accepted, and there was no champion.",
+            "**No champion yet; 4x312 was accepted**: accepted, and there was no champion.",
         ),
         (
             None,
             None,
-            "the recipe says gate.promote: never",
-            "**Nobody is champion; 4x312 was accepted**: the recipe says gate.promote: never.",
+            "the recipe sets gate.promote: never",
+            "**No champion yet; 4x312 was accepted**: the recipe sets gate.promote: never.",
         ),
     ],
     ids=["lost to the champion", "promote: manual", "promote: never"],
@@ -184,10 +184,13 @@ def test_an_accepted_candidate_is_not_called_refused(
     champion: dict[str, str] | None, alias: str | None, why: str, head: str
 ) -> None:
     """Accepted and not champion: what is said first must not be that the gate accepted nobody."""
-    refused = ACCEPTED | {"candidate": "2x128", "decision": "refused", "why": "the gate says INFEASIBLE"}
+    refused = ACCEPTED | {"candidate": "2x128", "decision": "refused", "why": "the gate's verdict is INFEASIBLE"}
     models = [row("teacher", "teacher"), row("2x128", gate="refused"), row("4x312", gate="accepted")]
     registered = [refused, ACCEPTED | {"alias": alias, "why": why}]
     text = description_of(
         RESULT | {"models": models, "registered": registered, "promotion": {"champion": champion}}, "| table |"
     )
-    assert text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |") and "accepted nobody" not in text
+    assert (
+        text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |")
+        and "accepted no candidate" not in text
+    )

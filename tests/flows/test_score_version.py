@@ -116,7 +116,7 @@ def test_a_model_that_answers_otherwise_is_told(
 ) -> None:
     monkeypatch.setattr("flows.score_version.agreement", lambda then, now, kind: 0.5)
     with pytest.raises(
-        GateError, match="version 1 answers 50.0% of the rows as it did when it was judged, and 99% are expected"
+        GateError, match="version 1 predicts 50.0% of the rows as in its evaluation, and at least 99% are expected"
     ):
         score(version="1")
     assert tags(home, "1")["score.as_judged"] == "0.5000", "written down before it is refused"

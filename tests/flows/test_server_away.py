@@ -64,7 +64,7 @@ def nobody() -> contextlib.AbstractContextManager[str]:
     ("server", "said"),
     [
         (nobody, "attempts failed"),
-        (lambda: answering(200, b"<html>"), "names no version of Prefect"),
+        (lambda: answering(200, b"<html>"), "contains no version of Prefect"),
         (lambda: answering(401, b"{}"), r"refuses this password \(status 401\); set PREFECT_API_AUTH_STRING"),
         (lambda: answering(503, b""), "status 503"),
         (silent, "ReadTimeout"),
@@ -137,7 +137,7 @@ def test_a_run_whose_server_does_not_come_up_again_ends_in_one_sentence(monkeypa
     began, retries = time.monotonic(), PREFECT_CLIENT_MAX_RETRIES.value()
     with (
         own(["false"]) as server,
-        pytest.raises(ServerError, match="could not be started again.*run the same command again") as told,
+        pytest.raises(ServerError, match="could not be restarted.*run the same command again") as told,
         in_a_sentence(server),
     ):
         server.process.kill()
@@ -170,7 +170,7 @@ def test_a_dead_database_of_mlflow_is_one_sentence(address: str) -> None:
 
 
 def test_an_mlflow_that_is_out_of_order_is_not_asked_for_minutes() -> None:
-    with answering(503, b"") as url, pytest.raises(RegistryError, match=r"does not do its work \(status 503\)"):
+    with answering(503, b"") as url, pytest.raises(RegistryError, match=r"does not work \(status 503\)"):
         require_reachable(url)
 
 

@@ -226,14 +226,14 @@ def test_the_command_line_beats_the_recipe_and_is_stored_with_it() -> None:
     ("changes", "sentence"),
     [
         ({"sweep": {"strategies": ["topp"]}}, "unknown layer-dropping strategy 'topp'; did you mean 'top'"),
-        ({"sweep": {"strategies": ["top", "top"]}}, "strategies .*repeat; give each once"),
-        ({"sweep": {"drop": [1, 1]}}, "drop .*repeat; give each once"),
-        ({"sweep": {"seeds": [3, 3]}}, "seeds .*repeat; give each once"),
+        ({"sweep": {"strategies": ["top", "top"]}}, "strategies .*contain duplicates; list each once"),
+        ({"sweep": {"drop": [1, 1]}}, "drop .*contain duplicates; list each once"),
+        ({"sweep": {"seeds": [3, 3]}}, "seeds .*contain duplicates; list each once"),
         ({"sweep": {"drop": []}}, "drop is an empty list"),
         ({"sweep": {"strategies": []}}, "strategies is an empty list"),
         ({"sweep": {"drop": [0]}}, "greater than or equal to 1"),
-        ({"sweep": {"drop": [4]}}, "dropping 4 of 4 layers leaves none; the most that can go is 3"),
-        ({"sweep": {"strategies": ["alternate-odd", "alternate-even"], "drop": [3]}}, "there is nothing to try"),
+        ({"sweep": {"drop": [4]}}, "dropping 4 of 4 layers leaves none; at most 3 can be dropped"),
+        ({"sweep": {"strategies": ["alternate-odd", "alternate-even"], "drop": [3]}}, "there are no candidates"),
         ({"data": {"source": "ROWS", "selection_rows": 0}, "gate": {"split": "validation"}}, "set data.selection_rows"),
         ({"layer_dropping": FAST | {"evaluations": 0}}, "layer_dropping.evaluations to at least 1"),
         (
@@ -273,16 +273,16 @@ def test_a_plot_that_could_not_be_written_is_refused_first(tmp_path: Path) -> No
     out, err = limbeck(tmp_path, "sweep", "sst2-tinybert", "--plot", "no/such/folder/plot.svg").communicate(
         timeout=PATIENCE
     )
-    assert "there is no folder" in err and "Traceback" not in err and not out
+    assert "does not exist; create it" in err and "Traceback" not in err and not out
 
 
 def test_a_run_says_that_greedy_is_for_sweeps(
     prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
     changes = {"layer_dropping": FAST | {"strategies": ["greedy"]}, "corpus": None, "general_distillation": None}
-    with pytest.raises(LimbeckError, match="only limbeck sweep does"):
+    with pytest.raises(LimbeckError, match="only limbeck sweep runs"):
         plan_recipe(sweep_recipe(tiny_bert, tiny_rows, **changes), home=home)
-    with pytest.raises(LimbeckError, match="nothing to make"):
+    with pytest.raises(LimbeckError, match="there are no candidates"):
         plan_recipe(sweep_recipe(tiny_bert, tiny_rows, **changes | {"layer_dropping": None, "students": []}), home=home)
 
 
@@ -307,7 +307,8 @@ def require_nothing_left(running: subprocess.Popen[str], home: Path) -> None:
     """Wait for the end; nothing may be open in MLflow, and nothing half-written in the store."""
     _, err = running.communicate(timeout=PATIENCE)
     assert (
-        running.returncode == 130 and err.strip() == "limbeck: stopped; run the same command again to go on from there"
+        running.returncode == 130
+        and err.strip() == "limbeck: stopped; run the same command again to continue from there"
     ), err
     with sqlite3.connect(home / "mlflow.db") as database:
         assert {status for (status,) in database.execute("select status from runs")} == {"KILLED", "FINISHED"}

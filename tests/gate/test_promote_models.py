@@ -24,7 +24,7 @@ import pytest
 
 from flows.run.opening import begin
 from tasks.errors import LeaseLost, RegistryError
-from tasks.gate.decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
+from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.judging import Judging
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
@@ -268,7 +268,7 @@ def test_a_story_of_runs_and_people(embedded: Stage) -> None:
     back = here(embedded, "m", lambda registry: roll_back_here(registry, "it answers too slowly"))
     assert back["aliases"] == {"champion": "1", "previous": "3", "champion-fast": "1", "champion-small": "2"}
     again = decide(embedded, "m", "third", 100, number="3")
-    assert again["aliases"]["champion"] == "1" and "a person rolled it back" in again["words"][0]["reason"]
+    assert again["aliases"]["champion"] == "1" and "it was rolled back manually" in again["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
     assert hand["words"][0]["outcome"] == "refused" and hand["moves"] == {}
     forced = here(
@@ -300,7 +300,7 @@ def test_other_rows_make_a_challenger_and_a_person_decides(embedded: Stage) -> N
     decide(embedded, "m", "first", 300)
     found = decide(embedded, "m", "other", 200, said="sentence")
     assert found["aliases"]["challenger"] == "2" and found["aliases"]["champion"] == "1"
-    assert "judged on other rows" in found["words"][0]["reason"]
+    assert "evaluated on other rows" in found["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, None, "champion", False, ""))
     assert hand["aliases"]["champion"] == "2" and "challenger" not in hand["aliases"]
 
@@ -314,8 +314,8 @@ def test_a_champion_that_knew_the_rows_beats_nobody_by_that(embedded: Stage, mon
     few = decide(embedded, "m", "second", 200, **honest)
     assert few["aliases"]["challenger"] == "2" and few["aliases"]["champion"] == "1"
     assert (
-        "of 80, 40 were answered by both and learned from by neither, and 200 are needed; a person decides"
-        in few["words"][0]["reason"]
+        "of 80, 40 have predictions of both and are in the training data of neither, and 200 are needed; decide "
+        "manually" in few["words"][0]["reason"]
     )
     monkeypatch.setattr(evaluation, "FEWEST", 30)
     enough = decide(embedded, "m", "third", 100, wrong={"third": honest["wrong"]["second"]})
@@ -333,9 +333,9 @@ def test_nobody_takes_over_from_a_champion_whose_evaluation_was_swapped_for_a_wo
         file.write_bytes((worse / file.name).read_bytes())
     found = decide(embedded, "m", "second", 200, wrong=WORSE)
     assert found["aliases"]["champion"] == "1" and found["aliases"]["challenger"] == "2"
-    assert "m version 1 is not the one that was registered: somebody changed its files" in found["words"][0]["reason"]
+    assert "m version 1 differs from the registered one: its files were changed" in found["words"][0]["reason"]
     hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
-    assert hand["words"][0]["outcome"] == "refused" and "somebody changed its files" in hand["words"][0]["reason"]
+    assert hand["words"][0]["outcome"] == "refused" and "its files were changed" in hand["words"][0]["reason"]
     forced = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", True, "looked at it"))
     assert forced["aliases"]["champion"] == "2"
 
@@ -350,7 +350,7 @@ def test_a_goal_relative_to_the_champion_is_held_against_who_is_champion_then(em
     """The verdict follows the registry: what was accepted when nobody was there misses its goal once somebody is."""
     goal = {"criteria": [{"metric": "accuracy", "relative_to": "champion", "test": "superiority", "tolerance": 0.01}]}
     first = decide(embedded, "m", "first", 300, **goal)
-    assert first["decisions"]["first"].reasons[0] == "accuracy: there is no champion yet: met"
+    assert first["decisions"]["first"].reasons[0] == "accuracy: no champion yet: met"
     second = decide(embedded, "m", "second", 200, wrong={"second": ()}, **goal)
     assert second["decisions"]["second"].verdict == "ACCEPT" and second["champion"] == {
         "version": "2",
@@ -378,7 +378,7 @@ def test_manual_and_never(embedded: Stage) -> None:
 def test_an_aliased_version_is_not_deleted_and_one_that_vanished_is_missed(embedded: Stage) -> None:
     decide(embedded, "m", "first", 300)
     decide(embedded, "m", "second", 200)
-    with pytest.raises(RegistryError, match="version 1 is champion-fast, previous: an aliased version is not deleted"):
+    with pytest.raises(RegistryError, match="champion-fast, previous: a version with an alias cannot be deleted"):
         here(embedded, "m", lambda registry: delete_here(registry, "1", ""))
     decide(embedded, "m", "third", 400)
     assert here(embedded, "m", lambda registry: delete_here(registry, "3", "of no use"))["candidate"] == "third"
@@ -427,7 +427,7 @@ def test_a_promotion_under_another_store_s_lock_is_refused_and_moves_nothing(emb
     )
     assert before.store == own != other
     said = (
-        rf"^m is decided on under the lock of store {own}, and LIMBECK_STORE names another here, {other} .*; set "
+        rf"^m uses the lock of store {own}, but LIMBECK_STORE names the store {other} .*; set "
         rf"LIMBECK_STORE"
     )
     with pytest.raises(RegistryError, match=said):
@@ -481,7 +481,7 @@ def test_who_lost_the_lock_writes_nothing_more_and_the_next_decision_mends_it(em
 
 
 def test_without_a_lock_nothing_is_written(embedded: Stage) -> None:
-    with pytest.raises(RegistryError, match="under its lock only"):
+    with pytest.raises(RegistryError, match="only under its lock"):
         Registry(embedded.tracker, "m").move("champion", "1")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.gate.promotion import (
     RELEASED,
     WITHDRAWN,
-    Against,
+    ChampionComparison,
     Outcome,
     Policy,
     Version,
@@ -43,7 +43,7 @@ def run(
     *found: Version, of: list[int], aliases: dict[str, str] | None = None, gain: Gain | None = EQUAL, **policy: Any
 ) -> Outcome:
     versions = {one.number: one for one in found}
-    against = Against(gain, "" if gain else "other rows")
+    against = ChampionComparison(gain, "" if gain else "other rows")
     return promote_run(
         [str(number) for number in of], versions, aliases or {}, Policy(**policy), lambda ours, theirs: against
     )
@@ -108,15 +108,15 @@ def test_where_the_fastest_is_preferred_an_unsteady_newcomer_waits_and_an_unstea
         and "its speed is unsteady" in newcomer.words[0].reason
     )
     old = run(shaky(1, 0.5, state=RELEASED), version(2, 100), of=[2], aliases=HELD, prefer="fastest")
-    assert "champion" not in old.moves and old.moves["challenger"] == "2" and "a person decides" in old.words[0].reason
+    assert "champion" not in old.moves and old.moves["challenger"] == "2" and "decide manually" in old.words[0].reason
 
 
 def test_a_larger_one_stays_behind_and_is_not_compared() -> None:
-    def never(ours: Version, theirs: Version) -> Against:
+    def never(ours: Version, theirs: Version) -> ChampionComparison:
         raise AssertionError("a bootstrap that decides nothing")
 
     found = promote_run(["2"], {"1": OLD, "2": version(2, 200)}, HELD, Policy(), never)
-    assert found.moves == {} and found.words[0].reason == "the champion, version 1, is preferred: it is no less small"
+    assert found.moves == {} and found.words[0].reason == "the champion, version 1, is preferred: it is not less small"
 
 
 def test_other_rows_are_not_compared_and_a_person_decides() -> None:
@@ -125,7 +125,7 @@ def test_other_rows_are_not_compared_and_a_person_decides() -> None:
         "2": "challenger",
         "3": "accepted",
     }
-    assert "not compared with the champion, version 1: other rows; a person decides" in found.words[0].reason
+    assert "not compared with the champion, version 1: other rows; decide manually" in found.words[0].reason
 
 
 def test_the_same_weights_judged_anew_take_their_own_place() -> None:
@@ -165,7 +165,7 @@ def test_only_what_was_accepted_gets_a_name(verdict: str) -> None:
 
 
 def comparison(gain: Gain | None) -> Any:
-    return lambda ours, theirs: Against(gain)
+    return lambda ours, theirs: ChampionComparison(gain)
 
 
 def test_a_person_may_prefer_a_larger_one_but_not_a_worse_one() -> None:
@@ -203,7 +203,7 @@ def test_a_rollback_is_undone_by_a_person_only() -> None:
     names = {**names, **{alias: str(number) for alias, number in back.moves.items()}}
     assert run(*gone.values(), of=[2], aliases=names).moves == {}
     same = version(3, 50, checkpoint="k2", rows="new")
-    assert run(*gone.values(), same, of=[3], aliases=names).words[0].reason.startswith("a person rolled it back"), (
+    assert run(*gone.values(), same, of=[3], aliases=names).words[0].reason.startswith("it was rolled back manually"), (
         "a new number makes no new model of it"
     )
     again = roll_back(gone, names)

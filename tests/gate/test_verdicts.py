@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, figure
-from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Decision, Evidence, Read, decide, preference
+from tasks.gate.verdicts import (
+    ACCEPT,
+    ANOMALOUS,
+    INFEASIBLE,
+    REGRESSION,
+    Decision,
+    Evidence,
+    Read,
+    evaluate_candidates,
+    preference,
+)
 from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.quality.gain import Gain
 from tasks.scoring.quality.verdicts import holm
@@ -50,7 +60,7 @@ def decided(
     everybody: list[dict[str, Any]], gate: Gate = SHARE, *, half: float = 0.0, **evidence: Any
 ) -> list[Decision]:
     """Let the gate decide on figures that are known to ``half``."""
-    return decide(everybody, TEACHER, gate, Evidence(read=known(everybody, half), **evidence))
+    return evaluate_candidates(everybody, TEACHER, gate, Evidence(read=known(everybody, half), **evidence))
 
 
 def test_the_smallest_accepted_candidate_is_champion() -> None:
@@ -74,15 +84,15 @@ def test_a_baseline_never_wins() -> None:
 def test_a_share_of_the_teacher() -> None:
     gate = Gate(criteria=(Criterion(metric="bytes", at_most=0.05, of_teacher=True),))
     assert (
-        decide([candidate("small")], TEACHER, gate)[0].reasons[0]
+        evaluate_candidates([candidate("small")], TEACHER, gate)[0].reasons[0]
         == "bytes 100 ≤ 50 (0.05 of the teacher's 1000): missed by 50"
     )
 
 
 def test_what_is_unknown_is_not_met() -> None:
     assert not decided([candidate("new", retained=None)])[0].accepted
-    unread = decide([candidate("new")], TEACHER, SHARE)[0]
-    assert not unread.accepted and unread.reasons[0] == "retained 0.97, but how sure that is, is unknown: not met"
+    unread = evaluate_candidates([candidate("new")], TEACHER, SHARE)[0]
+    assert not unread.accepted and unread.reasons[0] == "retained 0.97, but its interval is unknown: not met"
 
 
 def test_quality_is_read_at_the_worse_end_of_its_interval_and_by_the_mean_where_the_recipe_says_so() -> None:
@@ -155,12 +165,12 @@ def test_step_down_by_intervals_is_holms_by_p_values(retained: list[float], half
 
 def test_an_unknown_metric_lists_the_legal_ones() -> None:
     with pytest.raises(RecipeError, match=r"unknown metric 'speeed'; legal are retained.*accuracy"):
-        decide([candidate("a")], TEACHER, Gate(criteria=(Criterion(metric="speeed", at_least=1),)))
+        evaluate_candidates([candidate("a")], TEACHER, Gate(criteria=(Criterion(metric="speeed", at_least=1),)))
 
 
 def test_an_unknown_metric_is_refused_even_without_candidates() -> None:
     with pytest.raises(RecipeError, match="unknown metric 'f1'"):
-        decide([], TEACHER, Gate(criteria=(Criterion(metric="f1", at_least=0.5),)))
+        evaluate_candidates([], TEACHER, Gate(criteria=(Criterion(metric="f1", at_least=0.5),)))
 
 
 @pytest.mark.parametrize(("prefer", "winner"), [("smallest", "small"), ("fastest", "fast"), ("best", "good")])
@@ -171,7 +181,7 @@ def test_what_the_recipe_prefers_becomes_champion(prefer: str, winner: str) -> N
         candidate("good", headline=0.95),
         candidate("untimed", latency_ms=None),
     ]
-    found = decide(rows, TEACHER, Gate(criteria=(), prefer=prefer))
+    found = evaluate_candidates(rows, TEACHER, Gate(criteria=(), prefer=prefer))
     assert [decision.name for decision in found if decision.champion] == [winner]
 
 
@@ -217,7 +227,7 @@ NO_WORSE = Criterion(metric="accuracy", relative_to="teacher", test="non-inferio
 def judged(name: str, gain: tuple[float, float, float] | None, criterion: Criterion = NO_WORSE, **changes: Any) -> Any:
     """Return the decision on one candidate whose gain to its reference is known."""
     evidence = Evidence(read=lambda name, criterion, confidence: None if gain is None else Gain(*gain), rows=872)
-    return decide([candidate(name, **changes)], TEACHER, Gate(criteria=(criterion,)), evidence)[0]
+    return evaluate_candidates([candidate(name, **changes)], TEACHER, Gate(criteria=(criterion,)), evidence)[0]
 
 
 @pytest.mark.parametrize(
@@ -266,17 +276,21 @@ def test_of_a_test_exactly_one_word_holds(value: float, half: float, tolerance: 
 @pytest.mark.parametrize(
     ("changes", "overlaps", "said"),
     [
-        ({"lead": {"low": 0.06, "high": 0.1}}, {}, "certainly 0.06 better than the teacher, more than 0.05: too good"),
-        ({"perfect": True}, {}, "not one mistake on 872 rows: too good"),
+        (
+            {"lead": {"low": 0.06, "high": 0.1}},
+            {},
+            "certainly 0.06 better than the teacher, more than 0.05: implausibly good",
+        ),
+        ({"perfect": True}, {}, "no error on 872 rows: implausibly good"),
         (
             {},
             {"training rows": 18},
-            "18 of the 872 rows that judge overlap with the training rows (at most 2.0%): too many",
+            "18 of the 872 evaluation rows overlap with the training rows (at most 2.0%): too many",
         ),
         (
             {},
             {"training rows": 0, "transfer text": 500},
-            "500 of the 872 rows that judge overlap with the transfer text",
+            "500 of the 872 evaluation rows overlap with the transfer text",
         ),
     ],
 )
@@ -306,14 +320,16 @@ HELD = candidate("old", latency_ms=10.0, metrics={"accuracy": 0.91})
 
 def test_without_a_champion_everybody_passes_and_the_champion_passes_itself() -> None:
     gate = Gate(criteria=(FASTER,))
-    assert decide([candidate("first")], TEACHER, gate)[0].reasons == ("latency_ms: there is no champion yet: met",)
-    same = decide([candidate("same", checkpoint="c")], TEACHER, gate, Evidence(Champion("3", "c", HELD)))[0]
-    assert same.reasons == ("latency_ms: it is the champion itself: met",) and same.accepted
+    assert evaluate_candidates([candidate("first")], TEACHER, gate)[0].reasons == ("latency_ms: no champion yet: met",)
+    same = evaluate_candidates([candidate("same", checkpoint="c")], TEACHER, gate, Evidence(Champion("3", "c", HELD)))[
+        0
+    ]
+    assert same.reasons == ("latency_ms: the candidate is the champion itself: met",) and same.accepted
 
 
 def test_a_share_of_the_champion_and_a_difference_to_it() -> None:
     evidence = Evidence(Champion("3", "c", HELD))
-    found = decide([candidate("new", latency_ms=9.5)], TEACHER, Gate(criteria=(FASTER,)), evidence)[0]
+    found = evaluate_candidates([candidate("new", latency_ms=9.5)], TEACHER, Gate(criteria=(FASTER,)), evidence)[0]
     assert found.reasons[0] == "latency_ms 9.5 ≤ 9 (0.9 of champion v3's 10): missed by 0.5"
     near = Criterion(metric="accuracy", at_least=-0.005, relative_to="champion", by="difference", tolerance=0.005)
     found = decided([candidate("new", metrics={"accuracy": 0.9})], Gate(criteria=(near,)), champion=evidence.champion)[
@@ -328,24 +344,24 @@ def test_quality_on_other_rows_is_not_compared_but_size_is() -> None:
         Criterion(metric="accuracy", at_least=1, relative_to="champion"),
         Criterion(metric="bytes", at_most=1, relative_to="champion"),
     )
-    found = decide(
+    found = evaluate_candidates(
         [candidate("new")], TEACHER, Gate(criteria=criteria), Evidence(Champion("3", "c", HELD, comparable=False))
     )[0]
-    assert found.reasons[0] == "accuracy: the champion, version 3, was judged on other rows: not met"
+    assert found.reasons[0] == "accuracy: the champion, version 3, was evaluated on other rows: not met"
     assert found.reasons[1] == "bytes 100 ≤ 100 (1 of champion v3's 100): met"
 
 
 def test_a_test_against_the_champion_says_on_which_rows_and_a_person_decides_where_there_are_too_few() -> None:
     test = Criterion(metric="accuracy", relative_to="champion", test="non-inferiority", tolerance=0.01)
     champion = Champion(
-        "3", "c", HELD, comparable=False, why="learned from some of the rows that judge", on=" on 300 of 1,000 rows"
+        "3", "c", HELD, comparable=False, why="was trained on some of the evaluation rows", on=" on 300 of 1,000 rows"
     )
     evidence = Evidence(champion, read=lambda name, criterion, confidence: Gain(0.0, -0.005, 0.005))
-    found = decide([candidate("new")], TEACHER, Gate(criteria=(test,)), evidence)[0]
+    found = evaluate_candidates([candidate("new")], TEACHER, Gate(criteria=(test,)), evidence)[0]
     assert found.accepted and "to champion v3's on 300 of 1,000 rows, no worse than by 0.01: met" in found.reasons[0]
     assert (
-        "learned from some of the rows that judge: not met"
-        in decide([candidate("new")], TEACHER, Gate(criteria=(test,)), Evidence(champion))[0].reasons[0]
+        "was trained on some of the evaluation rows: not met"
+        in evaluate_candidates([candidate("new")], TEACHER, Gate(criteria=(test,)), Evidence(champion))[0].reasons[0]
     )
 
 
@@ -364,7 +380,7 @@ def test_energy_and_money_are_goals_like_others_and_unknown_never_passes() -> No
     )
     cheap = candidate("cheap", **cost(kwh=1, co2e_kg=2, dollars_on_demand=0.5, dollars_spot=0.1, joules=2))
     unknown = candidate("unknown", **cost(kwh=1, co2e_kg=None, dollars_on_demand=0.5, dollars_spot=0.1, joules=1))
-    found = decide([cheap, unknown, candidate("unmeasured")], TEACHER, gate)
+    found = evaluate_candidates([cheap, unknown, candidate("unmeasured")], TEACHER, gate)
     assert [decision.verdict for decision in found] == [ACCEPT, INFEASIBLE, INFEASIBLE]
     assert (
         found[1].reasons[1] == "co2e_kg is unknown: not met" and found[1].shortfall == 1.0 and found[2].shortfall == 5.0
@@ -384,7 +400,7 @@ def test_where_nobody_meets_every_goal_the_least_total_shortfall_comes_closest()
     assert found[1].reasons == (
         "retained 0.97 [0.97, 0.97] ≥ 0.95 at its lower end: met",
         "bytes 60 ≤ 50: missed by 10",
-        "no candidate meets every goal; this one comes closest, 20.0% short in all",
+        "no candidate meets all criteria; this one is the closest, with a total shortfall of 20.0%",
     )
 
 
@@ -418,8 +434,8 @@ def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> N
         criteria=(Criterion(metric="speedup", at_least=2), Criterion(metric="latency_ms", at_most=9)), prefer="fastest"
     )
     quick, slow = candidate("quick", latency_ms=1.0, speedup=9.0), candidate("slow", latency_ms=4.0, speedup=2.5)
-    assert [one.champion for one in decide([quick, slow], TEACHER, gate)] == [True, False]
-    first, second = decide([quick | {"unsteady": "after 40 calls"}, slow], TEACHER, gate)
+    assert [one.champion for one in evaluate_candidates([quick, slow], TEACHER, gate)] == [True, False]
+    first, second = evaluate_candidates([quick | {"unsteady": "after 40 calls"}, slow], TEACHER, gate)
     assert first.reasons[:2] == ("speedup is unsteady: not met", "latency_ms is unsteady: not met") and second.champion
     assert decided([quick | {"unsteady": "after 40 calls"}, slow], Gate(criteria=SHARE.criteria, prefer="fastest"))[
         1
@@ -432,7 +448,7 @@ def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> N
         ({}, "exactly one of at_least and at_most"),
         ({"at_least": 1, "at_most": 2}, "exactly one of at_least and at_most"),
         ({"test": "superiority"}, "a test compares a metric of the task with relative_to"),
-        ({"test": "superiority", "relative_to": "champion", "at_least": 1}, "leave at_least and at_most out"),
+        ({"test": "superiority", "relative_to": "champion", "at_least": 1}, "remove at_least and at_most"),
         ({"metric": "bytes", "test": "superiority", "relative_to": "champion"}, "a test compares a metric of the task"),
         ({"at_least": 1, "of_teacher": True, "relative_to": "champion"}, "write it as two criteria"),
         ({"at_least": -0.01, "by": "difference"}, "a difference and needs a reference"),

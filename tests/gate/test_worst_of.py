@@ -15,7 +15,7 @@ import pytest
 
 from tasks.gate.criteria import figure
 from tasks.gate.judging import Judging, gate_row
-from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, decide
+from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.recipe.judging import Criterion, Gate
 from tasks.recipe.recipe import Recipe
@@ -81,7 +81,7 @@ def everybody(
         mine, stated("teacher", "teacher", judged={name: figures(0.93, 1.0) for name in ("near", "far")})
     )
     rows = [gate_row(mine, stated(f"small{number or ''}", judged=one)) for number, one in enumerate(judged)]
-    return decide(rows, teacher, mine.gate, evidence or known(rows, half))
+    return evaluate_candidates(rows, teacher, mine.gate, evidence or known(rows, half))
 
 
 def decided(
@@ -101,7 +101,7 @@ def test_the_worst_of_the_named_sets_decides() -> None:
     assert found.verdict == INFEASIBLE and found.shortfall == pytest.approx(0.09 / 0.95)
     assert (
         found.reasons[0]
-        == "on far, the worst of it and validation, near: retained 0.86 [0.86, 0.86] ≥ 0.95 at its lower end: "
+        == "on far, the worst of this and validation, near: retained 0.86 [0.86, 0.86] ≥ 0.95 at its lower end: "
         "missed by 0.09"
     )
     assert decided(TWO, judged=BOTH).verdict == ACCEPT
@@ -112,16 +112,16 @@ def test_a_bound_is_read_at_the_lower_end_of_the_interval_on_each_set() -> None:
     assert found.verdict == INFEASIBLE and found.shortfall == pytest.approx(0.002 / 0.95)
     assert (
         found.reasons[0]
-        == "on near, the worst of it and validation: retained 0.968 [0.948, 0.988] ≥ 0.95 at its lower end: missed "
+        == "on near, the worst of this and validation: retained 0.968 [0.948, 0.988] ≥ 0.95 at its lower end: missed "
         "by 0.002"
     )
     assert decided(TWO, judged=BOTH, half=0.017).verdict == ACCEPT
     by_mean = decided(TWO.model_copy(update={"reading": "mean"}), judged=BOTH, half=0.02)
-    assert by_mean.reasons == ("on near, the worst of it and validation: retained 0.968 ≥ 0.95 by the mean: met",)
+    assert by_mean.reasons == ("on near, the worst of this and validation: retained 0.968 ≥ 0.95 by the mean: met",)
     unread = decided(TWO, judged=BOTH, evidence=Evidence(read=lambda *_: Gain(0.98, 0.97, 0.99)))
     assert (
         unread.reasons[0]
-        == "on near, the worst of it and validation: retained 0.968, but how sure that is, is unknown: not met"
+        == "on near, the worst of this and validation: retained 0.968, but its interval is unknown: not met"
     )
 
 
@@ -141,7 +141,7 @@ def test_several_candidates_are_corrected_for_on_every_set_and_several_sets_are_
 def test_of_sets_that_all_meet_it_the_least_is_told() -> None:
     found = decided(RETAINED.model_copy(update={"at_least": 0.5}), judged=BOTH)
     assert found.reasons == (
-        "on far, the worst of it and validation, near: retained 0.86 [0.86, 0.86] ≥ 0.5 at its lower end: met",
+        "on far, the worst of this and validation, near: retained 0.86 [0.86, 0.86] ≥ 0.5 at its lower end: met",
     )
 
 
@@ -175,12 +175,12 @@ def gains(**found: Gain) -> Evidence:
 )
 def test_a_test_reads_the_paired_gain_on_each_set(far: tuple[float, float, float], verdict: str) -> None:
     found = decided(TEST, judged=BOTH, evidence=gains(near=Gain(0.0, -0.01, 0.01), far=Gain(*far)))
-    assert found.verdict == verdict and found.reasons[0].startswith("on far, the worst of it and near: accuracy ")
+    assert found.verdict == verdict and found.reasons[0].startswith("on far, the worst of this and near: accuracy ")
 
 
 def test_certainly_worse_on_one_set_is_not_hidden_by_noise_on_another() -> None:
     found = decided(TEST, judged=BOTH, evidence=gains(near=Gain(-0.04, -0.05, -0.03), far=Gain(-0.05, -0.2, 0.1)))
-    assert found.verdict == REGRESSION and found.reasons[0].startswith("on near, the worst of it and far: accuracy ")
+    assert found.verdict == REGRESSION and found.reasons[0].startswith("on near, the worst of this and far: accuracy ")
 
 
 def test_a_set_that_leaks_is_looked_into_whether_a_criterion_names_it_or_not() -> None:

@@ -47,7 +47,7 @@ class Cluster(ThreadingHTTPServer):
         return folder / "kubeconfig"
 
     def take(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Take a job and run its container; raise ValueError where a real server would refuse it."""
+        """Use a job and run its container; raise ValueError where a real server would refuse it."""
         kubernetes_validate.validate(job, self.version, strict=True)
         pod = job["spec"]["template"]["spec"]
         (container,) = pod["containers"]

@@ -91,9 +91,7 @@ def test_only_pools_that_say_so_are_on_spot(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LIMBECK_SPOT", "aws")
     assert on_spot()
     monkeypatch.setenv("LIMBECK_SPOT", "yes")
-    with pytest.raises(
-        RecipeError, match="LIMBECK_SPOT is 'yes'; set it to aws on EC2 spot instances, or leave it out"
-    ):
+    with pytest.raises(RecipeError, match="LIMBECK_SPOT is 'yes'; set it to aws on EC2 spot instances, or unset it"):
         on_spot()
 
 
@@ -264,7 +262,7 @@ def test_a_run_whose_instance_is_taken_away_ends_on_another(
     assert worker.wait(PATIENCE) == 0, instances.said()[-3000:]
     said, state = instances.said(), asyncio.run(state_of(run))
     assert state.name == "AwaitingRetry", said[-3000:]
-    assert "AWS takes this instance back (terminate, 2026-11-22T08:22:00Z); stages stop at a checkpoint" in said
+    assert "AWS reclaims this instance (terminate, 2026-11-22T08:22:00Z); stages stop at a checkpoint" in said
     saved = instances.saved()
     assert 0 < saved < 600
     (checkpoint,) = instances.folder.glob(f"store/checkpoints/*/step-{saved:09d}/state.json")

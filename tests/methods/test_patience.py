@@ -49,7 +49,7 @@ def test_length_counts_only_where_nothing_is_normalised() -> None:
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(ModelError, match="leave patience out"):
+    with pytest.raises(ModelError, match="remove patience"):
         patience_loss(torch.zeros(2, 3, 8), torch.zeros(2, 3, 12), normalise=True)
     with pytest.raises(ModelError, match="give it 2 to 6 layers"):
         patience_layers("skip", 1, 6)

@@ -184,7 +184,7 @@ def test_no_credentials_no_bucket_wrong_secret(s3: S3Server, monkeypatch: pytest
     ],
 )
 def test_addresses_that_are_no_store(address: str) -> None:
-    with pytest.raises(StoreError, match="is no store; write s3://BUCKET"):
+    with pytest.raises(StoreError, match="is not a store; write s3://BUCKET"):
         Bucket(address)
 
 

@@ -64,7 +64,7 @@ def test_a_result_of_the_schema_before_is_a_miss_for_one_reason_in_one_sentence(
     now, then = {"schema": 2, "code": "a" * 64, "knobs": {"steps": 2}}, {"code": "b" * 64, "knobs": {"steps": 2}}
     assert key_of(now) != key_of(then)
     assert list(differences(now, then)) == [
-        "keys are made in another way since schema 2, so what was stored before is made anew"
+        "the computation of keys changed in schema 2, so earlier results are computed again"
     ]
     assert list(differences({"knobs": {"steps": 2, "same": 1}}, {"knobs": {"steps": 1, "same": 1}})) == [
         "knobs.steps: 1 → 2"

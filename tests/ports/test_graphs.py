@@ -72,9 +72,9 @@ def test_weights_in_another_file_are_refused(tmp_path: Path) -> None:
     weights = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     weights.external_data.add(key="location", value="/etc/passwd")
     path = write_graph(tmp_path / "a.onnx", [ADD], weights=weights)
-    assert outside_of(path) == "keeps the weights w in another file"
+    assert outside_of(path) == "stores the weights w in another file"
     with pytest.raises(
-        RegistryError, match=r"the export a.onnx of it keeps the weights w in another file; nothing was written"
+        RegistryError, match=r"the export a.onnx of it stores the weights w in another file; nothing was written"
     ):
         require_plain_graph(path, sha256(path.read_bytes()).hexdigest(), path.name, "it")
     hidden = helper.make_node("Constant", [], ["c"], value=weights)
@@ -89,17 +89,17 @@ def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("digest", [None, "0" * 64])
 def test_a_graph_that_nobody_judged_is_refused(tmp_path: Path, digest: str | None) -> None:
     path = write_graph(tmp_path / "model.onnx", [ADD])
-    with pytest.raises(RegistryError, match="is not the one that was judged"):
+    with pytest.raises(RegistryError, match="is not the evaluated one"):
         require_plain_graph(path, digest, path.name, "it")
 
 
 def test_a_graph_that_is_missing_is_refused() -> None:
-    with pytest.raises(RegistryError, match="is not the one that was judged"):
+    with pytest.raises(RegistryError, match="is not the evaluated one"):
         require_plain_graph(None, "0" * 64, "onnx/model.onnx", "it")
 
 
 def test_a_graph_of_another_name_is_refused(tmp_path: Path) -> None:
     """Nobody judged it, whatever a version's tags say of the others."""
     path = write_graph(tmp_path / "other.onnx", [ADD])
-    with pytest.raises(RegistryError, match="the export onnx/other.onnx of m version 1 is not the one that was judged"):
+    with pytest.raises(RegistryError, match="the export onnx/other.onnx of m version 1 is not the evaluated one"):
         require_judged_exports({"onnx/other.onnx": path}, SimpleNamespace(name="m", version="1", tags={}))

@@ -99,7 +99,7 @@ def test_a_source_edited_before_a_stage_reads_it_is_refused_in_a_sentence(
     source, path = resolved(kind, tmp_path)
     EDITS[edit](path)
     with pytest.raises(
-        DataError, match=r"has changed, or is gone, since this run began; nothing was made of it; run again$"
+        DataError, match=r"was changed or deleted since this run began; nothing was computed from it; run again$"
     ):
         HeldInputs(store, [source])
     assert not list((store.root / "sources" / "objects").glob("*/*"))
@@ -174,7 +174,7 @@ def test_an_edit_while_the_copy_is_made_is_found_in_the_copy(
         return digest
 
     monkeypatch.setattr(sources, "copy_hashed", edited_meanwhile)
-    with pytest.raises(DataError, match="has changed"):
+    with pytest.raises(DataError, match="was changed or deleted"):
         HeldInputs(store, [source])
 
 

@@ -105,14 +105,14 @@ def test_a_label_that_stands_for_several_classes_merges_them() -> None:
         (
             ["not_entailment"],
             {},
-            "here: the label 'not_entailment' is none of the task's classes entailment, neutral, contradiction; say "
-            "for which",
+            "here: the label 'not_entailment' is none of the task's classes entailment, neutral, contradiction; map "
+            "it to one",
         ),
         (["NEUTRAL"], {}, r"as in classes: \{NEUTRAL: neutral\}"),
         (
             [0, 1],
             {},
-            r"its labels are numbers \(0\), and nobody says what they mean; give labels: \[entailment, neutral, "
+            r"its labels are numbers \(0\), and their meaning is unknown; set labels: \[entailment, neutral, "
             r"contradiction\]",
         ),
         ([3], {"meanings": ("entailment", "neutral")}, "the label 3 is none of 0 to 1"),
@@ -124,7 +124,7 @@ def test_a_label_that_stands_for_several_classes_merges_them() -> None:
         (
             ["a", "neutral"],
             {"classes": {"a": ("neutral", "contradiction")}},
-            "'a' and 'neutral' stand for classes that overlap and are not the same",
+            "'a' and 'neutral' are mapped to different classes that overlap",
         ),
     ],
 )
@@ -200,7 +200,7 @@ def test_rows_that_overlap_with_train_are_left_out_where_the_recipe_says_so(rows
     assert (kept["rows"], kept["left_out"], kept["unlabelled"]) == (2, 0, 1)
     with pytest.raises(
         DataError,
-        match=r"none of the 1 rows of one.csv is left to judge by \(0 bear no label, 1 overlap with training rows\)",
+        match=r"none of the 1 rows of one.csv remains for evaluation \(0 have no label, 1 overlap with training rows\)",
     ):
         prepare_judging_set(
             write_csv(tmp_path / "one.csv", [("it rains", "b", "neutral")]),
@@ -270,7 +270,7 @@ def test_train_is_purged_for_a_set_and_nothing_else_of_the_rows_changes(rows: Pa
     prepare_judging_set(write_csv(tmp_path / "t.csv", everything), knobs(), rows, tmp_path / "much")
     with pytest.raises(
         DataError,
-        match="2 of 3 training rows overlap with rows of other and would be taken out; at most 40% may go: set "
+        match="2 of 3 training rows overlap with rows of other and would be removed; at most 40% may be removed: set "
         "overlaps: leave-out",
     ):
         purge_train(rows, {"other": tmp_path / "much"}, tmp_path / "nothing")

@@ -1,4 +1,4 @@
-"""Held-back rows that overlap with what is learned from."""
+"""Held-out rows that overlap with what is learned from."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_a_gpu_that_cannot_be_told_is_an_error_and_no_class(on, tmp_path: Path) 
     (tmp_path / "dev" / "nvidia0").touch()
     with pytest.raises(
         StoreError,
-        match="neither nvidia-smi nor /proc says which: .*; give this machine nvidia-smi .* LIMBECK_DEVICE=cpu",
+        match="neither nvidia-smi nor /proc reports .*; install nvidia-smi .* LIMBECK_DEVICE=cpu",
     ):
         device_class()
 

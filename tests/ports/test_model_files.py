@@ -124,10 +124,10 @@ def test_a_weight_map_that_cannot_be_read_is_one_sentence(copied: Path, name: st
 def test_a_shard_that_is_missing_or_leads_out_of_the_folder_is_refused(copied: Path, tmp_path: Path) -> None:
     shard = sorted(copied.glob("*.safetensors"))[1]
     shard.rename(tmp_path / "elsewhere.safetensors")
-    with pytest.raises(ModelError, match="which is not there"):
+    with pytest.raises(ModelError, match="which does not exist"):
         resolve_model(str(copied), None)
     shard.symlink_to(tmp_path / "elsewhere.safetensors")
-    with pytest.raises(ModelError, match="is a link out of its folder"):
+    with pytest.raises(ModelError, match="is a link to another folder"):
         resolve_model(str(copied), None)
 
 
@@ -150,8 +150,8 @@ def test_what_transformers_would_not_read_is_not_in_the_key_and_not_handed_on(co
     [
         ("adapter_config.json", {"base_model_name_or_path": "another/model"}, "merge it"),
         ("config.json", {"quantization_config": {"quant_method": "bitsandbytes"}}, "full precision"),
-        ("tokenizer_config.json", {"vocab": "/elsewhere/vocab.txt"}, "names files of its own choice"),
-        ("tokenizer_config.json", {"fast_tokenizer_files": ["tokenizer.9.json"]}, "names files of its own choice"),
+        ("tokenizer_config.json", {"vocab": "/elsewhere/vocab.txt"}, "refers to other files"),
+        ("tokenizer_config.json", {"fast_tokenizer_files": ["tokenizer.9.json"]}, "refers to other files"),
     ],
 )
 def test_settings_that_lead_to_files_or_libraries_no_key_knows_are_refused(

@@ -72,7 +72,7 @@ CONFIG, TOKENIZER = "model/config.json", "components/tokenizer/tokenizer_config.
 HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a class of its own": (
         edit(CONFIG, auto_map={"AutoModel": "modeling.Evil"}),
-        "asks for code or weights of its own .auto_map in config.json.",
+        "refers to its own code or weights .auto_map in config.json.",
     ),
     "a nested class": (edit(CONFIG, text_config={"auto_map": {"AutoConfig": "x.Y"}}), "auto_map in config.json"),
     "a tokenizer class": (
@@ -87,15 +87,15 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         "_attn_implementation_internal in config.json",
     ),
     "a config nested five thousand deep": (plant(CONFIG, b"[" * 5000), "config.json of the stored model is not JSON"),
-    "code": (plant("model/modeling.py"), "modeling.py, which may carry code"),
-    "code in a corner": (plant("metadata.pkl"), "metadata.pkl, which may carry code"),
-    "a program": (plant("model/helper.so"), "helper.so, which is no kind of file"),
-    "an archive": (plant("model/weights.zip"), "weights.zip, which is no kind of file"),
-    "a link to a file": (link("model/notes.txt", "/etc/hostname"), "notes.txt, which may carry code"),
-    "a link to a folder": (link("model/etc", "/etc"), "etc, which may carry code"),
-    "a link in a circle": (link("model/again", "."), "again, which may carry code"),
-    "a link to nothing": (link("components/more", "nowhere"), "more, which may carry code"),
-    "a second config": (plant("components/tokenizer/config.json", b"{}"), "two files that would be config.json"),
+    "code": (plant("model/modeling.py"), "modeling.py, which may contain code"),
+    "code in a corner": (plant("metadata.pkl"), "metadata.pkl, which may contain code"),
+    "a program": (plant("model/helper.so"), "helper.so, which is not a file"),
+    "an archive": (plant("model/weights.zip"), "weights.zip, which is not a file"),
+    "a link to a file": (link("model/notes.txt", "/etc/hostname"), "notes.txt, which may contain code"),
+    "a link to a folder": (link("model/etc", "/etc"), "etc, which may contain code"),
+    "a link in a circle": (link("model/again", "."), "again, which may contain code"),
+    "a link to nothing": (link("components/more", "nowhere"), "more, which may contain code"),
+    "a second config": (plant("components/tokenizer/config.json", b"{}"), "two files for config.json"),
     "another label order": (
         edit(CONFIG, id2label={"0": "good", "1": "bad"}),
         "config, tokenizer, card or another file was changed",
@@ -107,11 +107,11 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a file more": (plant("model/notes.txt"), "another file was changed"),
     "a card of its own": (plant("README.md", b"# Trust me\n"), "another file was changed"),
     "a config that is none": (plant(CONFIG, b"no json"), "config.json of the stored model is not JSON"),
-    "no config": (lambda package: (package / CONFIG).unlink(), "is not whole"),
-    "no tokenizer": (lambda package: shutil.rmtree(package / "components"), "is not whole"),
+    "no config": (lambda package: (package / CONFIG).unlink(), "is incomplete"),
+    "no tokenizer": (lambda package: shutil.rmtree(package / "components"), "is incomplete"),
     "a pickle in place of the weights": (
         plant("model/model.safetensors", b"\x80\x04."),
-        "weights of sst2-tiny version 1 are not those",
+        "weights of sst2-tiny version 1 are not the evaluated",
     ),
 }
 
@@ -133,7 +133,7 @@ def test_a_whole_experiment_elsewhere_is_not_fetched(registered: Path, tmp_path:
     with sqlite3.connect(home / "mlflow.db") as database:
         database.execute("update experiments set artifact_location = ? where name like '%/%'", (bucket,))
         database.execute("update logged_models set artifact_location = ? || '/models/m/artifacts'", (bucket,))
-    with pytest.raises(RegistryError, match="where this MLflow keeps no models; nothing was fetched"):
+    with pytest.raises(RegistryError, match="where this MLflow stores no models; nothing was fetched"):
         new_tracker(home).download(NAME, "champion", tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.gate.decisions import under_lock
+from tasks.gate.alias_decisions import under_lock
 from tasks.ports.store.s3 import S3Store
 from tasks.ports.tracking.registry import LONGEST, RegistryState, fitting, history_of, lock_key, missing
 from tasks.ports.tracking.tracker import Tracker

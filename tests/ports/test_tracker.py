@@ -87,7 +87,7 @@ def record(name: str = "distill-predictions", label: str = "small seed 0", **cha
         "artifact": artifact,
         "state": "completed",
         "cache": "miss",
-        "why": "never made before",
+        "why": "never computed before",
         "figures": {"kwh": 0.25},
         "explanation": {"knobs": {"temperature": 2.0, "matching": {"hidden": 1.0}}},
     } | changes
@@ -562,7 +562,7 @@ def test_what_did_not_arrive_whole_is_not_registered(
         real(client, model, folder)
 
     monkeypatch.setattr(type(tracker.client), "log_model_artifacts", lossy)
-    with pytest.raises(RegistryError, match="not those that were judged"):
+    with pytest.raises(RegistryError, match="not the evaluated ones"):
         put(tracker, checkpoint, tmp_path / "work", name="other")
     assert {entry["name"] for entry in tracker.models()} == {NAME}
     statuses = [str(model.status) for model in tracker.client.search_logged_models([tracker.experiment_id])]
@@ -676,7 +676,7 @@ def test_one_flipped_byte_is_refused_and_nothing_is_written(registered: Path, tm
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    with pytest.raises(RegistryError, match="not those that were judged; nothing was written"):
+    with pytest.raises(RegistryError, match="not the evaluated ones; nothing was written"):
         tracker.download(NAME, "champion", tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
@@ -685,7 +685,7 @@ def test_one_flipped_byte_is_refused_and_nothing_is_written(registered: Path, tm
 def test_a_file_that_may_carry_code_is_refused(registered: Path, tmp_path: Path, place: str) -> None:
     tracker, package = damaged(registered, tmp_path)
     (package / place).write_bytes(b"x")
-    with pytest.raises(RegistryError, match="may carry code"):
+    with pytest.raises(RegistryError, match="may contain code"):
         tracker.download(NAME, "champion", tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
@@ -693,7 +693,7 @@ def test_a_file_that_may_carry_code_is_refused(registered: Path, tmp_path: Path,
 def test_a_package_without_a_tokenizer_is_one_sentence(registered: Path, tmp_path: Path) -> None:
     tracker, package = damaged(registered, tmp_path)
     shutil.rmtree(package / "components")
-    with pytest.raises(RegistryError, match="is not whole"):
+    with pytest.raises(RegistryError, match="is incomplete"):
         tracker.download(NAME, "champion", tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 

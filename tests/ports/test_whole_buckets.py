@@ -48,5 +48,5 @@ def test_a_server_that_honours_conditions_is_known(s3_server: S3Server, monkeypa
 
 
 def test_a_bucket_that_cannot_be_made_is_one_sentence(s3_server: S3Server) -> None:
-    with pytest.raises(StoreError, match="could not be made"):
+    with pytest.raises(StoreError, match="could not be created"):
         make_bucket("whole-three", s3_server.environment() | {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})

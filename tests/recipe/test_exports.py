@@ -30,10 +30,13 @@ def test_no_section_no_exports() -> None:
 @pytest.mark.parametrize(
     ("exports", "said"),
     [
-        ({"of": ["hlaf"]}, "exports.of names 'hlaf', which this recipe does not make; it makes teacher, half, top-1"),
+        (
+            {"of": ["hlaf"]},
+            "exports.of names 'hlaf', which is not a model of this recipe; its models are teacher, half, top-1",
+        ),
         ({"formats": []}, "at least 1 item"),
-        ({"formats": ["int8", "int8"]}, "give each once"),
-        ({"ways": ["dynamic", "dynamic"]}, "give each once"),
+        ({"formats": ["int8", "int8"]}, "list each once"),
+        ({"ways": ["dynamic", "dynamic"]}, "list each once"),
         ({"ways": ["qat"]}, "'dynamic' or 'static'"),
         ({"tolerance": -0.1}, "greater than or equal to 0"),
         ({"min_speedup": -1}, "greater than or equal to 0"),
@@ -47,7 +50,7 @@ def test_a_slip_is_refused_with_a_way_out(exports: dict[str, Any], said: str) ->
 
 
 def test_a_name_that_an_export_would_have_is_refused() -> None:
-    with pytest.raises(ValidationError, match="a student is called 'half-int8', as an export would be"):
+    with pytest.raises(ValidationError, match="the student name 'half-int8' is also the name of an export"):
         recipe(students=[STUDENT, {"name": "half-int8", "layers": 2}])
 
 

@@ -116,7 +116,7 @@ def test_figures_are_the_models_own_and_means_over_seeds_stand_beside_them() -> 
     rows = card_rows(model)
     assert "| accuracy, judging set snli, 500 rows | 0.700 [0.680, 0.720] | measured |" in rows
     assert rows[-1] == (
-        "| accuracy, judging set snli, 500 rows, mean of 2 seeds ± 0.0283, for comparing methods | 0.680 [0.660, "
+        "| accuracy, judging set snli, 500 rows, mean of 2 seeds ± 0.0283, to compare methods | 0.680 [0.660, "
         "0.700] | measured |"
     )
     assert judged_figures(model)["judge/snli/score"] == 0.7
@@ -156,19 +156,18 @@ def test_what_overlaps_is_told_where_held_back_rows_are() -> None:
     lines = held_back_lines(HELD_BACK | {"judging": SETS})
     assert lines[:-2] == held_back_lines(HELD_BACK)
     assert lines[-2] == (
-        "Judging set: snli has 500 rows; 12 that overlap with training rows were left out; 3 without a label were "
-        "left out. "
+        "Judging set: snli has 500 rows; 12 that overlap with training rows were excluded; 3 without a label were "
+        "excluded. "
         "Of these overlap: 4 with the training rows (9 of those), 0 with the general text."
     )
-    assert lines[-1] == "Judging set: ax-b has 1,104 rows; neutral and contradiction count as one class there."
+    assert lines[-1] == "Judging set: ax-b has 1,104 rows; neutral and contradiction count as one class."
 
 
 def test_a_purge_for_a_set_is_counted_with_the_other() -> None:
     found = with_purge(HELD_BACK, {"rows": 10, "by": {"snli": 10}, "left": 740, "words_left": 8.4})
     assert held_back_lines(found)[0] == (
-        "210 of 1,000 training rows (21.0%) were taken out, because their text overlaps with that of rows that are "
-        "held back "
-        "(holdout 200, snli 10); 740 training rows of 8.4 words on the mean are left to learn from (9.4 before)."
+        "210 of 1,000 training rows (21.0%) were removed, because their text overlaps with that of held-out rows "
+        "(holdout 200, snli 10); 740 training rows of 8.4 words on average remain (9.4 before)."
     )
     assert with_purge(HELD_BACK, None) == HELD_BACK
 

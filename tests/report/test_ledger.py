@@ -68,7 +68,7 @@ def test_the_table_has_a_line_for_each_stage_and_its_sums() -> None:
     console = Console(width=120, record=True, file=None, quiet=True)
     console.quiet = False
     with console.capture() as caught:
-        console.print(ledger_table(LEDGER, "what it took"))
+        console.print(ledger_table(LEDGER, "cost"))
     lines = [line.split() for line in caught.get().splitlines()]
     assert ["finetune-teacher", "completed", "90.0", "s", "0.0", "s", "~2", "?", "~2", "~2", "~2"] in lines
     assert any(line[:4] == ["saved", "by", "the", "cache"] and line[4:] == ["?"] * 7 for line in lines)
@@ -76,10 +76,7 @@ def test_the_table_has_a_line_for_each_stage_and_its_sums() -> None:
 
 def test_what_was_counted_with_is_told_also_on_the_page() -> None:
     first, whole, warning = counted_lines(LEDGER)
-    assert (
-        first == "Counted with: i in r; no grid (costs.region), so no CO2e."
-        and "0.5 h: $~1 on demand, $? spot" in whole
-    )
+    assert first == "Basis: i in r; no grid (costs.region), so no CO2e." and "0.5 h: $~1 on demand, $? spot" in whole
     assert warning == "Warning: the price of i in r is old."
     part = ledger_section(RESULT)
     assert part is not None and part["counted"] == [first, whole, warning]
@@ -100,13 +97,13 @@ def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
     least = UNKNOWN | {"seconds": figure(None, "unknown", at_least=90.0)}
     first, *_, warning = plan_lines({"stages": rows, "total": least, "saved": UNKNOWN, "warnings": ["old"]})
     assert (
-        first == "2 of 2 stages would run, which takes ≥90.0 s; of 1 of them nothing is known."
+        first == "2 of 2 stages would run, which takes ≥90.0 s; the cost of 1 of them is unknown."
         and warning == "Warning: old."
     )
     assert [column.header for column in plan_table(rows, "plan").columns] == [
         "stage",
         "cache",
-        "why",
+        "reason",
         "about",
         "kWh",
         "$",

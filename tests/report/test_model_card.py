@@ -83,9 +83,9 @@ def test_every_figure_says_how_it_came_about() -> None:
 def test_no_path_of_a_machine_and_licences_are_stated() -> None:
     text = card(recipe=RECIPE | {"teacher": {"model": "/home/someone/models/bert"}})
     assert "someone" not in text and "base_model" not in text
-    assert "- Data: `sst2`, licence: unknown." in text and "find out before you pass the model on" in text
+    assert "- Data: `sst2`, licence: unknown." in text and "clarify them before you redistribute the model" in text
     assert "- Corpus: `wikimedia/wikipedia`, licence: cc-by-sa-3.0, gfdl." in text
-    assert "find out before" not in card(licences=[one for one in LICENCES if one["licence"] != "unknown"])
+    assert "clarify" not in card(licences=[one for one in LICENCES if one["licence"] != "unknown"])
 
 
 HOSTILE = [
@@ -136,13 +136,13 @@ def test_words_of_a_recipe_stay_words_on_the_card(words: str) -> None:
 
 
 def test_what_was_purged_and_what_leaks_stands_on_the_card() -> None:
-    text = card(held_back=HELD_BACK).split("## Made from")[1].split("## Gate")[0]
+    text = card(held_back=HELD_BACK).split("## Sources")[1].split("## Gate")[0]
     assert (
-        "- 200 of 1,000 training rows (20.0%) were taken out, because their text overlaps with that of rows that "
-        "are held back (holdout 200);" in text
+        "- 200 of 1,000 training rows (20.0%) were removed, because their text overlaps with that of held-out rows "
+        "(holdout 200);" in text
     )
-    assert "- Held-back rows that overlap with the general text: 3 of 872 validation, 1 of 50 holdout." in text
-    assert "taken out" not in card()
+    assert "- Held-out rows that overlap with the general text: 3 of 872 validation, 1 of 50 holdout." in text
+    assert "removed" not in card()
 
 
 def test_synthetic_data_is_said_at_the_top_and_among_the_limits() -> None:
@@ -156,7 +156,7 @@ def test_a_refusal_and_its_reason_are_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "word"), [("ACCEPT", "Not decided here: it meets"), ("INFEASIBLE", "Refused (INFEASIBLE)")]
+    ("verdict", "word"), [("ACCEPT", "Not yet decided: the model meets"), ("INFEASIBLE", "Refused (INFEASIBLE)")]
 )
 def test_what_is_relative_to_the_champion_is_not_decided_on_the_card(verdict: str, word: str) -> None:
     """The card is written before promotion, which may refuse what this gate has nothing against."""
@@ -172,8 +172,8 @@ def test_what_is_relative_to_the_champion_is_not_decided_on_the_card(verdict: st
         .split("## Use")[0]
     )
     assert word in said and "Accepted" not in said and "ACCEPT" not in said and "- retained 0.981 ≥ 0.95: met" in said
-    assert "relative to the champion (f1) are judged at promotion" in said and "`limbeck show sst2-bert`" in said
-    assert "Accepted (ACCEPT)." in card() and "judged at promotion" not in card()
+    assert "relative to the champion (f1) are evaluated at promotion" in said and "`limbeck show sst2-bert`" in said
+    assert "Accepted (ACCEPT)." in card() and "evaluated at promotion" not in card()
 
 
 def test_the_first_sentence_is_about_the_split_that_the_gate_judged() -> None:
@@ -243,19 +243,19 @@ def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() ->
     assert said in text
     assert "| accuracy, validation | 0.9120 [0.9000, 0.9240] | measured |" in text
     assert (
-        "| accuracy, validation, mean of 3 seeds ± 0.0040, for comparing methods | 0.9050 [0.8900, 0.9200] | measured |"
+        "| accuracy, validation, mean of 3 seeds ± 0.0040, to compare methods | 0.9050 [0.8900, 0.9200] | measured |"
         in text
     )
-    assert "this is that of seed 7: it has the best score on the selection rows (0.9000, 0.9300, 0.9100)" in text
+    assert "this is the model of seed 7: best score on the selection rows (0.9000, 0.9300, 0.9100)" in text
     assert (
-        "its teacher, general distillation, augmentation and rows are the same for all of them" in text
+        "its teacher, general distillation, augmentation and rows are the same for all seeds" in text
         and "Seeds:" not in card()
     )
     noise = card(row("4x312", against={"finetuned": {"validation": gap | {"verdict": "inside the noise"}}}))
-    assert "not distinguishable from" in noise and "better" not in noise
-    assert "learned from the labels alone" not in card() and "better" not in card()
+    assert "indistinguishable from" in noise and "better" not in noise
+    assert "trained on labels alone" not in card() and "better" not in card()
 
 
 def test_what_a_stage_noted_is_among_the_limits() -> None:
-    limits = card(row("top-1", "dropped", note="layers are turns of shared weights")).split("## Limits")[1]
-    assert "Note: layers are turns of shared weights." in limits and "Note:" not in card()
+    limits = card(row("top-1", "dropped", note="layers share their weights")).split("## Limits")[1]
+    assert "Note: layers share their weights." in limits and "Note:" not in card()

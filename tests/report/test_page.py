@@ -165,7 +165,7 @@ TEXTS = {"7": ["a fine film", None]}
 def test_the_first_screen_answers() -> None:
     said = first_screen(run_page(whole(), curves=CURVES, texts=TEXTS))
     for words in (
-        "Take 4x312",
+        "Use 4x312",
         "0.912 accuracy",
         "[0.900, 0.924]",
         "98.1 % of the teacher's 0.912",
@@ -195,10 +195,10 @@ def test_exports_that_travel_with_the_model_are_named_with_their_figures_and_ref
 def test_where_a_person_is_to_promote_no_champion_is_said_to_stay() -> None:
     result = whole(promotion={"champion": None})
     result["models"][1]["gate"] = "accepted"
-    result["registered"][0] |= {"alias": None, "why": "the recipe says gate.promote: never"}
+    result["registered"][0] |= {"alias": None, "why": "the recipe sets gate.promote: never"}
     said = first_screen(run_page(result))
     assert (
-        "Nobody is champion; 4x312 was accepted" in said
+        "No champion yet; 4x312 was accepted" in said
         and "gate.promote: never" in said
         and "champion of an earlier run" not in said
     )
@@ -217,7 +217,7 @@ def test_a_standing_is_said_as_far_as_the_gate_was_asked() -> None:
             {},
         )
     ]
-    assert said == ["champion", "accepted, not champion", "refused", "refused", "not judged"]
+    assert said == ["champion", "accepted, not champion", "refused", "refused", "not evaluated"]
 
 
 def test_every_source_is_named_with_its_licence_and_an_older_result_says_nothing_of_them() -> None:
@@ -237,10 +237,10 @@ def test_every_source_is_named_with_its_licence_and_an_older_result_says_nothing
 def test_what_was_purged_and_what_leaks_stands_on_the_page_and_an_older_result_says_nothing_of_it() -> None:
     page = run_page(whole(held_back=HELD_BACK))
     assert (
-        "200 of 1,000 training rows (20.0%) were taken out" in page
+        "200 of 1,000 training rows (20.0%) were removed" in page
         and "overlap with the general text: 3 of 872 validation" in page
     )
-    assert "Held-back rows" not in run_page(whole())
+    assert "Held-out rows" not in run_page(whole())
 
 
 def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:
@@ -249,7 +249,7 @@ def test_where_nobody_passed_the_nearest_is_named_with_its_version() -> None:
     said = first_screen(run_page(result))
     assert (
         "No candidate passed the gate" in said
-        and "The nearest is 4x312" in said
+        and "The closest is 4x312" in said
         and "limbeck pull sst2-minilm@3 my-model" in said
     )
 
@@ -260,7 +260,7 @@ def test_an_accepted_model_beside_an_earlier_champion_is_told_as_such() -> None:
     said = first_screen(run_page(result))
     assert (
         "The champion stays; 4x312 was accepted" in said
-        and "a champion of an earlier run is preferred" in said
+        and "the champion of an earlier run is preferred" in said
         and "@3 my-model" in said
     )
 
@@ -272,7 +272,7 @@ def test_of_refused_models_the_one_that_missed_least_is_named() -> None:
         None,
         True,
     )
-    assert "The nearest is top-2" in first_screen(run_page(result))
+    assert "The closest is top-2" in first_screen(run_page(result))
 
 
 def test_a_run_with_a_manifest_says_how_to_compare_with_it() -> None:
@@ -293,7 +293,7 @@ def test_unknown_cost_is_called_so_and_is_never_zero() -> None:
     result = whole()
     result["models"][1] |= {"cost": {name: figure(None) for name in COST}, "train_seconds": [60.0, 63.0]}
     said = first_screen(run_page(result))
-    assert "2 min of work" in said and "dollars, energy, CO2e: unknown" in said and "$" not in said
+    assert "2 min of computation" in said and "dollars, energy, CO2e: unknown" in said and "$" not in said
 
 
 def test_hostile_texts_stay_texts() -> None:
@@ -349,17 +349,17 @@ def test_every_part_may_be_missing(gone: str) -> None:
     if gone not in empty:
         result.pop(gone, None)
     read = Read(run_page(result, curves=CURVES, texts=TEXTS))
-    assert "Take 4x312" in read.text
+    assert "Use 4x312" in read.text
 
 
 def test_a_bare_result_of_an_older_version_has_a_page() -> None:
     text = Read(run_page(written())).text
     for said in (
-        "kept no ledger",
-        "did not look into its answers",
-        "kept no graph",
+        "has no ledger",
+        "has no error analysis",
+        "recorded no graph",
         "No curves were found",
-        "It was not registered.",
+        "This model was not registered.",
     ):
         assert said in text, said
 
@@ -404,7 +404,7 @@ def test_drawings_are_whole() -> None:
 def test_texts_are_shown_or_left_out() -> None:
     assert "a fine film" in run_page(whole(), texts=TEXTS)
     without = run_page(whole())
-    assert "a fine film" not in without and "row 7" in without and "Texts are left out" in without
+    assert "a fine film" not in without and "row 7" in without and "This page contains no texts" in without
 
 
 def test_many_candidates_make_a_page_of_less_than_a_megabyte() -> None:
@@ -467,7 +467,12 @@ def test_regression_shows_its_points() -> None:
     for model in result["models"][:2]:
         model["inspection"] = look
     text = Read(run_page(result, texts=TEXTS)).text
-    assert "mean error (said − true) −0.020" in text and "Furthest apart" in text and "2.50" in text and "4.00" in text
+    assert (
+        "mean error (predicted − true) −0.020" in text
+        and "Largest differences" in text
+        and "2.50" in text
+        and "4.00" in text
+    )
 
 
 def test_many_classes_name_their_confusions() -> None:
@@ -475,7 +480,7 @@ def test_many_classes_name_their_confusions() -> None:
     counts[3][4] = 9
     result = whole(labels=None, task_type="regression")
     result["models"][1]["inspection"] = LOOK | {"confusion": counts}
-    assert "3 taken for 4: 9 rows" in Read(run_page(result)).text
+    assert "3 predicted as 4: 9 rows" in Read(run_page(result)).text
 
 
 def test_seeds_of_one_training_share_a_chart_and_cached_ones_say_so() -> None:
@@ -484,7 +489,7 @@ def test_seeds_of_one_training_share_a_chart_and_cached_ones_say_so() -> None:
     assert text.count('aria-label="distill-predictions 4x312: loss over steps') == 1 and "2 seeds<" in text
     for stage in result["stages"]:
         stage["cache"] = "hit"
-    assert "by the run that made it: cached here" in run_page(result, curves=CURVES)
+    assert "from the run that computed it: cached here" in run_page(result, curves=CURVES)
 
 
 def test_the_lineage_is_the_models_own_without_shortcuts() -> None:

@@ -115,4 +115,4 @@ def test_no_request_leaves_the_page(tmp_path: Path) -> None:
         assert any("somewhere.example" in address for address in asked), "the proxy hears what a page asks for"
         asked.clear()
         page = browse(tmp_path, run_page(result, curves=CURVES, texts=TEXTS | {"7": [HOSTILE, None]}), *through)
-        assert "Take 4x312" in page and not [address for address in asked if "google" not in address]
+        assert "Use 4x312" in page and not [address for address in asked if "google" not in address]

@@ -83,7 +83,7 @@ def test_energy_is_of_inference_where_it_is_known_and_says_which() -> None:
         and known.left_out == ("teacher",)
         and "estimated" in known.note
     )
-    none = {"kwh": {"value": None, "how": "unknown", "by": "not noted"}}
+    none = {"kwh": {"value": None, "how": "unknown", "by": "not recorded"}}
     assert fronts(written(models=[row("4x312", cost=none)]))[2].points == ()
 
 

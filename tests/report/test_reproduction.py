@@ -44,7 +44,7 @@ def test_the_same_bytes_are_equal_and_measurements_are_not_compared() -> None:
         manifest(stage("teach", "a"), stage("time", "c", measured=True)),
     )
     assert found["equal"] and verdicts(found) == {"teach": "equal", "time": "measured"}
-    assert summary(found) == ["1 of 1 stages made the same bytes; 1 measure speed and are not compared."]
+    assert summary(found) == ["1 of 1 stages produced the same bytes; 1 measure speed and are not compared."]
 
 
 def test_other_bytes_under_the_same_key_are_explained_by_what_is_around() -> None:
@@ -52,22 +52,22 @@ def test_other_bytes_under_the_same_key_are_explained_by_what_is_around() -> Non
     found = compare(manifest(stage("teach", "a")), now)
     assert not found["equal"] and found["stages"][0]["why"] == "versions.torch: 2.13.0 → 2.14.0"
     assert summary(found)[1:] == [
-        "The first that did not: teach: versions.torch: 2.13.0 → 2.14.0.",
-        "Around it, versions.torch: 2.13.0 → 2.14.0",
-        "small: accuracy 0.9000 then, 0.9100 now (+1.00 points)",
+        "The first different stage: teach: versions.torch: 2.13.0 → 2.14.0.",
+        "Environment: versions.torch: 2.13.0 → 2.14.0",
+        "small: accuracy 0.9000 in the first run, 0.9100 in the second (+1.00 points)",
     ]
 
 
 def test_what_nothing_explains_is_said_to_be_so() -> None:
     found = compare(manifest(stage("teach", "a")), manifest(stage("teach", "b")))
-    assert "nothing that is noted explains it" in found["stages"][0]["why"]
+    assert "no recorded difference" in found["stages"][0]["why"]
 
 
 def test_threads_explain_and_what_follows_from_an_input_says_so() -> None:
     then = manifest(stage("teach", "a", key="1", threads=4), stage("distil", "b", inputs={"teacher": "a", "rows": "r"}))
     now = manifest(stage("teach", "x", key="1", threads=2), stage("distil", "y", inputs={"teacher": "x", "rows": "r"}))
     teach, distil = compare(then, now)["stages"]
-    assert teach["why"] == "threads: 4 → 2" and distil["why"] == "it follows from what it was given (teacher)"
+    assert teach["why"] == "threads: 4 → 2" and distil["why"] == "its inputs differ (teacher)"
 
 
 def test_another_knob_or_code_is_named_although_the_key_is_another() -> None:
@@ -105,4 +105,4 @@ def test_a_stage_that_is_gone_or_new_is_a_difference() -> None:
 
 def test_a_score_that_is_undefined_moves_by_nothing() -> None:
     found = compare(manifest(stage("teach", "a"), score=None), manifest(stage("teach", "b")))
-    assert summary(found)[-1] == "small: accuracy — then, 0.9000 now"
+    assert summary(found)[-1] == "small: accuracy — in the first run, 0.9000 in the second"

@@ -68,7 +68,7 @@ def test_several_seeds_show_their_deviation_and_fit_too() -> None:
     assert max(len(line) for line in text.splitlines()) <= 110 and "…" not in text
     assert text.count("0.912 [0.900, 0.924] (0.905 ±0.004)") == 3
     assert "| 0.912 [0.900, 0.924] (0.905 ±0.004) |" in results_markdown(models)
-    assert "for comparing methods; seeds vary a candidate's own training" in results_markdown(
+    assert "to compare methods; seeds vary a candidate's own training" in results_markdown(
         models
     ) and "comparing" not in results_markdown(MODELS)
 
@@ -93,8 +93,8 @@ def test_an_unsteady_speed_is_shown_with_its_spread_and_called_so() -> None:
         and text.count("unsteady") == 1
     )
     assert (
-        "The speed of 4x312 is unsteady and decides nothing: after 40 calls each its median ± 12.0 %, beyond 5 %."
-        in page
+        "The speed of 4x312 is unsteady and not used for decisions: after 40 calls each its median ± 12.0 %, beyond "
+        "5 %." in page
     )
     assert library_lines(
         [
@@ -102,7 +102,7 @@ def test_an_unsteady_speed_is_shown_with_its_spread_and_called_so() -> None:
             models[1],
             row("c", measured_at={"engine": "onnxruntime int8"}),
         ]
-    ) == ["Faster with the fp32 products of oneDNN, and so timed with them: 4x312."]
+    ) == ["Faster with the fp32 matrix products of oneDNN, and therefore timed with them: 4x312."]
 
 
 def compared(value: float, low: float, high: float, verdict: str, seeds: tuple[int, int] = (3, 3)) -> dict[str, Any]:
@@ -124,9 +124,7 @@ def test_a_comparison_is_a_line_below_and_says_how_far_it_carries() -> None:
         "4x312 against plain: +0.012 [+0.004, +0.020], better",
         "4x312-odd against plain: -0.001 [-0.010, +0.008], inside the noise",
     ]
-    assert (
-        "all 2 comparisons together (Holm)" in lines[2] and "Where a side has one seed" in lines[2] and len(lines) == 3
-    )
+    assert "all 2 comparisons (Holm)" in lines[2] and "Where a side has one seed" in lines[2] and len(lines) == 3
     assert all(f"- {line}" in results_markdown(models) for line in lines)
     assert baseline_lines(models, "holdout") == [] == baseline_lines(MODELS, "validation")
 
@@ -151,7 +149,7 @@ def test_markdown_has_one_line_a_model_and_says_the_conditions() -> None:
 def test_what_a_stage_noted_stands_below_the_table_once() -> None:
     models = [
         row("teacher", "teacher"),
-        row("top-1", "dropped", note="fewer turns"),
-        row("top-2", "dropped", note="fewer turns"),
+        row("top-1", "dropped", note="fewer times"),
+        row("top-2", "dropped", note="fewer times"),
     ]
-    assert results_markdown(models).count("Note: fewer turns.") == 1 and "Note" not in results_markdown(models[:1])
+    assert results_markdown(models).count("Note: fewer times.") == 1 and "Note" not in results_markdown(models[:1])

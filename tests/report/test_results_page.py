@@ -61,7 +61,7 @@ def test_a_result_that_was_made_before_splits_were_purged_says_so_in_a_table_of_
         for name in ("tinybert-4", "later")
     }
     assert (
-        "made before splits were purged" in lines["tinybert-4"]
+        "computed before splits were purged" in lines["tinybert-4"]
         and "200 of 1,000 training rows purged" in lines["later"]
     )
     assert page.count("| model |") == 2
@@ -99,7 +99,7 @@ def test_nothing_is_promised() -> None:
 def test_one_seed_is_said_beside_the_word() -> None:
     values = written()
     values["models"][1]["against"]["finetuned"]["validation"]["seeds"] = [1, 3]
-    assert "+0.020] (one seed: without the noise of training)" in results_page([kept(values)])
+    assert "+0.020] (one seed: noise of training not included)" in results_page([kept(values)])
 
 
 def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_them() -> None:
@@ -143,12 +143,12 @@ def test_a_sweep_is_a_table_of_strategies_by_layers() -> None:
     assert "| strategy | 1 of 6 dropped | 2 of 6 dropped |" in page
     assert "| top | **0.930 ±0.002 [0.920, 0.940]** | **0.910 ±0.002 [0.900, 0.920]** |" in page
     assert "| bottom | 0.920 ±0.002 [0.910, 0.930] | — |" in page
-    assert "- Within 1 point of the teacher: 1 of 6 layers can go, with an interval that holds." in page
+    assert "- Within 1 point of the teacher: 1 of 6 layers can be dropped, confirmed by the interval." in page
     assert (
-        "- Within 3 points of the teacher: 1 of 6 layers can go, with an interval that holds; by the mean alone 2."
-        in page
+        "- Within 3 points of the teacher: 1 of 6 layers can be dropped, confirmed by the interval; by the mean "
+        "alone 2." in page
     )
-    assert "- Within 0.5 points of the teacher: no number of layers holds with its interval." in page
+    assert "- Within 0.5 points of the teacher: no number of layers is confirmed by its interval." in page
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ def test_a_file_is_named_after_recipe_and_task(values: dict[str, Any], name: str
 
 @pytest.mark.parametrize("values", [[], {}, {"recipe": "x"}, {"kind": "demo"}, {"kind": "run"}, "text", None])
 def test_other_json_is_refused(values: Any) -> None:
-    with pytest.raises(RecipeError, match=r"out\.json is not what limbeck run --json"):
+    with pytest.raises(RecipeError, match=r"out\.json is not a file that limbeck run --json"):
         trimmed(values, "", "out.json")
 
 
 def test_a_run_of_an_older_version_is_refused_in_one_sentence() -> None:
     values = written()
     del values["models"][1]["deviation"]
-    with pytest.raises(RecipeError, match="lacks something that a finished run has"):
+    with pytest.raises(RecipeError, match="lacks a part of a finished run"):
         kept(values)
     with pytest.raises(RecipeError, match=r"models: .*2 items"):
         kept(

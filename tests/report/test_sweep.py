@@ -100,33 +100,35 @@ def test_the_chosen_is_marked_and_what_dropped_out_shows_no_figure() -> None:
 
 def test_the_sentences_tell_interval_and_mean_apart() -> None:
     assert answer_lines(WHOLE) == [
-        "Within 1 point of the teacher: 1 of 6 layers can go (top: -0.20 points [-0.60, +0.20]); "
-        "by the mean alone 2 of 6 layers (symmetric: -0.90 points [-1.30, -0.50]), but the interval does not hold.",
-        "Within 2 points of the teacher: 2 of 6 layers can go (symmetric: -0.90 points [-1.30, -0.50]).",
-        "Within 3 points of the teacher: 2 of 6 layers can go (symmetric: -0.90 points [-1.30, -0.50]).",
+        "Within 1 point of the teacher: 1 of 6 layers can be dropped (top: -0.20 points [-0.60, +0.20]); "
+        "by the mean alone 2 of 6 layers (symmetric: -0.90 points [-1.30, -0.50]), which the interval "
+        "does not confirm.",
+        "Within 2 points of the teacher: 2 of 6 layers can be dropped (symmetric: -0.90 points [-1.30, -0.50]).",
+        "Within 3 points of the teacher: 2 of 6 layers can be dropped (symmetric: -0.90 points [-1.30, -0.50]).",
     ]
 
 
 def test_nothing_near_enough_is_said_with_what_the_least_costs() -> None:
     assert answer_lines(result([scored("top", 1, -8.0)]))[2] == (
-        "Within 3 points of the teacher: no number of layers that was tried, and dropping 1 is top: -8.00 points "
+        "Within 3 points of the teacher: none of the tried numbers of layers, and dropping 1 is top: -8.00 points "
         "[-8.40, -7.60]."
     )
 
 
 def test_the_end_of_what_was_tried_is_not_taken_for_the_end() -> None:
     assert answer_lines(result([scored("top", 1, 0.0)]))[0].endswith(
-        "(top: +0.00 points [-0.40, +0.40]), the most that was tried."
+        "(top: +0.00 points [-0.40, +0.40]), the largest number that was tried."
     )
 
 
 def test_luck_is_named() -> None:
     one = answer_lines(result([scored("top", 1, 0.0, seeds=1)], seeds=[0]))
     assert (
-        "no number of layers holds; by the mean alone 1 of 6" in one[0] and "With one seed nothing is sure" in one[-1]
+        "no number of layers is confirmed; by the mean alone 1 of 6" in one[0]
+        and "One seed gives no estimate of the noise of training" in one[-1]
     )
     jump = answer_lines(result([scored("top", 1, 0.0), scored("top", 2, -1.5), scored("top", 3, 0.0)]))
-    assert "Dropping 3 would hold by itself, but fewer do not." in jump[0]
+    assert "Dropping 3 would be confirmed alone, but a smaller number is not." in jump[0]
 
 
 def test_similarity_has_a_line_for_each_layer() -> None:

@@ -122,7 +122,7 @@ def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others(
     assert (
         len(common.ours.labels_N) == 300
         and not common.whole
-        and "on 300 of 1,000 rows, those that both answered and neither learned" in common.row_scope
+        and "on 300 of 1,000 rows, those with predictions of both and in" in common.row_scope
     )
     assert paired_gain("accuracy", common.ours, common.theirs).value == 0
     turned = unseen_by_both(cheat, honest)
@@ -144,10 +144,10 @@ def test_rows_of_two_splits_are_compared_where_they_meet() -> None:
     [
         (
             seen(range(1000), tuple(range(950))),
-            "of 1,000, 50 were answered by both and learned from by neither, and 200 are needed",
+            "of 1,000, 50 have predictions of both and are in the training data of neither, and 200 are needed",
         ),
-        (seen(range(900, 1900), digest="e"), "judged on other rows .*: of 1,000, 100 were answered by both"),
-        (seen(range(1000), None, digest="e"), "judged on other rows"),
+        (seen(range(900, 1900), digest="e"), "evaluated on other rows .*: of 1,000, 100 have predictions of both"),
+        (seen(range(1000), None, digest="e"), "evaluated on other rows"),
     ],
 )
 def test_too_few_rows_are_no_comparison(theirs: Evaluation, said: str) -> None:
@@ -177,14 +177,14 @@ def test_digests_travel_and_are_read_back(tmp_path: Path) -> None:
 
 def test_other_rows_are_not_compared(tmp_path: Path) -> None:
     first, second = read_evaluation(evaluation(tmp_path, 2)), read_evaluation(evaluation(tmp_path, 3, digest="e" * 64))
-    with pytest.raises(DataError, match=r"judged on other rows \(dddddddd and eeeeeeee\)"):
+    with pytest.raises(DataError, match=r"evaluated on other rows \(dddddddd and eeeeeeee\)"):
         paired_gain("accuracy", first, second)
 
 
 def test_a_scorecard_of_other_rows_is_refused(tmp_path: Path) -> None:
     evaluation(tmp_path, 2)
     for ids in (IDS[:-1], [*IDS[:-1], 7]):
-        with pytest.raises(DataError, match="answers other rows of validation"):
+        with pytest.raises(DataError, match="contains predictions for other rows of validation"):
             write_evaluation(
                 tmp_path / f"new-{len(ids)}",
                 tmp_path / "card-2",
@@ -205,7 +205,7 @@ def test_an_evaluation_that_is_not_whole_is_one_sentence(tmp_path: Path, spoil: 
         (folder / "evaluation.json").write_text("[]")
     else:
         (folder / "evaluation.json").write_text(json.dumps(about | {"schema": 2}))
-    with pytest.raises(DataError, match="cannot be read|are not those that were judged"):
+    with pytest.raises(DataError, match="cannot be read|are not the evaluated ones"):
         read_evaluation(folder)
 
 

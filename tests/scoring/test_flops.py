@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.scoring.speed.flops import counted_flops, flops_of, forward_flops, parameters_of, read_config, weight_bytes
 from tests.scoring.small import write_classifier
 

@@ -87,5 +87,5 @@ def test_the_same_answers_leave_the_same_bytes(tmp_path: Path, rows: Path) -> No
 
 
 def test_other_rows_are_refused(tmp_path: Path, rows: Path) -> None:
-    with pytest.raises(DataError, match="answers other rows"):
+    with pytest.raises(DataError, match="predictions for other rows"):
         inspect_answers(job(tmp_path / "out", rows, card=card(tmp_path / "t", [[1.0, 0]], [4])))

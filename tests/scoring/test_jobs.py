@@ -258,4 +258,7 @@ def test_other_rows_cannot_be_compared(place: Path, tmp_path: Path) -> None:
         candidate=tmp_path / "card",
         baseline=tmp_path / "card",
     )[-1]
-    assert last["event"] == "error" and "answers other rows of holdout than the recipe's" in last["message"]
+    assert (
+        last["event"] == "error"
+        and "contains predictions for other rows of holdout than the recipe's" in last["message"]
+    )

@@ -48,7 +48,7 @@ RATES = Rates(price=PRICE, kg_per_kwh=0.5, grid="r", pue=1.2, watts=WATTS)
 figures = st.one_of(
     st.builds(measured, st.floats(0, 1e6), st.just("clock")),
     st.builds(estimated, st.floats(0, 1e6), st.just("watts")),
-    st.just(unknown("not noted")),
+    st.just(unknown("not recorded")),
 )
 
 
@@ -92,7 +92,7 @@ def test_one_inference_by_hand_and_unknown_where_nothing_was_timed() -> None:
     assert found["value"] == pytest.approx(0.08) and found["how"] == "estimated" and "2 threads x 4 W" in found["by"]
     assert inference_joules(10.0, 2, "any", Rates(watts=WATTS, core_watts=8.0))["value"] == pytest.approx(0.16)
     assert inference_joules(None, 2, "any", RATES) == unknown("no latency was measured")
-    assert inference_joules(10.0, 2, "any", Rates()) == unknown("no watts for this processor")
+    assert inference_joules(10.0, 2, "any", Rates()) == unknown("unknown power of this processor")
 
 
 def test_what_nobody_noted_is_unknown_and_never_0() -> None:
@@ -126,7 +126,7 @@ def test_sums_of_sums_are_sums(first: list[Any], second: list[Any]) -> None:
 
 
 def test_nothing_spent_is_a_measured_nothing() -> None:
-    assert sum_of([])["kwh"] == measured(0.0, "nothing was spent")
+    assert sum_of([])["kwh"] == measured(0.0, "no cost")
     assert scaled(unknown("why"), 3.0, "by") == unknown("why")
 
 

@@ -50,11 +50,11 @@ def test_every_output_is_a_column_by_its_name(tmp_path: Path) -> None:
 )
 def test_answers_to_other_rows_are_refused(tmp_path: Path, split: str, ids: list[int]) -> None:
     write_predictions(tmp_path, [answers("validation", 0, [4, 2, 9, 1])])
-    with pytest.raises(DataError, match=f"answers other rows of {split} than the recipe's"):
+    with pytest.raises(DataError, match=f"contains predictions for other rows of {split} than the recipe's"):
         predictions_of(tmp_path, split, ids)
 
 
 def test_a_row_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
     write_predictions(tmp_path, [answers("validation", 0, [4, 4, 2])])
-    with pytest.raises(DataError, match="answers other rows"):
+    with pytest.raises(DataError, match="predictions for other rows"):
         predictions_of(tmp_path, "validation", [4, 2])

@@ -76,7 +76,7 @@ def test_a_users_own_row_goes_first_and_ours_stay(own: Path) -> None:
     mine = rates_for(Costs(region="home", instance="box"), today=NOW)
     assert (mine.dollars_per_hour(), mine.dollars_per_hour("spot"), mine.kg_per_kwh, mine.pue) == (0.02, None, 0.1, 1.0)
     assert mine.warnings == (
-        "the price of box in home is of no date; put a newer one into a table of your own (LIMBECK_PRICES)",
+        "the price of box in home is without a date; add a newer one to your own table (LIMBECK_PRICES)",
     )
 
 
@@ -91,10 +91,10 @@ def test_the_recipe_goes_before_every_table() -> None:
     [
         (
             Costs(region="us-east-1", instance="g4dn.xlrge"),
-            r"'g4dn.xlrge' is in no table; did you mean 'g4dn.xlarge'\?",
+            r"'g4dn.xlrge' is not in the tables; did you mean 'g4dn.xlarge'\?",
         ),
         (Costs(region="eu-west-1", instance="g6.xlarge"), "g6.xlarge has no price in eu-west-1, only in us-east-1"),
-        (Costs(region="us-eastern-1"), r"'us-eastern-1' is in no table; did you mean 'us-east-1'\?"),
+        (Costs(region="us-eastern-1"), r"'us-eastern-1' is not in the tables; did you mean 'us-east-1'\?"),
     ],
 )
 def test_unknown_names_are_refused_with_those_that_are_known(costs: Costs, sentence: str) -> None:
@@ -107,7 +107,7 @@ def test_a_table_that_cannot_be_read_is_told_with_its_line(own: Path, monkeypatc
     with pytest.raises(RecipeError, match=r"instances\.csv, line 2: on_demand: input should be a valid number"):
         rates_for(Costs(region="us-east-1", instance="g5.xlarge"))
     monkeypatch.setenv("LIMBECK_PRICES", str(own / "nowhere"))
-    with pytest.raises(RecipeError, match="which is no folder"):
+    with pytest.raises(RecipeError, match="which is not a folder"):
         rates_for(Costs())
 
 

@@ -12,7 +12,7 @@ import torch
 
 from tasks.errors import ModelError
 from tasks.scoring.predict import load
-from tasks.scoring.speed.products import PackedLinear, by_onednn
+from tasks.scoring.speed.matmul_libraries import PackedLinear, by_onednn
 from tasks.scoring.speed.speed import measure_latency
 from tests.scoring.small import write_classifier
 

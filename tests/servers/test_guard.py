@@ -302,11 +302,11 @@ def test_a_port_that_is_taken_is_named_before_anything_is_started(tmp_path: Path
     with stranger() as (url, heard):
         port = int(url.rpartition(":")[2])
         with pytest.raises(
-            EngineError, match=rf"port {port} for Prefect is taken by another program; .* --prefect-port"
+            EngineError, match=rf"port {port} for Prefect is used by another program; .* --prefect-port"
         ):
             serve(home, port, port + 1 if port < 65535 else port - 1, Console())
         with (
-            pytest.raises(EngineError, match=rf"port {port} for MLflow is taken by another program; .* --mlflow-port"),
+            pytest.raises(EngineError, match=rf"port {port} for MLflow is used by another program; .* --mlflow-port"),
             listening("mlflow", port),
         ):
             pass
@@ -329,8 +329,8 @@ def test_a_second_ui_says_how_to_use_the_first_and_leaves_its_files(tmp_path: Pa
         before = home.servers_file.read_bytes()
         with pytest.raises(
             EngineError,
-            match=r"runs already: .* Prefect by http://127.0.0.1:1/\S+ and to MLflow by http://127.0.0.1:2/\S+; to "
-            r"stop",
+            match=r"is already running: .* Prefect by http://127.0.0.1:1/\S+ and to MLflow by http://127.0.0.1:2/\S+; "
+            r"to stop",
         ):
             serve(home, 4200, 5000, Console())
         assert home.servers_file.read_bytes() == before

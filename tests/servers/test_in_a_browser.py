@@ -54,7 +54,7 @@ def test_a_website_reaches_nothing_even_where_its_reader_is_logged_in(ui: tuple[
             window.wait_for(*words)
             window.picture(tmp_path / f"{words[0]}.png")
         window.open(links[0])
-        window.wait_for("used already")
+        window.wait_for("already used")
         ports = {name: int(access.url.rpartition(":")[2]) for name, access in servers.items()}
         assert attack(window, site, ports) == []
         assert traces(servers) == []

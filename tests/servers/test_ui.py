@@ -42,7 +42,7 @@ def test_every_command_works_after_the_servers_of_its_home_have_stopped(
         done = limbeck(home, "run", recipe)
         assert done.returncode == 0, done.stdout + done.stderr
         second = limbeck(home, "ui")
-        assert second.returncode == 1 and "runs already" in second.stderr and len(second.stderr.splitlines()) == 1
+        assert second.returncode == 1 and "is already running" in second.stderr and len(second.stderr.splitlines()) == 1
         exported = limbeck(home, "env").stdout
         assert "PREFECT_API_AUTH_STRING=limbeck:" in exported and "MLFLOW_TRACKING_PASSWORD=" in exported
     assert not home.servers_file.exists()

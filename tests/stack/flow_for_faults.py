@@ -10,14 +10,14 @@ from prefect import flow, task
 
 @task(retries=3, retry_delay_seconds=1)
 def step(number: int, seconds: float) -> int:
-    """Take some time."""
+    """Use some time."""
     time.sleep(seconds)
     return number
 
 
 @flow(name="steps")
 def steps(count: int, seconds: float, witness: str) -> int:
-    """Take the steps in turn, and write each down where a test can read it."""
+    """Use the steps in turn, and write each down where a test can read it."""
     total = 0
     for number in range(count):
         total += step(number, seconds)

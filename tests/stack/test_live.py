@@ -59,7 +59,7 @@ def test_up_again_changes_nothing(running: Running) -> None:
 def test_the_doctor_finds_it_well(running: Running) -> None:
     done = running.limbeck("doctor")
     assert done.returncode == 0 and "BAD" not in done.stdout, done.stdout
-    assert "a second conditional write is refused" in done.stdout and "refuse without one (401)" in done.stdout
+    assert "a second conditional write is refused" in done.stdout and "require one (401)" in done.stdout
 
 
 def test_both_servers_turn_strangers_away(running: Running) -> None:
@@ -244,7 +244,7 @@ def test_down_leaves_data_and_nothing_else_and_up_goes_on_with_the_run(running: 
     run, _ = running.start_steps(STEPS, SECONDS)
     done = running.limbeck("down")
     assert done.returncode == 0 and supervision.connect(running.stack) is None, done.stderr
-    assert "1 interrupted run goes on at the next limbeck up" in done.stdout
+    assert "1 interrupted run continues at the next limbeck up" in done.stdout
     assert not [pid for name in names for pid in marked(mark(running.stack, name))]
     assert running.limbeck("down").stdout.startswith("nothing")
     assert running.stack.secrets_file.exists() and (running.stack.data / "postgres" / "cluster").exists()

@@ -175,7 +175,7 @@ def test_settings_are_kept(stack: Stack, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
-        ({"host": "0.0.0.0"}, "names no address"),
+        ({"host": "0.0.0.0"}, "is not an address"),
         ({"s3": "minio"}, "radosgw, folder, aws, or the URL"),
     ],
 )

@@ -33,7 +33,8 @@ def test_no_budget_refuses_nothing() -> None:
 def test_what_is_spent_is_refused_with_the_way_on(limits: dict[str, float], said: str) -> None:
     with pytest.raises(
         BudgetError,
-        match=said + f"; what is finished is kept; to go on: limbeck resume --set costs.budget.{next(iter(limits))}=",
+        match=said + f"; finished stages are cached; to continue: limbeck resume --set "
+        f"costs.budget.{next(iter(limits))}=",
     ):
         budget(hours_ago=3, **limits).require_rest([HOUR, HOUR])
 
@@ -57,7 +58,7 @@ def test_a_plan_beyond_the_budget_is_refused_before_anything_is_spent() -> None:
     likely: list[dict[str, Any]] = [HOUR, {}, HOUR]
     budget(dollars=1.1).require_plan(likely)
     with pytest.raises(
-        BudgetError, match=r"at least \$1, .* budget is \$0.9; nothing was spent; raise costs.budget.dollars"
+        BudgetError, match=r"at least \$1, .* budget is \$0.9; no stage was run; raise costs.budget.dollars"
     ):
         budget(dollars=0.9).require_plan(likely)
     budget(dollars=0.9, by_estimate=False).require_plan(likely)

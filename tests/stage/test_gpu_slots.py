@@ -72,7 +72,7 @@ def test_one_slot_lets_one_stage_compute_and_a_hit_takes_none(prefect_server: No
 def test_a_limit_that_is_not_there_is_refused(prefect_server: None, tmp_path: Path) -> None:
     with pytest.raises(
         DispatchError,
-        match="'no-such-limit' could be taken on this Prefect server .*; create it .limbeck deploy does., or leave "
+        match="'no-such-limit' could be acquired on this Prefect server .*; create it .limbeck deploy does., or unset "
         "LIMBECK_GPU",
     ):
         run(tmp_path, "no-such-limit", [8])

@@ -29,7 +29,7 @@ STAGES = 6
 
 @stage(makes="answers")
 async def slow_answers(context: StageContext, knobs: AnswerSlice) -> None:
-    """Take a moment, and write something."""
+    """Use a moment, and write something."""
     await asyncio.sleep(0.3)
     (context.output / "made.txt").write_text(str(knobs.max_length))
 
@@ -134,7 +134,7 @@ def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(
     text.write_text("as it was")
     source = resolve_file(str(text))
     text.write_text("AS IT WAS")
-    with pytest.raises(DataError, match="texts.txt has changed, or is gone, since this run began"):
+    with pytest.raises(DataError, match="texts.txt was changed or deleted since this run began"):
         run_stage(Session(store, 1, 1), source=source)
     assert not list(store.manifests()) and not list(store.workspace().iterdir())
     text.write_text("as it was")
@@ -196,7 +196,7 @@ def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_
     (record,) = planning.records
     assert (record.cache, record.why, record.estimate) == (
         "miss",
-        "what another release of Limbeck stored is not taken",
+        "results of another release of Limbeck are not used",
         4.5,
     )
     session = Session(store, 1, 1)

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from tasks.gate.judging import interval_of
-from tasks.gate.verdicts import Evidence, decide
+from tasks.gate.verdicts import Evidence, evaluate_candidates
 from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.evaluation import Evaluation
 from tasks.scoring.quality.gain import Gain
@@ -75,7 +75,9 @@ def accepts(gate: Gate, teacher_N: np.ndarray, right_KN: np.ndarray) -> list[boo
 
     return [
         found.accepted
-        for found in decide(rows[1:], rows[0], gate.for_headline("accuracy"), Evidence(read=read, rows=len(teacher_N)))
+        for found in evaluate_candidates(
+            rows[1:], rows[0], gate.for_headline("accuracy"), Evidence(read=read, rows=len(teacher_N))
+        )
     ]
 
 

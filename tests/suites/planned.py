@@ -114,7 +114,7 @@ def planned_bases(home: Home, folder: Path) -> list[Planned]:
 
 
 def packed() -> tuple[dict[str, Any], list[Rule]]:
-    """A student and a plain baseline of its size, the student packed, all of it paid for."""
+    """A student and a labels-only baseline of its size, the student packed, all of it paid for."""
     own = {
         "students": [
             {"name": "half", "layers": 2},
@@ -131,7 +131,7 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
     graphs, small = "export-onnx/*", "quantize-onnx/*"
     judged = ("score-model", "inspect-answers", "measure-speed")
     graphs_of_teacher = [f"{stage_task}/teacher-{one}" for stage_task in judged for one in ("onnx", "int8")]
-    of_teacher = ["export-onnx/teacher", "quantize-onnx/teacher", "measure-speed/teacher-int8 beside its fp32"]
+    of_teacher = ["export-onnx/teacher", "quantize-onnx/teacher", "measure-speed/teacher-int8 against its fp32"]
     rules = [
         Rule("exports.opset", (graphs,)),
         Rule("exports.parity_rows", (graphs,)),

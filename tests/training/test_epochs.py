@@ -78,4 +78,4 @@ def test_steps_find_their_batches_epoch_by_epoch() -> None:
         (2, 2, 1),
         (2, 2, 2),
     ]
-    assert planned_epochs == [0, 1, 2] and epochs.newest is found[-1].epoch
+    assert planned_epochs == [0, 1, 2] and epochs.current is found[-1].epoch

@@ -109,18 +109,18 @@ def shown(model: Any, inputs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
 def inner(scene: SimpleNamespace, **changes: Any) -> tuple[Matcher, Any, Any]:
     """Return the first phase's objective, its text and its course."""
     knobs = IntermediateSlice(task_type="classification", **(KNOBS | changes), shape=Shape(layers=2))
-    varied = AugmentedRows(scene.rows, scene.tokenizer, knobs.max_length, 0, knobs.sampling)
+    augmented = AugmentedRows(scene.rows, scene.tokenizer, knobs.max_length, 0, knobs.sampling)
     objective = layers(
         DistillationContext(scene.student, scene.teacher, knobs, scene.tokenizer, longest=knobs.max_length)
     )
-    return objective, varied, inner_spec(objective, varied, knobs, None, CPU)
+    return objective, augmented, inner_spec(objective, augmented, knobs, None, CPU)
 
 
 def test_the_first_phase_learns_the_authors_loss_of_rows_padded_to_max_length(scene: SimpleNamespace) -> None:
-    objective, varied, spec = inner(scene)
+    objective, augmented, spec = inner(scene)
     epoch = spec.epoch(0)
     for batch in epoch.batches[:3]:
-        assert varied.encoded.lengths_N[batch].max() < WIDTH, "a batch that is full without padding shows nothing"
+        assert augmented.encoded.lengths_N[batch].max() < WIDTH, "a batch that is full without padding shows nothing"
         expected = by_the_authors(scene, [scene.rows.texts[row] for row in batch], objective.projections.of(0))
         assert float(spec.loss(Indices(epoch, batch)).mean().detach()) == pytest.approx(expected, rel=1e-5)
 
@@ -147,38 +147,38 @@ def test_general_distillation_learns_the_authors_loss_of_sequences_padded_to_max
 
 def test_padding_counts_against_the_tokens_of_a_batch(scene: SimpleNamespace) -> None:
     """Else a batch of short rows would take several times the memory that was allowed."""
-    _, varied, spec = inner(scene, batch_tokens=5 * WIDTH)
+    _, augmented, spec = inner(scene, batch_tokens=5 * WIDTH)
     batches = spec.epoch(0).batches
     assert {len(batch) for batch in batches} <= {5, 1, 2, 3, 4} and max(map(len, batches)) == 5
-    spread = [np.ptp(varied.encoded.lengths_N[batch]) for batch in batches]
+    spread = [np.ptp(augmented.encoded.lengths_N[batch]) for batch in batches]
     assert np.mean(spread) > 1, (
         "rows that are all padded alike are drawn as the authors draw them, not sorted by length"
     )
 
 
 def test_the_masked_formula_pads_no_more_than_it_must(scene: SimpleNamespace) -> None:
-    objective, varied, spec = inner(scene, matching={"formula": "masked"}, batch_tokens=5 * WIDTH)
+    objective, augmented, spec = inner(scene, matching={"formula": "masked"}, batch_tokens=5 * WIDTH)
     assert objective.width is None and max(map(len, spec.epoch(0).batches)) > 5
-    assert np.mean([np.ptp(varied.encoded.lengths_N[batch]) for batch in spec.epoch(0).batches]) < 1
+    assert np.mean([np.ptp(augmented.encoded.lengths_N[batch]) for batch in spec.epoch(0).batches]) < 1
 
 
 def test_a_batch_without_the_padding_that_counts_is_refused(scene: SimpleNamespace) -> None:
-    objective, varied, _ = inner(scene)
-    short = collate(varied.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU)
+    objective, augmented, _ = inner(scene)
+    short = collate(augmented.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU)
     with pytest.raises(ModelError, match=f"counts padding up to {WIDTH} tokens, and this batch has"):
         objective.loss(short)
 
 
 def test_kept_layers_are_refused_where_padding_counts(scene: SimpleNamespace, tmp_path: Path) -> None:
     """Kept layers are filled up with zeros, which are not what a teacher shows at padding."""
-    objective, varied, _ = inner(scene)
-    lengths = varied.encoded.lengths_N
+    objective, augmented, _ = inner(scene)
+    lengths = augmented.encoded.lengths_N
     plan = Plan(hidden=(0, 2, 4), attention=(1, 3), width=16, heads=HEADS)
     for name, count in zip(("hidden.raw", "scores.raw"), plan.numbers(lengths), strict=True):
         (tmp_path / name).write_bytes(bytes(2 * count))
     kept = Recorded.over(tmp_path, plan, lengths)
-    batch = collate(varied.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU, WIDTH)
-    indices = Indices(Epoch(0, varied.encoded, []), np.asarray([0, 1]))
+    batch = collate(augmented.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU, WIDTH)
+    indices = Indices(Epoch(0, augmented.encoded, []), np.asarray([0, 1]))
     with pytest.raises(ModelError, match="set keep_signals: never, or formula: masked"):
         objective.loss(batch, kept.of(indices, CPU))
 

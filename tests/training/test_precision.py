@@ -60,7 +60,7 @@ def test_words_are_looked_up_as_they_are_where_a_vocabulary_head_shares_their_ta
 def test_what_is_keyed_as_a_gpus_is_never_computed_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMBECK_DEVICE", "cuda")
     with pytest.raises(
-        ModelError, match="this torch cannot use it; install a torch that is built for it, or set LIMBECK_DEVICE=cpu"
+        ModelError, match="this torch cannot use it; install a torch build that supports it, or set LIMBECK_DEVICE=cpu"
     ):
         device()
     monkeypatch.setenv("LIMBECK_DEVICE", "cpu")

@@ -143,7 +143,7 @@ def test_what_does_not_fit_16_bits_is_asked_live(
 ) -> None:
     monkeypatch.setattr(signals, "LARGEST", 0.5)
     facts = record(rows, tiny_bert, tmp_path / "none")
-    assert not facts["kept"] and "too large to keep in 16 bits" in facts["reason"]
+    assert not facts["kept"] and "too large for 16 bits" in facts["reason"]
     assert [path.name for path in (tmp_path / "none").iterdir()] == ["index.json"]
 
 
@@ -165,10 +165,12 @@ def test_keeping_is_decided_by_a_students_own_knobs() -> None:
     from tasks.recipe.distillation import Intermediate, TaskDistillation
 
     auto = TaskDistillation()
-    assert auto.keeps(Intermediate(epochs=2), varied=False)
-    assert not auto.keeps(Intermediate(epochs=2), varied=True)
-    assert not auto.keeps(Intermediate(epochs=1), varied=False)
-    assert not auto.keeps(Intermediate(epochs=2, steps=50), varied=False)
-    assert TaskDistillation(keep_signals="always").keeps(Intermediate(steps=50), varied=False)
-    assert not TaskDistillation(keep_signals="always").keeps(Intermediate(matching={"formula": "paper"}), varied=False)
-    assert not TaskDistillation(keep_signals="never").keeps(Intermediate(epochs=2), varied=False)
+    assert auto.keeps(Intermediate(epochs=2), augmented=False)
+    assert not auto.keeps(Intermediate(epochs=2), augmented=True)
+    assert not auto.keeps(Intermediate(epochs=1), augmented=False)
+    assert not auto.keeps(Intermediate(epochs=2, steps=50), augmented=False)
+    assert TaskDistillation(keep_signals="always").keeps(Intermediate(steps=50), augmented=False)
+    assert not TaskDistillation(keep_signals="always").keeps(
+        Intermediate(matching={"formula": "paper"}), augmented=False
+    )
+    assert not TaskDistillation(keep_signals="never").keeps(Intermediate(epochs=2), augmented=False)

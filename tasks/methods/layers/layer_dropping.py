@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from tasks.architectures.architecture import renumber
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError, RecipeError
 
 

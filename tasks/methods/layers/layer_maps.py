@@ -50,7 +50,7 @@ def last(students: int, teachers: int) -> LayerMap:
 def skip(students: int, teachers: int) -> LayerMap:
     """Spread evenly and leave the student's last layer free, since its output feeds the classifier."""
     if students == 1:
-        raise RecipeError("the layer map 'skip' leaves a student of 1 layer nothing to copy; choose 'uniform'")
+        raise RecipeError("the layer map 'skip' copies no layer for a student of 1 layer; choose 'uniform'")
     full = uniform(students, teachers)
     return LayerMap(full.hidden[:-1], full.attention[:-1])
 

@@ -87,7 +87,7 @@ def between_models_BL(
     if len(before) != len(after) or any(one.shape != other.shape for one, other in zip(before, after, strict=True)):
         raise ModelError(
             "a cosine compares states of one shape, and these two models differ in depth or width; compare a model "
-            "with what was tuned from it"
+            "with its own fine-tuned version"
         )
     # Cosines of neighbouring states differ in the third decimal, which half precision cannot represent.
     per_state = [

@@ -22,7 +22,7 @@ def patience_loss(student_BLD: Tensor, teacher_BLD: Tensor, *, normalise: bool) 
         raise ModelError(
             f"student summaries have shape {tuple(student_BLD.shape)} and the teacher's {tuple(teacher_BLD.shape)} "
             f"[batch, layers, width]; "
-            "patience compares layers of one width: give the student the teacher's, or leave patience out"
+            "patience compares layers of one width: give the student the teacher's, or remove patience"
         )
     ours, theirs = in_full(student_BLD), in_full(teacher_BLD.detach())
     if normalise:

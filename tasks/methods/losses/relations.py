@@ -57,5 +57,5 @@ def require_heads(heads: int, width: int) -> None:
     if heads < 1 or width % heads:
         raise ModelError(
             f"{heads} relation heads do not divide the width {width}; choose a number that divides both widths, or "
-            f"leave heads out"
+            f"remove heads"
         )

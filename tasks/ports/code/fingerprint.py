@@ -211,8 +211,8 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any], path: str = "")
     sentence about the schemas."""
     if not path and now.get("schema", 1) != then.get("schema", 1):
         yield (
-            f"keys are made in another way since schema {max(now.get('schema', 1), then.get('schema', 1))}, so "
-            f"what was stored before is made anew"
+            f"the computation of keys changed in schema {max(now.get('schema', 1), then.get('schema', 1))}, so "
+            f"earlier results are computed again"
         )
         return
     for name in sorted({*now, *then}):

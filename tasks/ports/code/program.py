@@ -153,15 +153,14 @@ def imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Definitio
     if isinstance(node, ast.ImportFrom):
         if node.level or any(alias.name == "*" for alias in node.names):
             raise StoreError(
-                f"a key cannot be computed of {ast.unparse(node)!r}: imports are absolute, and name what they import"
+                f"a key cannot be computed for {ast.unparse(node)!r}: imports must be absolute and name each "
+                f"imported definition"
             )
         yield from ((alias.asname or alias.name, (node.module or "", alias.name)) for alias in node.names)
         return
     for alias in node.names:
         if is_ours(alias.name):
-            raise StoreError(
-                f"a key cannot be computed of {ast.unparse(node)!r}: what is ours is imported by from … import"
-            )
+            raise StoreError(f"a key cannot be computed for {ast.unparse(node)!r}: import own modules by from … import")
         yield (
             (alias.asname, (alias.name, ""))
             if alias.asname
@@ -317,7 +316,7 @@ def with_entries(node: ast.stmt, entries: frozenset[str]) -> ast.stmt:
     if isinstance(family, ast.Call):
         return ast.Expr(ast.Call(family.func, [], [one for one in family.keywords if one.arg in entries]))
     if not isinstance(family, ast.Dict):
-        raise StoreError(f"a key cannot be computed: {ast.unparse(node)[:60]!r} is no dict of choices")
+        raise StoreError(f"a key cannot be computed: {ast.unparse(node)[:60]!r} is not a dict of choices")
     pairs = [
         (key, value)
         for key, value in zip(family.keys, family.values, strict=True)

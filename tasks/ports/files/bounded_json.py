@@ -14,7 +14,7 @@ def read_json(path: Path, largest: int = LARGEST) -> Any:
     """Return the content of a JSON file. Raises ValueError with a readable reason if it is not JSON, too large or too
     deep, and OSError as ``open`` does."""
     if not path.is_file():
-        raise FileNotFoundError(2, "there is no such file", str(path))
+        raise FileNotFoundError(2, "the file does not exist", str(path))
     if path.stat().st_size > largest:
         raise ValueError(f"it has {path.stat().st_size:,} bytes, and at most {largest:,} are read")
     return parse_json(path.read_bytes())

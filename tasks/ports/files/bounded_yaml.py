@@ -24,7 +24,7 @@ def read_yaml_file(path: Path, typ: str = "safe") -> Any:
             raise ValueError(f"it has {path.stat().st_size:,} bytes, and at most {LARGEST:,} are read")
         return parse_yaml(path.read_text(encoding="utf-8"), typ)
     except UnicodeDecodeError:
-        raise ValueError("it is no text in UTF-8") from None
+        raise ValueError("it is not UTF-8 text") from None
     except OSError as error:
         raise ValueError(str(error.strerror or error)) from None
 
@@ -58,7 +58,7 @@ def require_bounds(text: str) -> None:
             count += 1
         elif isinstance(event, AliasEvent):
             if event.anchor in (anchor for anchor, _ in open_):
-                raise ValueError(f"the alias {event.anchor[:SHOWN]!r} stands within what it names")
+                raise ValueError(f"the alias {event.anchor[:SHOWN]!r} refers to a value that contains it")
             count += known.get(event.anchor, 1)
         elif isinstance(event, ScalarEvent):
             known[event.anchor or ""] = 1

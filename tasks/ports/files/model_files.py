@@ -75,9 +75,9 @@ def shards_of(folder: Path) -> list[str]:
                 "save the model again"
             )
         if not (folder / name).is_file():
-            raise ModelError(f"{folder / INDEX} names {name!r}, which is not there; fetch or save the model again")
+            raise ModelError(f"{folder / INDEX} names {name!r}, which does not exist; fetch or save the model again")
         if leads_out(folder / name):
-            raise ModelError(f"{folder / name} is a link out of its folder; put the file itself there")
+            raise ModelError(f"{folder / name} is a link to another folder; replace it by the file")
     return names
 
 
@@ -99,14 +99,14 @@ def require_settings(folder: Path, config: dict[str, Any]) -> None:
         )
     if config.get("quantization_config") is not None:
         raise ModelError(
-            f"{folder} is quantized (quantization_config in config.json), which cannot be trained from; "
-            "name the model in full precision"
+            f"{folder} is quantized (quantization_config in config.json), which cannot be a start for training; name "
+            f"the model in full precision"
         )
     for name in NAMED_FILES:
         if read_settings(folder / "tokenizer_config.json").get(name) is not None:
             raise ModelError(
-                f"{folder} has a tokenizer that names files of its own choice ({name} in tokenizer_config.json); "
-                "save the tokenizer again"
+                f"{folder} has a tokenizer that refers to other files ({name} in tokenizer_config.json); save the "
+                f"tokenizer again"
             )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.architectures.registry import architecture_of, shape_of
+from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
 from tasks.errors import ModelError
 from tasks.ports.files.bounded_json import read_json
@@ -86,10 +86,10 @@ def require_plain_settings(folder: Path) -> dict[str, Any]:
         for key in foreign(values):
             if key == "transformers_weights":
                 raise ModelError(
-                    f"{folder} names weights of its own choice ({key} in {name}); only model.safetensors is loaded"
+                    f"{folder} refers to other weights ({key} in {name}); only model.safetensors is loaded"
                 )
             raise ModelError(
-                f"{folder} asks for code of its own ({key} in {name}), which is never run; use a model of a known "
+                f"{folder} refers to its own code ({key} in {name}), which is never run; use a model of a known "
                 f"family, without that setting"
             )
     require_sizes(found["config.json"], folder)

@@ -26,7 +26,7 @@ DOMAINS = ("", "ai.onnx", "com.microsoft")
 def require_plain_graph(path: Path | None, digest: str | None, name: str, whose: str) -> None:
     """Refuse a graph that does not match its digest, has no digest, or refers to anything outside of its file."""
     if digest is None or path is None or hash_file(path, remember=False) != digest:
-        raise RegistryError(f"the export {name} of {whose} is not the one that was judged; nothing was written")
+        raise RegistryError(f"the export {name} of {whose} is not the evaluated one; nothing was written")
     problem = outside_of(path)
     if problem:
         raise RegistryError(f"the export {name} of {whose} {problem}; nothing was written")
@@ -45,9 +45,9 @@ def outside_of(path: Path) -> str:
         return "cannot be read as ONNX"
     foreign = sorted({*domains(model)} - {*DOMAINS})
     if foreign:
-        return f"uses operations of {', '.join(foreign)}, which ONNX Runtime does not bring"
+        return f"uses operations of {', '.join(foreign)}, which ONNX Runtime does not include"
     elsewhere = [tensor.name for tensor in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
-    return f"keeps the weights {elsewhere[0]} in another file" if elsewhere else ""
+    return f"stores the weights {elsewhere[0]} in another file" if elsewhere else ""
 
 
 def domains(model: ModelProto) -> Iterator[str]:

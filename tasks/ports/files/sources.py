@@ -202,7 +202,7 @@ def copy_source(source: Artifact, folder: Path) -> None:
 def changed(source: Artifact) -> DataError:
     """Return the error for a source that has changed since the start of the run."""
     return DataError(
-        f"{place_of(source)} has changed, or is gone, since this run began; nothing was made of it; run again"
+        f"{place_of(source)} was changed or deleted since this run began; nothing was computed from it; run again"
     )
 
 

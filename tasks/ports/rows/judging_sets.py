@@ -111,8 +111,8 @@ def judging_rows(
     split = split if knobs.rows is None else split.take(sampled(split, knobs.rows))
     if not len(split):
         raise DataError(
-            f"{where}: none of the {before:,} rows of {split.file} is left to judge by ({unlabelled:,} bear no label, "
-            f"{taken_out_N.sum():,} overlap with training rows); name other rows"
+            f"{where}: none of the {before:,} rows of {split.file} remains for evaluation ({unlabelled:,} have no "
+            f"label, {taken_out_N.sum():,} overlap with training rows); name other rows"
         )
     facts = {
         "rows": len(split),
@@ -216,8 +216,8 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str,
     if gone_N.sum() > MOST_PURGED * len(sentences):
         raise DataError(
             f"{gone_N.sum():,} of {len(sentences):,} training rows overlap with rows of {', '.join(sets)} and would "
-            f"be taken out; at most "
-            f"{MOST_PURGED:.0%} may go: set overlaps: leave-out, which takes rows out of the set instead"
+            f"be removed; at most {MOST_PURGED:.0%} may be removed: set overlaps: leave-out, which removes rows from "
+            f"the set instead"
         )
     output.mkdir(parents=True, exist_ok=True)
     for path in sorted(rows.iterdir()):

@@ -21,7 +21,7 @@ from tasks.recipe.data import Data
 
 MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # largest share of train for a held-back split
 MOST_PURGED = 0.4  # largest share of train that may be removed because it overlaps with held-back rows
-WAY_OUT = "name a column of groups (data.group), or set data.purge: false, with which the gate counts what leaks"
+WAY_OUT = "name a column of groups (data.group), or set data.purge: false, with which the gate counts overlapping rows"
 
 
 @dataclass
@@ -94,7 +94,7 @@ def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], d
         raise DataError(refusal(train, held, first_N, int(purged_N.sum())))
     rest = [row for group in groups for row in group if not (purged_N[row] or is_drawn_N[row])][: data.train_rows]
     if not rest:
-        raise DataError(f"{train.file} has {len(train)} rows and none is left to learn from; hold fewer back")
+        raise DataError(f"{train.file} has {len(train)} rows and none remains for training; hold out fewer")
     words_N = np.asarray([sum(len(sentence.split()) for sentence in row) for row in sentences])
     facts = {
         "rows": int(purged_N.sum()),
@@ -145,9 +145,8 @@ def draw(train: Split, order: Sequence[Sequence[int]], given: Split | None, data
             short[name] = count
         if limit and not rows:
             raise DataError(
-                f"no row of {train.file} is left to be held back for {name}: {len(order):,} of its {len(train):,} "
-                f"rows stand inside of "
-                f"no other row; hold fewer back, give a validation file, {WAY_OUT}"
+                f"no row of {train.file} remains to be held out for {name}: {len(order):,} of its {len(train):,} "
+                f"rows are not contained in another row; hold out fewer, provide a validation file, {WAY_OUT}"
             )
     return Held(given, drawn, short)
 
@@ -198,12 +197,11 @@ def refusal(train: Split, held: Held, first_N: np.ndarray, purged: int) -> str:
     many = sum(len(held.rows(name)) for name in held.drawn) + held.before
     said = (
         f"{purged:,} of the {len(train):,} rows of {train.file} ({purged / len(train):.1%}) overlap with the "
-        f"{many:,} rows that are held back and would be "
-        f"taken out of train; at most {MOST_PURGED:.0%} may go"
+        f"{many:,} held-out rows and would be removed from train; at most {MOST_PURGED:.0%} may be removed"
     )
     largest = largest_holdout(held, first_N, MOST_PURGED * len(train))
     if largest is None:
-        return f"{said}, and even without a holdout more would; lower data.selection_rows, {WAY_OUT}"
+        return f"{said}, and a smaller holdout split does not suffice; lower data.selection_rows, {WAY_OUT}"
     return (
         f"{said}; the largest holdout that fits is {largest:,} rows: set data.holdout_rows to {largest} or less, "
         f"or {WAY_OUT}"

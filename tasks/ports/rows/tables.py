@@ -129,8 +129,8 @@ def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
     empty = next((number for number, value in enumerate(values, start=1) if value is None or value == ""), None)
     if empty is not None:
         raise DataError(
-            f"{path.name}, row {empty}: the group in column {column!r} is empty; give each row a group, or leave "
-            f"data.group out"
+            f"{path.name}, row {empty}: the group in column {column!r} is empty; give each row a group, or remove "
+            f"data.group"
         )
     return [str(value) for value in values]
 

@@ -143,7 +143,7 @@ def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
     while waiting:
         inside, place = waiting.pop()
         if not stat.S_ISDIR(place.lstat().st_mode):
-            raise StoreError(f"{place.name} is a link or is not a folder; an artifact holds plain files only")
+            raise StoreError(f"{place.name} is a link or is not a folder; an artifact contains regular files only")
         for entry in list(os.scandir(place)):
             name = inside + entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -153,7 +153,7 @@ def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
                 files[name] = Path(entry.path)
             else:
                 raise StoreError(
-                    f"{name} is {'a link' if entry.is_symlink() else 'a special file'}; an artifact holds plain "
+                    f"{name} is {'a link' if entry.is_symlink() else 'a special file'}; an artifact contains regular "
                     f"files only"
                 )
     return dict(sorted(files.items())), folders
@@ -174,7 +174,7 @@ def publishable(folder: Path, kind: str) -> dict[str, Path]:
     files, _ = plain_files(folder)
     carriers = [name for name in files if kind != "any" and may_carry_code(name)]
     if carriers:
-        raise StoreError(f"{carriers[0]} may carry code, pickled or plain; models are stored as safetensors only")
+        raise StoreError(f"{carriers[0]} may contain code, pickled or plain; models are stored as safetensors only")
     if not files:
         raise StoreError("the stage wrote no file; nothing was published")
     return files
@@ -201,7 +201,7 @@ def problem_of_files(folder: Path, inventory: Inventory, *, remember: bool) -> s
         missing, surplus = sorted(inventory.keys() - files.keys()), sorted(files.keys() - inventory.keys())
         surplus += sorted(folders - parents_of(inventory))
         if missing or surplus:
-            return f"{missing[0]} is missing" if missing else f"{surplus[0]} is in it, and was not stored with it"
+            return f"{missing[0]} is missing" if missing else f"{surplus[0]} is an extra file that was not stored"
         for name, expected in inventory.items():
             if (
                 files[name].stat().st_size != expected["size"]
@@ -272,9 +272,9 @@ def require_identity(found: str, address: str) -> str:
     name = found.strip()
     if not re.fullmatch(r"[0-9a-f]{32}", name):
         raise StoreError(
-            f"the file {IDENTITY!r} of the store {address} holds no name of a store ({name[:40]!r}), and promotions "
-            f"under it would not keep each "
-            "other out; bring the file back, or delete it if no model was ever promoted with this store"
+            f"the file {IDENTITY!r} of the store {address} contains no store name ({name[:40]!r}), so promotions "
+            f"under it would not exclude each other; restore the file, or delete it if no model was ever promoted "
+            f"with this store"
         )
     return name
 
@@ -284,7 +284,7 @@ def disk_trouble(error: OSError, place: Path) -> str:
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     # The copy of a folder raises one error for all files: it loses the error number, but keeps the messages.
     if error.errno in full or any(os.strerror(number) in str(error) for number in full):
-        return f"the disk under {place} is full; nothing was published; make room and run again"
+        return f"the disk under {place} is full; nothing was published; free some space and run again"
     return f"a file under {place} cannot be written or read ({error.strerror or error}); nothing was published"
 
 

@@ -304,7 +304,7 @@ def split_address(address: str) -> tuple[str, str]:
         or "@" in parts.netloc
     ):
         shown = address.rsplit("@", 1)[-1]  # the part before may be a password
-        raise StoreError(f"{shown!r} is no store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
+        raise StoreError(f"{shown!r} is not a store; write s3://BUCKET or s3://BUCKET/PREFIX, or the path of a folder")
     prefix = parts.path.strip("/")
     return parts.netloc, f"{prefix}/" if prefix else ""
 

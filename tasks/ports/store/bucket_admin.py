@@ -38,8 +38,8 @@ def make_bucket(name: str, settings: Mapping[str, str]) -> None:
     except (BotoCoreError, ClientError) as error:
         if code_of(error) not in THERE:
             raise StoreError(
-                f"the bucket {name} could not be made: {reason_of(error)}; make it yourself, or name others with "
-                f"--buckets"
+                f"the bucket {name} could not be created: {reason_of(error)}; create it yourself, or name others "
+                f"with --buckets"
             ) from error
 
 

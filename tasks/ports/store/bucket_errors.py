@@ -74,7 +74,7 @@ def reason_of(error: BaseException) -> str:
 def tag_of(answer: Any) -> str:
     """Return the ETag of an uploaded part; raise Damaged if the response was cut off and has none."""
     if "ETag" not in answer:
-        raise Damaged("the answer was cut")
+        raise Damaged("the answer was truncated")
     return str(answer["ETag"])
 
 

@@ -48,7 +48,7 @@ class SyncedCheckpoints:
             try:
                 self.fetch(step)
             except (ArtifactDamaged, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                log.warning("checkpoint %s of %s is removed: %s", step, self.prefix, error)
+                log.warning("removed checkpoint %s of %s: %s", step, self.prefix, error)
                 self.remove(step)  # else it would count as newer than the checkpoints of the repeated steps
                 continue
             except StoreError as error:
@@ -74,16 +74,16 @@ class SyncedCheckpoints:
             entry.name.removeprefix(f"{self.prefix}{step}/") for entry in self.bucket.entries(f"{self.prefix}{step}/")
         }
         if not set(marker["inventory"]) <= there:
-            raise ArtifactDamaged("some of its files are gone")
+            raise ArtifactDamaged("some of its files are missing")
         try:
             temporary.mkdir(parents=True)
             for name, entry in marker["inventory"].items():
                 if not is_safe(name):
-                    raise ArtifactDamaged(f"it names a file outside of itself: {name!r}")
+                    raise ArtifactDamaged(f"it names a file outside its folder: {name!r}")
                 self.bucket.download(f"{self.prefix}{step}/{name}", temporary / name, int(entry["size"]))
             (temporary / MARKER).write_text(json.dumps(marker))
             if read_marker(temporary, of=self.folder.name) is None:
-                raise ArtifactDamaged("its bytes are not what was written")
+                raise ArtifactDamaged("its content differs from the written one")
             shutil.rmtree(self.folder / step, ignore_errors=True)
             temporary.rename(self.folder / step)
         finally:

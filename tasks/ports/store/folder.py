@@ -67,7 +67,7 @@ class FolderStore:
             self.sources = ArtifactCache(self.root / "sources", SOURCES_BYTES)
         except OSError as error:
             raise StoreError(
-                f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can"
+                f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a writable folder"
             ) from error
 
     def check(self) -> None:
@@ -85,8 +85,8 @@ class FolderStore:
         try:
             if place.is_symlink() or (place.exists() and not place.is_file()):
                 raise StoreError(
-                    f"{place} is a link or is not a file; a store's name is a file of its own: put one back, or delete "
-                    f"the link"
+                    f"{place} is a link or is not a file; a store's name must be a regular file: restore it, or "
+                    f"delete the link"
                 )
             if not place.exists():
                 given.write_text(uuid.uuid4().hex)
@@ -106,7 +106,7 @@ class FolderStore:
         manifest = manifest_to_take(self.manifest_body(key), key, self.set_manifest_aside)
         if manifest is None:
             return None
-        if is_sound(manifest, self.problem(manifest), "set aside and made again"):
+        if is_sound(manifest, self.problem(manifest), "set aside and computed again"):
             return self.artifact(manifest)
         self.quarantine(key, manifest)
         return None
@@ -228,11 +228,11 @@ class FolderStore:
             self.set_aside(folder, self.root / "quarantine" / f"{artifact.sha256[:16]}-{uuid.uuid4().hex[:8]}")
             log.warning("artifact %s is damaged; it is set aside", artifact.sha256[:12])
             raise ArtifactDamaged(
-                f"the artifact {artifact.sha256[:12]} in {self.root} is damaged; it was set aside; run again to make "
-                f"it anew"
+                f"the artifact {artifact.sha256[:12]} in {self.root} is damaged; it was set aside; run again to "
+                f"compute it again"
             )
         raise ArtifactDamaged(
-            f"the artifact {artifact.sha256[:12]} is gone from {self.root}; run again to make it anew"
+            f"the artifact {artifact.sha256[:12]} is missing in {self.root}; run again to compute it again"
         )
 
     def own_copy(self, source: Artifact) -> Path:

@@ -113,12 +113,12 @@ class BucketLease:
         return f"leases/{self.key}/"
 
     def acquire(self, note: Mapping[str, Any]) -> bool:
-        """Try once to get the lease. A key is free if its newest lease was released or was not renewed for its
+        """Try once to get the lease. A key is free if its latest lease was released or was not renewed for its
         length."""
-        newest = self.newest_lease()
-        if newest and not self.is_free(newest):
+        latest = self.newest_lease()
+        if latest and not self.is_free(latest):
             return False
-        number = newest[0] + 1 if newest else 1
+        number = latest[0] + 1 if latest else 1
         body = json.dumps(holder() | dict(note) | {"token": uuid.uuid4().hex}).encode()
         if not self.bucket.create(self.name(number), body):
             return False
@@ -129,21 +129,21 @@ class BucketLease:
         return True
 
     def newest_lease(self) -> tuple[int, float, int] | None:
-        """Return number, age in seconds by the bucket's clock, and size of the newest lease."""
+        """Return number, age in seconds by the bucket's clock, and size of the latest lease."""
         found = [(number_of(entry.name), entry.age, entry.size) for entry in self.bucket.entries(self.prefix)]
         return max(found, default=None)
 
-    def is_free(self, newest: tuple[int, float, int]) -> bool:
+    def is_free(self, latest: tuple[int, float, int]) -> bool:
         """Return whether a lease is free: an empty object was released, an old one has expired."""
-        number, age, size = newest
+        number, age, size = latest
         return size == 0 or self.watch.is_dead(number, age)
 
     def note_of_holder(self) -> dict[str, Any] | None:
         """Return the holder's note, or None if the lease is free."""
-        newest = self.newest_lease()
-        if newest is None or self.is_free(newest):
+        latest = self.newest_lease()
+        if latest is None or self.is_free(latest):
             return None
-        return note_from(self.bucket.read(self.name(newest[0])) or b"", self.key)
+        return note_from(self.bucket.read(self.name(latest[0])) or b"", self.key)
 
     def renew(self) -> None:
         """Rewrite the lease at intervals until it is released or another worker takes over."""
@@ -162,9 +162,9 @@ class BucketLease:
         return True
 
     def is_ours(self) -> bool:
-        """Return whether our lease is the newest one."""
-        newest = self.newest_lease()
-        return newest is not None and newest[0] == self.number
+        """Return whether our lease is the latest one."""
+        latest = self.newest_lease()
+        return latest is not None and latest[0] == self.number
 
     def assert_held(self) -> None:
         """Raise LeaseLost if another worker took over."""
@@ -206,7 +206,7 @@ def holder() -> dict[str, Any]:
 
 def lost(key: str) -> LeaseLost:
     """Return the error of a worker that has lost its lease."""
-    return LeaseLost(f"the lease {key[:12]} was taken over by another worker; what this one made is not published")
+    return LeaseLost(f"the lease {key[:12]} was taken over by another worker; the result of this one is not published")
 
 
 def taken(key: str) -> LeaseTaken:

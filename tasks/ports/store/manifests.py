@@ -117,7 +117,7 @@ def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
     """Return the reason why a manifest with all its fields is not the one that was stored under a key, or None."""
     planted = [name for name in manifest["inventory"] if not is_safe(name) or may_carry_code(name)]
     if planted:
-        return f"its manifest names {planted[0]!r}, which may carry code or lies outside of it"
+        return f"its manifest names {planted[0]!r}, which may contain code or lies outside the artifact"
     try:
         explained = key_of(manifest["explanation"])
         sealed = seal_of(manifest)
@@ -144,7 +144,7 @@ def seal_of(manifest: Mapping[str, Any]) -> str:
 
 def refuse_constant(name: str) -> Any:
     """Refuse NaN and infinity, which Python's JSON parser would accept."""
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def manifest_to_list(body: bytes | None, key: str) -> dict[str, Any] | None:
@@ -165,13 +165,14 @@ def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], No
     try:
         manifest = manifest_from(body, key)
     except ArtifactDamaged as error:
-        log.warning("stored result %s is damaged (%s); it is set aside and made again", key[:12], error)
+        log.warning("stored result %s is damaged (%s); it is set aside and computed again", key[:12], error)
         set_aside(key)
         return None
     if manifest is not None and is_of_this_release(manifest):
         return manifest
     log.warning(
-        "stored result %s was made by another release of Limbeck: it is not taken, and stays until limbeck gc", key[:12]
+        "stored result %s was computed by another release of Limbeck: it is not used, and stays until limbeck gc",
+        key[:12],
     )
     return None
 

@@ -73,7 +73,7 @@ class S3Store:
             self.workspace().mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"the cache folder {cache} cannot be written ({error.strerror}); set LIMBECK_HOME to a folder that can"
+                f"the cache folder {cache} cannot be written ({error.strerror}); set LIMBECK_HOME to a writable folder"
             ) from error
 
     def check(self) -> None:
@@ -82,7 +82,7 @@ class S3Store:
         hasty.patience = min(PREFLIGHT, self.bucket.patience)
         hasty.write(probe, b"limbeck")
         if hasty.read(probe) != b"limbeck":
-            raise StoreError(f"the store {self.bucket.address} does not give back what was written to it")
+            raise StoreError(f"the store {self.bucket.address} does not return the bytes that were written to it")
         hasty.delete(probe)
 
     def identity(self) -> str:
@@ -106,7 +106,7 @@ class S3Store:
         manifest = manifest_to_take(self.bucket.read(manifest_name(key)), key, self.set_manifest_aside)
         if manifest is None:
             return None
-        if is_sound(manifest, self.problem(manifest), "set aside and made again"):
+        if is_sound(manifest, self.problem(manifest), "set aside and computed again"):
             return self.artifact(manifest)
         self.set_manifest_aside(key)
         self.quarantine(manifest["sha256"])
@@ -126,7 +126,7 @@ class S3Store:
             if there[name] != expected["size"]:
                 return f"{name} has changed"
         surplus = sorted(there.keys() - manifest["inventory"].keys())
-        return f"{surplus[0]!r} is in it, and was not stored with it" if surplus else None
+        return f"{surplus[0]!r} is an extra file that was not stored" if surplus else None
 
     def artifact(self, manifest: Mapping[str, Any]) -> Artifact:
         """Return the artifact of a manifest."""
@@ -152,13 +152,13 @@ class S3Store:
         entries = self.bucket.entries(prefix)
         if not entries:
             raise ArtifactDamaged(
-                f"the artifact {digest[:12]} is gone from {self.bucket.address}; run again to make it anew"
+                f"the artifact {digest[:12]} is missing in {self.bucket.address}; run again to compute it again"
             )
         for entry in entries:
             path = folder / entry.name.removeprefix(prefix)
             if path.resolve() == folder.resolve() or not path.resolve().is_relative_to(folder.resolve()):
                 raise ArtifactDamaged(
-                    f"the artifact {digest[:12]} in {self.bucket.address} names a file outside of itself; it is not "
+                    f"the artifact {digest[:12]} in {self.bucket.address} names a file outside its folder; it is not "
                     f"read"
                 )
             self.bucket.download(entry.name, path, entry.size)
@@ -167,7 +167,7 @@ class S3Store:
             if not set_aside:
                 raise ArtifactDamaged(damage)
             self.quarantine(digest)
-            raise ArtifactDamaged(f"{damage}; it was set aside; run again to make it anew")
+            raise ArtifactDamaged(f"{damage}; it was set aside; run again to compute it again")
 
     def quarantine(self, digest: str) -> None:
         """Move a damaged artifact to quarantine, for inspection by a person; without its files no manifest is a hit.
@@ -225,7 +225,7 @@ class S3Store:
         lease.assert_held()
         self.set_manifest_aside(key)
         if not self.bucket.create(manifest_name(key), body):
-            raise LeaseLost(f"another worker published {key[:12]} first; what this one made is not needed")
+            raise LeaseLost(f"another worker published {key[:12]} first; the result of this one is not needed")
 
     def manifests(self) -> Iterator[dict[str, Any]]:
         """Yield every readable manifest, including those of other releases; they are fetched concurrently."""

@@ -82,15 +82,15 @@ def troubles() -> tuple[type[Exception], ...]:
 def require_reachable(uri: str) -> None:
     """Raise RegistryError if MLflow cannot be reached, after one short attempt; MLflow itself would retry for
     minutes."""
-    advice = "start it, or set MLFLOW_TRACKING_URI to one that is there"
+    advice = "start it, or set MLFLOW_TRACKING_URI to a running one"
     if uri.startswith("sqlite:///"):
         file = Path(unquote(urlparse(uri).path.removeprefix("/")))
         # MLflow creates missing folders
         place = next(path for path in (file, *file.absolute().parents) if path.exists())
         if place.is_dir() == (place == file) or not os.access(place, os.W_OK):
             raise RegistryError(
-                f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a place "
-                f"that can"
+                f"MLflow's database {file} cannot be written; set LIMBECK_HOME or MLFLOW_TRACKING_URI to a writable "
+                f"location"
             )
     elif uri.startswith(("http://", "https://")):
         try:
@@ -99,7 +99,7 @@ def require_reachable(uri: str) -> None:
             if error.code < 500:
                 return  # a server responds; the first real request shows if it is MLflow
             raise RegistryError(
-                without_secrets(f"the MLflow server at {uri} does not do its work (status {error.code}); {advice}")
+                without_secrets(f"the MLflow server at {uri} does not work (status {error.code}); {advice}")
             ) from error
         except (OSError, ValueError) as error:
             raise RegistryError(
@@ -140,7 +140,7 @@ def resolve_served_artifacts(uri: str, root: Path | None) -> None:
             return MlflowArtifactsRepository(place, tracking_uri=tracking_uri, registry_uri=registry_uri)
         folder = local_folder(place, root)
         if folder is None:
-            raise RegistryError(f"{place} is kept by another server; set MLFLOW_TRACKING_URI to it")
+            raise RegistryError(f"{place} belongs to another server; set MLFLOW_TRACKING_URI to it")
         return LocalArtifactRepository(folder.as_uri(), tracking_uri=tracking_uri, registry_uri=registry_uri)
 
     known._artifact_repository_registry.register("mlflow-artifacts", repository)
@@ -153,7 +153,7 @@ def local_folder(place: str, served: Path | None) -> Path | None:
     if found.scheme == "mlflow-artifacts" and served is not None and not found.netloc:
         inside = Path(unquote(found.path)).relative_to("/")
         if ".." in inside.parts:
-            raise RegistryError(f"{place} leads out of the artifacts of this MLflow; nothing was read")
+            raise RegistryError(f"{place} is outside the artifacts of this MLflow; nothing was read")
         return served.resolve() / inside
     return Path(unquote(found.path)) if found.scheme in ("", "file") else None
 

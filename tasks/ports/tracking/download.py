@@ -58,14 +58,14 @@ class VersionFiles(Client):
         place = unquote(model.artifact_location if model else version.source)
         if not model or not place.startswith(unquote(own)) or ".." in place.split("/"):
             raise RegistryError(
-                f"{version.name} version {version.version} points at {place}, outside of its experiment's own "
-                f"files; nothing was fetched"
+                f"{version.name} version {version.version} points at {place}, outside the files of its experiment; "
+                f"nothing was fetched"
             )
         if self.artifact_root is not None and not any(
             place.startswith(root) for root in self.roots(self.artifact_root)
         ):
             raise RegistryError(
-                f"{version.name} version {version.version} points at {place}, where this MLflow keeps no models; "
+                f"{version.name} version {version.version} points at {place}, where this MLflow stores no models; "
                 f"nothing was fetched"
             )
         return str(model.artifact_location)

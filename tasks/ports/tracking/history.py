@@ -55,7 +55,7 @@ class RunHistory(Client):
             try:
                 return dict(json.loads(text))
             except ValueError as error:
-                raise OSError(f"run/{name}.json is no JSON ({error})") from error
+                raise OSError(f"run/{name}.json is not JSON ({error})") from error
 
     def open_runs(self) -> list[dict[str, str]]:
         """Return the flow runs with status RUNNING in MLflow, each with its process and its Prefect run."""

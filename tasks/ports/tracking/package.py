@@ -58,7 +58,7 @@ def keep_judged_files(source: Path, output: Path) -> None:
         if path.suffix != ".safetensors":
             shutil.copyfile(path, ours if ours.is_file() else output / "components" / "tokenizer" / path.name)
         elif not (ours.is_file() and filecmp.cmp(path, ours, shallow=False)):
-            raise ValueError("the packaged weights differ from those that were judged")
+            raise ValueError("the packaged weights differ from the evaluated ones")
 
 
 def serve() -> None:

@@ -157,7 +157,7 @@ class Registry:
     def assert_held(self) -> None:
         """Raise RegistryError without a lease, or LeaseLost if another worker has taken it over."""
         if self.lease is None:
-            raise RegistryError(f"{self.name} is changed under its lock only")
+            raise RegistryError(f"{self.name} may be changed only under its lock")
         self.lease.assert_held()
 
 
@@ -175,11 +175,10 @@ def require_same_store(name: str, theirs: str, ours: str) -> None:
     would win."""
     if ours and theirs and ours != theirs:
         raise RegistryError(
-            f"{name} is decided on under the lock of store {theirs}, and LIMBECK_STORE names another here, {ours} "
-            f"(the file {IDENTITY!r} of a store says which "
-            f"it is); set LIMBECK_STORE to the store that the other workers share, or, if that is gone for good, "
-            f"delete the tag {STORE} of the registered "
-            "model in MLflow: the next decision binds it to its own store"
+            f"{name} uses the lock of store {theirs}, but LIMBECK_STORE names the store {ours} here (the file "
+            f"{IDENTITY!r} of a store contains its name); set LIMBECK_STORE to the store that the other workers "
+            f"share, or, if that store no longer exists, delete the tag {STORE} of the registered model in MLflow: "
+            f"the next decision binds the model to the current store"
         )
 
 

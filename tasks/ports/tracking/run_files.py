@@ -48,13 +48,13 @@ def curves_of(tracker: Tracker, run: str) -> dict[str, list[list[float]]]:
 
 def keep_result(tracker: Tracker, result: Mapping[str, Any]) -> None:
     """Log a run's result as ``run/result.json`` on the parent run, so that its page can be rendered at any time."""
-    with tracker.asking("keep the result"):
+    with tracker.asking("store the result"):
         tracker.client.log_dict(tracker.parent, dict(result), "run/result.json")
 
 
 def keep_report(tracker: Tracker, page: str, pictures: Mapping[str, bytes] | None = None) -> None:
     """Log a page and its pictures as ``report/`` on the parent run."""
-    with tracker.asking("keep the report"), tempfile.TemporaryDirectory(prefix="limbeck-report-") as folder:
+    with tracker.asking("store the report"), tempfile.TemporaryDirectory(prefix="limbeck-report-") as folder:
         place = Path(folder)
         (place / "report.html").write_text(page, encoding="utf-8")
         for name, content in (pictures or {}).items():
@@ -64,5 +64,5 @@ def keep_report(tracker: Tracker, page: str, pictures: Mapping[str, bytes] | Non
 
 def keeps(tracker: Tracker, run: str, path: str) -> bool:
     """Return whether a run has a file."""
-    with tracker.asking(f"look into run {run[:8]}"):
+    with tracker.asking(f"inspect run {run[:8]}"):
         return path in {found.path for found in tracker.client.list_artifacts(run, path.rpartition("/")[0])}

@@ -176,7 +176,9 @@ class RunLog(RunHistory):
             self.client.set_tag(self.children[record.number], "error", error[:5000])
             self.end(record, "KILLED" if killed else "FAILED")
         except Exception as trouble:
-            logging.getLogger("limbeck").warning("MLflow did not take the end of %s: %s", record.display_name, trouble)
+            logging.getLogger("limbeck").warning(
+                "MLflow did not record the end of %s: %s", record.display_name, trouble
+            )
 
     def end(self, record: Any, status: str) -> None:
         """Send the buffered points and final metrics of a stage and set its status."""
@@ -192,7 +194,7 @@ class RunLog(RunHistory):
         search and one call for any number of stages."""
         if not records:
             return
-        with self.asking("note what became of the stages"):
+        with self.asking("record the outcomes of the stages"):
             makers = self.makers() if any(record.cache == "hit" for record in records) else {}
             rows = [
                 {
@@ -275,7 +277,7 @@ class RunLog(RunHistory):
 
     def note(self, name: str, values: Mapping[str, Any]) -> None:
         """Log a JSON file about the run, for ``recall``."""
-        with self.asking(f"note the {name}"):
+        with self.asking(f"record the {name}"):
             self.client.log_dict(self.parent, dict(values), f"run/{name}.json")
 
     def describe(self, text: str) -> None:

@@ -29,30 +29,28 @@ def files_of(package: Path) -> dict[str, Path]:
     """Return the files of a pulled folder by their relative path; refuse links, code, and unexpected kinds of files."""
     for path in sorted(package.rglob("*")):
         if path.is_symlink() or may_carry_code(path.name):
-            raise RegistryError(f"the stored model holds {path.name}, which may carry code; nothing was written")
+            raise RegistryError(f"the stored model holds {path.name}, which may contain code; nothing was written")
     found: dict[str, Path] = {}
     for part, place in PARTS.items():
         for path in sorted(path for path in (package / part).rglob("*") if path.is_file()):
-            enter(found, place + path.relative_to(package / part).as_posix(), path)
+            add_file(found, place + path.relative_to(package / part).as_posix(), path)
     if (package / "README.md").is_file():
-        enter(found, "README.md", package / "README.md")
+        add_file(found, "README.md", package / "README.md")
     if not {"config.json", "model.safetensors"} <= found.keys() or not any(
         name.startswith(("tokenizer", "vocab", *SENTENCEPIECE)) for name in found
     ):
         raise RegistryError(
-            "the stored model is not whole: it lacks its config, weights or tokenizer; nothing was written"
+            "the stored model is incomplete: it lacks its config, weights or tokenizer; nothing was written"
         )
     return found
 
 
-def enter(found: dict[str, Path], name: str, path: Path) -> None:
+def add_file(found: dict[str, Path], name: str, path: Path) -> None:
     """Add a file to ``found`` under its name in the pulled folder, after checks of name and kind."""
     if name in found:
-        raise RegistryError(f"the stored model holds two files that would be {name}; nothing was written")
+        raise RegistryError(f"the stored model holds two files for {name}; nothing was written")
     if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in SENTENCEPIECE):
-        raise RegistryError(
-            f"the stored model holds {name}, which is no kind of file that a model needs; nothing was written"
-        )
+        raise RegistryError(f"the stored model holds {name}, which is not a file of a model; nothing was written")
     found[name] = path
 
 
@@ -78,7 +76,9 @@ def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: M
     """
     ours = {f"{PARTS[EVALUATION]}{path.name}": path for path in sorted(folder.iterdir())}
     if any(path.is_symlink() or not path.is_file() for path in ours.values()):
-        raise EvaluationChanged(f"the evaluation of {shown} holds what is no plain file; it is not believed")
+        raise EvaluationChanged(
+            f"the evaluation of {shown} contains an entry that is not a regular file; it is not used"
+        )
     if EVALUATION_TAG in tags:
         same = evaluation_digest(ours) == tags[EVALUATION_TAG]
     elif "model.folder.sha256" in tags:
@@ -91,8 +91,7 @@ def require_judged_evaluation(folder: Path, package: Callable[[], Path], tags: M
         )
     if not same:
         raise EvaluationChanged(
-            f"the evaluation of {shown} is not the one that was registered: somebody changed its files; it is not "
-            f"believed"
+            f"the evaluation of {shown} differs from the registered one: its files were changed; it is not used"
         )
 
 
@@ -110,8 +109,8 @@ def require_no_code(files: Mapping[str, Path]) -> None:
         if path.suffix == ".json" and "/" not in name and name not in WORD_FILES:
             for key in foreign(settings_of(name, path)):
                 raise RegistryError(
-                    f"the stored model asks for code or weights of its own ({key} in {name}), which are never "
-                    f"loaded; nothing was written"
+                    f"the stored model refers to its own code or weights ({key} in {name}), which are never loaded; "
+                    f"nothing was written"
                 )
 
 
@@ -128,9 +127,9 @@ def require_judged(files: Mapping[str, Path], tags: Mapping[str, str], shown: st
     digest of their weights."""
     weights = hash_file(files["model.safetensors"], remember=False)
     if weights != tags.get("model.sha256"):
-        raise RegistryError(f"the weights of {shown} are not those that were judged; nothing was written")
+        raise RegistryError(f"the weights of {shown} are not the evaluated ones; nothing was written")
     if "model.folder.sha256" in tags and folder_digest(files) != tags["model.folder.sha256"]:
         raise RegistryError(
-            f"the files of {shown} are not those that were judged: config, tokenizer, card or another file was "
-            f"changed; nothing was written"
+            f"the files of {shown} are not the evaluated ones: config, tokenizer, card or another file was changed; "
+            f"nothing was written"
         )

@@ -119,9 +119,7 @@ class Versions(VersionFiles, RunLog):
         )
         try:
             self.client.log_model_artifacts(model.model_id, str(package))
-            require_judged(
-                files_of(self.stored_package(model, workspace)), tags, f"{candidate}, as they arrived in MLflow,"
-            )
+            require_judged(files_of(self.stored_package(model, workspace)), tags, f"{candidate}, as stored in MLflow,")
         except BaseException:
             with contextlib.suppress(Exception):
                 self.client.finalize_logged_model(model.model_id, "FAILED")
@@ -150,7 +148,7 @@ class Versions(VersionFiles, RunLog):
 
         try:
             self.client.create_registered_model(
-                name, description="Small models made by Limbeck; the alias champion is the one to pull."
+                name, description="Small models computed by Limbeck; pull the alias champion."
             )
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
@@ -161,7 +159,7 @@ class Versions(VersionFiles, RunLog):
         return the id of the child run."""
         from mlflow.entities import RunTag
 
-        with self.asking(f"note the scores of {name} version {number}"):
+        with self.asking(f"record the scores of {name} version {number}"):
             maker = self.client.get_run(self.find_version(name, number).run_id)
             named = {"mlflow.parentRunId": maker.info.run_id, "score.of": f"{name} version {number}"}
             run: str = self.client.create_run(

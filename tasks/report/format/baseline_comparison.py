@@ -1,5 +1,5 @@
-"""The comparison of a candidate with its plain baseline, in words: the difference, its interval, and the verdict, which
-is corrected for all comparisons."""
+"""The comparison of a candidate with its labels-only baseline, in words: the difference, its interval, and the
+verdict, which is corrected for all comparisons."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def gap(one: Bounded) -> str:
 def caveat(said: Sequence[Comparison]) -> str:
     """Return a sentence on the noise covered by the intervals and on the correction of the verdicts."""
     together = "Paired over rows and the seeds of both" + (
-        f"; words hold for all {len(said)} comparisons together (Holm)." if len(said) > 1 else "."
+        f"; verdicts are corrected for all {len(said)} comparisons (Holm)." if len(said) > 1 else "."
     )
     return together + (
-        " Where a side has one seed, the noise of training is not in it."
+        " Where a side has one seed, the interval does not include the noise of training."
         if any(min(one.seeds) < 2 for one in said)
         else ""
     )
@@ -62,8 +62,8 @@ def baseline_sentence(model: ResultRow, split: str) -> str:
         return ""
     parts = [f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)})" for baseline, one in found]
     return (
-        f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}, a model of the same size "
-        f"that learned from the labels alone."
+        f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}, a model of the same size trained on "
+        f"labels alone."
     )
 
 
@@ -76,6 +76,6 @@ def seeds_of(one: Comparison) -> str:
 WORDS = {
     "better": "better than that of",
     "worse": "worse than that of",
-    "inside the noise": "not distinguishable from that of",
-    "not known by one seed": "apart, by one seed that proves nothing, from that of",
+    "inside the noise": "indistinguishable from that of",
+    "not known by one seed": "different, on the evidence of one seed only, from that of",
 }

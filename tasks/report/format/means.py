@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 VARIED = (
-    "seeds vary a candidate's own training; its teacher, general distillation, augmentation and rows are the "
-    "same for all of them"
+    "seeds vary a candidate's own training; its teacher, general distillation, augmentation and rows are the same "
+    "for all seeds"
 )

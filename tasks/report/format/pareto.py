@@ -65,7 +65,7 @@ def fronts(result: RunResult) -> list[Front]:
     """Return the three charts of a run: score against latency, size and energy."""
     inference = any(energy_of_inference(model) is not None for model in result.models)
     energy = energy_of_inference if inference else energy_of_training
-    trained = "energy of its own training stages; what one inference takes is not known"
+    trained = "energy of its own training stages; the energy of one inference is unknown"
     note = "energy of one inference, estimated: its latency times a constant" if inference else trained
     return [
         picture(result, "latency", "ms", lambda model: number(model.latency_ms), timed=True),

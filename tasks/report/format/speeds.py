@@ -81,13 +81,14 @@ def speed_lines(models: Sequence[ResultRow]) -> list[str]:
     """Return sentences on rows of unsteady speed, and on rows whose matrix products use another library than the
     teacher's."""
     shaky = [
-        f"The speed of {model.name} is unsteady and decides nothing: {model.unsteady}."
+        f"The speed of {model.name} is unsteady and not used for decisions: {model.unsteady}."
         for model in models
         if model.unsteady
     ]
     held = [(model.name, model.export.unsteady if model.export else None) for model in models]
     unheld = [
-        f"{name} was not held to exports.min_speedup, because its speed beside its own fp32 is unsteady: {why}."
+        f"{name} was not checked against exports.min_speedup, because its speed relative to its own fp32 graph is "
+        f"unsteady: {why}."
         for name, why in held
         if why
     ]
@@ -100,7 +101,10 @@ def library_lines(models: Sequence[ResultRow]) -> list[str]:
     first = next(iter(found.values()), "")
     others = sorted({library for library in found.values() if library != first})
     by = {one: ", ".join(name for name, own in found.items() if own == one) for one in others}
-    return [f"Faster with the fp32 products of {one}, and so timed with them: {names}." for one, names in by.items()]
+    return [
+        f"Faster with the fp32 matrix products of {one}, and therefore timed with them: {names}."
+        for one, names in by.items()
+    ]
 
 
 def library_of(model: ResultRow) -> str:

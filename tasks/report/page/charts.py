@@ -172,15 +172,15 @@ def curve_chart(title: str, lines: Mapping[str, Sequence[Sequence[float]]], name
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def reliability_chart(name: str, look: Mapping[str, Any]) -> Markup:
+def reliability_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
     """Draw the reliability diagram: the accuracy of a model by its confidence; below, the number of rows in each
     bin."""
-    bins = look["bins"]
+    bins = analysis["bins"]
     first = min((one["low"] for one in bins), default=0.0)
     plot = Plot(46, 286, 26, 216, scale(first, 1, 46, 286), scale(0, 1, 216, 26))
     across = labelled(ticks(first, 1, 6))
     parts = [
-        axes(plot, [], labelled(ticks(0, 1, 6)), ("", "share that is right")),
+        axes(plot, [], labelled(ticks(0, 1, 6)), ("", "accuracy")),
         line(plot.left, plot.y(first), plot.right, plot.y(1), "ideal"),
     ]
     parts += [bar(plot, one) for one in bins]
@@ -202,9 +202,9 @@ def reliability_chart(name: str, look: Mapping[str, Any]) -> Markup:
         text(plot.left - 6, 252, "rows", anchor="end", kind="tick"),
     ]
     parts += [text(plot.x(at), 277, words, anchor="middle", kind="tick") for at, words in across]
-    parts.append(text((plot.left + plot.right) / 2, 293, "certainty of the answer", anchor="middle", kind="name"))
+    parts.append(text((plot.left + plot.right) / 2, 293, "confidence", anchor="middle", kind="name"))
     said = "; ".join(
-        f"{one['rows']} rows at certainty {one['certainty']:.2f}: {one['accuracy']:.2f} right" for one in bins
+        f"{one['rows']} rows at confidence {one['certainty']:.2f}: accuracy {one['accuracy']:.2f}" for one in bins
     )
     return drawing(300, 300, f"reliability of {name}: {said}", parts, kind="square")
 
@@ -212,29 +212,29 @@ def reliability_chart(name: str, look: Mapping[str, Any]) -> Markup:
 def bar(plot: Plot, one: Mapping[str, Any]) -> Markup:
     """Draw one bin: a bar at the height of its accuracy, and a tick at its mean confidence."""
     left, right = plot.x(one["low"]) + 1, plot.x(one["high"]) - 1
-    title = f"certainty {one['certainty']:.3f}, right {one['accuracy']:.3f}, {one['rows']:,} rows"
+    title = f"confidence {one['certainty']:.3f}, accuracy {one['accuracy']:.3f}, {one['rows']:,} rows"
     return box(
         left, plot.y(one["accuracy"]), right - left, plot.bottom - plot.y(one["accuracy"]), "right", title
     ) + line(left, plot.y(one["certainty"]), right, plot.y(one["certainty"]), "certain")
 
 
-def scatter_chart(name: str, look: Mapping[str, Any]) -> Markup:
+def scatter_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
     """Draw the predictions of a regression model against the true values."""
-    points = look["points"]
+    points = analysis["points"]
     if not points:
         return Markup("")
     low, high = padded([value for point in points for value in point], 0.05)
     plot = Plot(46, 286, 26, 250, scale(low, high, 46, 286), scale(low, high, 250, 26))
     where = labelled(ticks(low, high, 6))
     parts = [
-        axes(plot, where, where, ("true value", f"{clipped(name, 24)} says")),
+        axes(plot, where, where, ("true value", f"prediction of {clipped(name, 24)}")),
         line(plot.left, plot.y(low), plot.right, plot.y(high), "ideal"),
     ]
     parts += [
         Markup('<circle cx="{}" cy="{}" r="2.4" class="dot"/>').format(short(plot.x(true)), short(plot.y(said)))
         for true, said in points
     ]
-    return drawing(300, 290, f"{name}: {len(points)} answers against the true values", parts, kind="square")
+    return drawing(300, 290, f"{name}: {len(points)} predictions against the true values", parts, kind="square")
 
 
 # --- dropped layers ---------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
         if row != column and cell
     ]
     return [
-        f"{labels[-row]} taken for {labels[-column]}: {plural(cell, 'row')}"
+        f"{labels[-row]} predicted as {labels[-column]}: {plural(cell, 'row')}"
         for cell, row, column in sorted(found, reverse=True)[:MOST_CLASSES]
     ]
 

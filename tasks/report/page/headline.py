@@ -44,11 +44,11 @@ def standing(model: ResultRow) -> int:
 
 
 def gate_tag(model: ResultRow) -> str:
-    """Return a model's standing at the gate in a few words, as a tag; "not judged" for a model without a verdict."""
+    """Return a model's standing at the gate in a few words, as a tag; "not evaluated" for a model without a verdict."""
     return (
         STANDINGS[standing(model)]
         if "verdict" in model.model_fields_set or model.gate in ("champion", "accepted", "refused")
-        else "not judged"
+        else "not evaluated"
     )
 
 
@@ -94,18 +94,18 @@ def title_of(result: RunResult, model: ResultRow) -> str:
     champion yet."""
     came = min(standing(model), 2)
     nobody = came == 1 and result.promotion is not None and result.promotion.champion is None
-    return ("Nobody is champion; {} was accepted" if nobody else TITLES[came]).format(model.name)
+    return ("No champion yet; {} was accepted" if nobody else TITLES[came]).format(model.name)
 
 
 def first_of(result: RunResult, model: ResultRow, entry: Registered) -> str:
     """Return the first sentence of the lead: the kind of model, and the reason why an accepted one is not champion
     (older results do not have one)."""
-    came, why = min(standing(model), 2), entry.why or "a champion of an earlier run is preferred to it"
+    came, why = min(standing(model), 2), entry.why or "the champion of an earlier run is preferred"
     return FIRST[came].format(model.name, why=why)
 
 
-TITLES = ("Take {}", "The champion stays; {} was accepted", "No candidate passed the gate")
-FIRST = ("A {{what}}.", "The best of this run is {}, a {{what}}; {why}.", "The nearest is {}, a {{what}}.")
+TITLES = ("Use {}", "The champion stays; {} was accepted", "No candidate passed the gate")
+FIRST = ("A {{what}}.", "The best of this run is {}, a {{what}}; {why}.", "The closest is {}, a {{what}}.")
 
 
 def lead(result: RunResult, model: ResultRow, first: str) -> str:
@@ -142,7 +142,7 @@ def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> dict[str, A
     confidence = f"{100 * result.confidence:g} % interval " if result.confidence else "interval "
     strip = interval_strip([(model.name, model.role, ours), ("teacher", "teacher", theirs)])
     return tile(
-        "How good",
+        "Quality",
         figure(ours.value),
         model.headline,
         [share, bounds(ours) and confidence + bounds(ours)],
@@ -152,20 +152,20 @@ def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> dict[str, A
 
 def fast(model: ResultRow) -> dict[str, Any]:
     """Return the tile on the model's speed."""
-    return tile("How fast", format_latency(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
+    return tile("Latency", format_latency(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
 
 
 def big(model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
     """Return the tile on the model's size."""
     memory = number(model.memory_bytes)
     return tile(
-        "How big",
+        "Size",
         figure(model.bytes, ".1f", 1e-6),
         "MB",
         [
             times(teacher.bytes, model.bytes, "smaller than the teacher"),
             f"{figure(model.parameters, '.2f', 1e-6)} M parameters",
-            "" if memory is None else f"{memory * 1e-6:.0f} MB of memory at work",
+            "" if memory is None else f"{memory * 1e-6:.0f} MB of memory during inference",
         ],
     )
 
@@ -184,16 +184,19 @@ def price(result: RunResult, model: ResultRow) -> dict[str, Any]:
     ]
     lines = [
         energy_said,
-        "its own stages, all seeds; shared ones are in the ledger"
+        "stages of this model only, all seeds; shared stages are in the ledger"
         if model.cost
-        else "training of all its seeds, without shared stages",
+        else "training of all seeds, without shared stages",
         f"{', '.join(unknown)}: unknown" if unknown else "",
     ]
     if dollars is not None:
         return tile(
-            "What it cost", money(dollars), "on demand", ["" if seconds is None else f"{span(seconds)} of work", *lines]
+            "Training cost",
+            money(dollars),
+            "on demand",
+            ["" if seconds is None else f"{span(seconds)} of computation", *lines],
         )
-    return tile("What it cost", span(seconds), "of work" if seconds else "", lines)
+    return tile("Training cost", span(seconds), "of computation" if seconds else "", lines)
 
 
 def spent(cost: Cost, energy: float | None, carbon: float | None) -> str:

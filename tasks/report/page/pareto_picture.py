@@ -30,9 +30,7 @@ def pareto_pictures(result: RunResult) -> dict[str, bytes]:
         figure.subplots_adjust(left=0.62 / (4.8 * max(1, len(found))), right=0.985, bottom=0.13, top=0.9, wspace=0.2)
         for number, one in enumerate(found, start=1):
             draw(figure.add_subplot(1, len(found), number), one, result.headline)
-        figure.suptitle(
-            f"{result.recipe}: {result.headline} on {result.split}; the line is the front, the ring the champion"
-        )
+        figure.suptitle(f"{result.recipe}: {result.headline} on {result.split}; line: Pareto front, ring: champion")
         return {"pareto.png": saved(figure, "png"), "pareto.svg": saved(figure, "svg")}
 
 

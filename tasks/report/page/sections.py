@@ -126,7 +126,7 @@ def role_mark(role: str) -> Markup:
 
 
 def notes(result: RunResult) -> list[str]:
-    """Return the comparisons of candidates with plain baselines, the notes of stages, and the models of unsteady
+    """Return the comparisons of candidates with labels-only baselines, the notes of stages, and the models of unsteady
     speed."""
     noted = sorted({f"{model.note}." for model in result.models if model.note})
     return [*baseline_lines(result.models, result.split), *noted, *speed_lines(result.models)]

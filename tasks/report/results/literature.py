@@ -13,8 +13,8 @@ from tasks.report.tables.results import number
 
 ELSEWHERE = """## From the literature
 
-Figures that others published, read where the table says. They are about other teachers, other training and other data splits (GLUE's development
-rows, as each source reports them, in points), so they say what is usual, not who is better."""  # noqa: E501
+Published figures, from the sources in the table. They are for other teachers, other training and other data splits (GLUE's development
+rows, as each source reports them, in points): they show the usual range and do not rank the models."""  # noqa: E501
 
 
 PUBLISHED = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B"}
@@ -25,7 +25,7 @@ class Published(Strict):
 
     model: str
     scores: dict[str, float] = Field(min_length=1)
-    source: str = Field(min_length=20, description="Where it was read, in words.")
+    source: str = Field(min_length=20, description="The source, in words.")
 
 
 class Literature(Strict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Entry, Run
-from tasks.report.results.results_page import bounds, in_order, scored, what
+from tasks.report.results.results_page import bounds, in_order, kind_of, scored
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import number
 
@@ -21,7 +21,7 @@ def brief_table(run: Run) -> str:
     """Return a run's models as a Markdown table, the teacher first, and a line on recipe, machine and purge."""
     splits = [run.split, *(split for split in FIRST if split != run.split and split in run.models[0].scores)]
     names = [f"{run.headline}, {run.rows[split]:,} {split} rows" for split in splits]
-    lines = table(["model", "what", *names, "of the teacher", "parameters", "speed-up"])
+    lines = table(["model", "kind", *names, "of the teacher", "parameters", "speed-up"])
     lines += [line(cells(run, entry, splits)) for _, entry, _ in in_order([run])]
     made = run.made
     how = f"{made.date}, {made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
@@ -36,7 +36,7 @@ def cells(run: Run, entry: Entry, splits: list[str]) -> list[str]:
     teacher = entry.role == "teacher"
     return [
         f"`{entry.name}`",
-        what(entry),
+        kind_of(entry),
         *("" if score is None else scored(score) for score in scores),
         "" if teacher or retained is None else number(retained.value, ".1%") + bounds(retained, ".1%"),
         number(entry.parameters, ".1f", 1e-6, " M"),

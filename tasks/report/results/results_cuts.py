@@ -28,7 +28,8 @@ def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
     """Reduce the output of ``--json`` to the content that the page needs."""
     if not isinstance(written, Mapping) or written.get("kind") not in CUTS or "made" not in written:
         raise RecipeError(
-            f"{where} is not what limbeck run --json or limbeck sweep --json writes of a finished run; name such a file"
+            f"{where} is not a file that limbeck run --json or limbeck sweep --json writes for a finished run; name "
+            f"such a file"
         )
     try:
         cut = CUTS[written["kind"]](written) | {
@@ -39,7 +40,7 @@ def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
         }
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise RecipeError(
-            f"{where} lacks something that a finished run has ({error}); run it again with --json and add that file"
+            f"{where} lacks a part of a finished run ({error}); run it again with --json and add that file"
         ) from error
     return parsed(rounded(cut), where)
 
@@ -49,7 +50,7 @@ def parsed(values: Any, where: str) -> Run | Sweep:
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if kind not in KINDS:
         raise RecipeError(
-            f"{where} is no result of a run or a sweep; remove it, or add one with limbeck results FOLDER --add "
+            f"{where} is not a result of a run or a sweep; remove it, or add one with limbeck results FOLDER --add "
             f"OUT.json"
         )
     try:
@@ -58,7 +59,7 @@ def parsed(values: Any, where: str) -> Run | Sweep:
         first = error.errors()[0]
         wrong = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
         raise RecipeError(
-            f"{where} is no result of a {kind}: {wrong}; add it anew with limbeck results FOLDER --add OUT.json"
+            f"{where} is not a result of a {kind}: {wrong}; add it again with limbeck results FOLDER --add OUT.json"
         ) from error
 
 

@@ -30,7 +30,7 @@ class Strict(BaseModel):
             for words in (name, value if name != "note" else ""):
                 if isinstance(words, str) and MARKUP.search(words):
                     raise ValueError(
-                        f"{words[:40]!r} holds a line break, a backtick or HTML, which has no place on the page"
+                        f"{words[:40]!r} holds a line break, a backtick or HTML, which the page cannot contain"
                     )
         return values
 
@@ -52,8 +52,8 @@ class Score(Figure):
     own: Figure | None = None
 
 
-class Against(Figure):
-    """A paired difference to a plain baseline, its corrected p-value, the number of seeds on both sides, and the
+class BaselineComparison(Figure):
+    """A paired difference to a labels-only baseline, its corrected p-value, the number of seeds on both sides, and the
     verdict."""
 
     p: float
@@ -84,7 +84,7 @@ class Entry(Strict):
     scores: dict[str, dict[str, Score]]
     retained: dict[str, Figure] = {}
     difference: dict[str, Figure] = {}
-    against: dict[str, dict[str, Against]] = {}
+    against: dict[str, dict[str, BaselineComparison]] = {}
     parameters: int
     bytes: int | None
     latency_ms: float | None

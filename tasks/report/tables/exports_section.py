@@ -13,9 +13,9 @@ from tasks.task_types.views import VIEWS
 FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
 SECTION = """## Exports
 
-The same model for ONNX Runtime, in `onnx/`. Each was held against the model that it was made of before it was put here.
+The same model for ONNX Runtime, in `onnx/`. Each export was compared with its source model before it was published.
 
-| file | {headline}, {split} | MB | ms | speed-up over the fp32 PyTorch teacher | against what it was made of | asked by |
+| file | {headline}, {split} | MB | ms | speed-up over the fp32 PyTorch teacher | comparison with its source | runtime |
 |---|---|---|---|---|---|---|
 {rows}
 
@@ -23,7 +23,7 @@ The same model for ONNX Runtime, in `onnx/`. Each was held against the model tha
 {snippet}
 ```
 
-`onnxruntime`, `tokenizers` and `numpy` are all that it needs. Ask one text at a time for the very answers that were judged: {why}.
+It requires only `onnxruntime`, `tokenizers` and `numpy`. Run one text at a time to reproduce the evaluated predictions exactly: {why}.
 
 """  # noqa: E501
 SNIPPET = """import json
@@ -48,7 +48,9 @@ def exports_section(exports: Sequence[ResultRow], task: Mapping[str, Any], split
         return ""
     kinds = {facts.format for facts in map(facts_of, exports)}
     why = (
-        "within a batch int8 activations share one scale" if "int8" in kinds else "in company sums may round otherwise"
+        "within a batch int8 activations share one scale"
+        if "int8" in kinds
+        else "sums in a batch may round differently"
     )
     rows = "\n".join(table_row(row, split) for row in exports)
     smallest = FILES["int8" if "int8" in kinds else "onnx"]
@@ -66,7 +68,7 @@ def snippet(task: Mapping[str, Any], file: str) -> str:
 def facts_of(row: ResultRow) -> ExportFacts:
     """Return the facts of an export; a row of a model is a ValueError."""
     if row.export is None:
-        raise ValueError(f"{row.name} is no export")
+        raise ValueError(f"{row.name} is not an export")
     return row.export
 
 

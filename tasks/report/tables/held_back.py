@@ -11,12 +11,12 @@ from typing import Any
 
 from tasks.report.tables.judging_sets import set_lines
 
-BEFORE = "made before splits were purged, so rows that judge overlap with training rows"
+BEFORE = "computed before splits were purged, so evaluation rows overlap with training rows"
 WAYS = {
-    "text": "their text overlaps with that of rows that are held back",
-    "group": "their group, or their text, is held back",
+    "text": "their text overlaps with that of held-out rows",
+    "group": "their group, or their text, is held out",
 }
-NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with held-back ones are learned from."
+NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with held-out rows are used in training."
 
 
 def held_back_lines(found: Mapping[str, Any]) -> list[str]:
@@ -32,18 +32,17 @@ def purge_lines(found: Mapping[str, Any]) -> list[str]:
     if not purged:
         return []
     rows, words = found["rows"], purged["words_left"]
-    left = f"{rows['train']:,} training rows of {words:.1f} words on the mean are left to learn from"
+    left = f"{rows['train']:,} training rows of {words:.1f} words on average remain"
     lines = [f"{NOT_PURGED} {left}."]
     if purged["way"] != "none":
         by = listed({split: count for split, count in purged["by"].items() if count})
         lines = [
-            f"{purged['rows']:,} of {purged['of']:,} training rows ({purged['rows'] / purged['of']:.1%}) were taken "
-            f"out, because {WAYS[purged['way']]}"
+            f"{purged['rows']:,} of {purged['of']:,} training rows ({purged['rows'] / purged['of']:.1%}) were "
+            f"removed, because {WAYS[purged['way']]}"
             f"{f' ({by})' if by else ''}; {left} ({purged['words_before']:.1f} before)."
         ]
     return lines + [
-        f"{wanted:,} rows were asked for {split}, and {rows.get(split, 0):,} could be had that stand inside of no "
-        f"other row."
+        f"{wanted:,} rows were requested for {split}, and only {rows.get(split, 0):,} are not contained in another row."
         for split, wanted in purged["short"].items()
     ]
 
@@ -52,7 +51,7 @@ def leak_lines(found: Mapping[str, Any]) -> list[str]:
     """Return a line for each kind of training data with which held-back rows overlap."""
     rows = found["rows"]
     return [
-        f"Held-back rows that overlap with the {where}: "
+        f"Held-out rows that overlap with the {where}: "
         f"{', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
         for where, splits in found["leaked"].items()
     ]

@@ -88,7 +88,7 @@ def judging_table(models: Sequence[ResultRow], split: str) -> Table | None:
 
 def heading(models: Sequence[ResultRow], split: str) -> str:
     """Return the title of the table."""
-    return f"{models[0].headline} on judging sets, of which nothing is learned; drop: below {split}"
+    return f"{models[0].headline} on judging sets, which are not used in training; drop: difference to {split}"
 
 
 def judging_markdown(models: Sequence[ResultRow], split: str) -> list[str]:
@@ -130,9 +130,9 @@ def about_set(name: str, known: Mapping[str, Any]) -> str:
     if not known:
         return ""
     parts = [f"{name} has {known['rows']:,} rows"]
-    parts += [f"{known['left_out']:,} that overlap with training rows were left out"] if known.get("left_out") else []
-    parts += [f"{known['unlabelled']:,} without a label were left out"] if known.get("unlabelled") else []
-    parts += [f"{one} count as one class there" for one in known.get("merges") or ()]
+    parts += [f"{known['left_out']:,} that overlap with training rows were excluded"] if known.get("left_out") else []
+    parts += [f"{known['unlabelled']:,} without a label were excluded"] if known.get("unlabelled") else []
+    parts += [f"{one} count as one class" for one in known.get("merges") or ()]
     return "; ".join(parts) + "."
 
 
@@ -178,7 +178,7 @@ def mean_rows(model: ResultRow, split: str, where: str) -> list[str]:
     means = {metric: model.mean(split, metric) for metric in model.metrics[split]}
     return [
         f"| {metric}, {where}, mean of {plural(len(model.per_seed[split][metric]), 'seed')} ± "
-        f"{model.spread(split, metric):.4f}, for comparing methods | {with_interval(mean)} | measured |"
+        f"{model.spread(split, metric):.4f}, to compare methods | {with_interval(mean)} | measured |"
         for metric, mean in means.items()
         if mean
     ]

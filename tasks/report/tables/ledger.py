@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 from tasks.report.format.durations import duration
 
-SIGNS = "~ is an estimate, ? is unknown, ≥ is what the known parts of a sum come to."
-LEGEND = f"{SIGNS} kWh are the machine's; CO2e is with the data centre's overhead."
+SIGNS = "~ is an estimate, ? is unknown, ≥ is the sum of the known parts."
+LEGEND = f"{SIGNS} kWh are those of the machine; CO2e includes the overhead of the data centre."
 ABOUT = (
-    "About: what the like of it took before, with other settings perhaps, one after another; cores work side by side."
+    "About: the cost of earlier stages of the same kind, possibly with other settings, in sequence; stages may run "
+    "in parallel."
 )
 NOTHING = "nothing"
 
@@ -79,11 +80,11 @@ def counted_lines(ledger: Mapping[str, Any]) -> list[str]:
         else "no grid (costs.region), so no CO2e"
     )
     whole = (
-        f"The machine as a whole, {billed['hours']['value']:.3g} h: ${format_figure(billed['dollars_on_demand'])} on "
+        f"The whole machine, {billed['hours']['value']:.3g} h: ${format_figure(billed['dollars_on_demand'])} on "
         f"demand, ${format_figure(billed['dollars_spot'])} spot."
     )
     return [
-        f"Counted with: {price}; {factor}.",
+        f"Basis: {price}; {factor}.",
         *([whole] if basis["instance"] else []),
         *(f"Warning: {one}." for one in ledger["warnings"]),
     ]
@@ -120,7 +121,7 @@ def plan_table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
         for name in ("seconds", "kwh", "co2e_kg", "dollars_on_demand")
         if name == "seconds" or any(is_known(row["cost"][name]) for row in rows)
     ]
-    table = Table("stage", "cache", "why", title=title, title_justify="left")
+    table = Table("stage", "cache", "reason", title=title, title_justify="left")
     for name in parts:
         table.add_column("about" if name == "seconds" else HEADINGS[name], justify="right")
     for row in rows:
@@ -141,7 +142,7 @@ def plan_lines(plan: Mapping[str, Any]) -> list[str]:
     missing = [row for row in rows if row["cache"] == "miss"]
     unknown = sum(row["cost"]["seconds"]["value"] is None for row in missing)
     guess = f", which takes {amount(total)}" if is_known(total["seconds"]) else ""
-    apart = f"; of {unknown} of them nothing is known" if unknown else ""
+    apart = f"; the cost of {unknown} of them is unknown" if unknown else ""
     how = [ABOUT, SIGNS] if guess else []
     saved = [f"The cache saves {amount(plan['saved'])}."] if is_known(plan["saved"]["seconds"]) else []
     return [

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("model", "role", "score", "retained", "params", "MB", "GFLOPs", "ms", "speed-up", "gate")
 DASH = "—"
-MEANS = f"In brackets: mean ± standard deviation over seeds, for comparing methods; {VARIED}."
+MEANS = f"In brackets: mean ± standard deviation over seeds, to compare methods; {VARIED}."
 
 
 def results_table(models: Sequence[ResultRow], *, headline: str | None = None, split: str = "validation") -> Table:

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 Result = Mapping[str, Any]
 OUT = "out"
-NOTE = "* best of its row on the selection rows: the answer reads this one, so that no figure is picked by itself."
-SIMILAR = "The teacher's layers (counted from 0) before and after fine-tuning; 1 is unchanged:"
-HALVED = "out: dropped out after the first rung (a quarter of the steps, one seed)."
+NOTE = (
+    "* best of its row on the selection rows: the answer uses this cell, so that no figure is selected by its own "
+    "value."
+)
+SIMILAR = "Similarity of the teacher's layers (counted from 0) before and after fine-tuning; 1 is unchanged:"
+HALVED = "out: eliminated after the first rung (a quarter of the steps, one seed)."
 
 
 def sweep_table(result: Result) -> Table:
@@ -117,7 +120,7 @@ def answer_lines(result: Result) -> list[str]:
     """Return one or two sentences for each distance from the teacher, and a warning if there is only one seed."""
     lines = [answer_line(result, answer) for answer in result["answer"]]
     if len(result["seeds"]) == 1:
-        lines.append("With one seed nothing is sure: nobody knows how much luck is in it. Give several: --seeds 0,1,2.")
+        lines.append("One seed gives no estimate of the noise of training. Use several: --seeds 0,1,2.")
     return lines
 
 
@@ -126,20 +129,26 @@ def answer_line(result: Result, answer: Mapping[str, Any]) -> str:
     mean alone if that allows more."""
     points, holds, mean = answer["points"], answer["holds"], answer["mean"]
     head = f"Within {points:g} point{'s' if points != 1 else ''} of the teacher: "
-    sure = f"{layers(result, holds['drop'])} can go ({described(holds)})" if holds else "no number of layers holds"
+    sure = (
+        f"{layers(result, holds['drop'])} can be dropped ({described(holds)})"
+        if holds
+        else "no number of layers is confirmed"
+    )
     if mean is None and holds is None:
-        return f"{head}no number of layers that was tried, and {first(result)}."
+        return f"{head}none of the tried numbers of layers, and {first(result)}."
     alone = (
-        f" Dropping {', '.join(map(str, answer['alone']))} would hold by itself, but fewer do not."
+        f" Dropping {', '.join(map(str, answer['alone']))} would be confirmed alone, but a smaller number is not."
         if answer["alone"]
         else ""
     )
     if mean is None or (holds is not None and mean["drop"] <= holds["drop"]):
-        most = ", the most that was tried" if holds["drop"] == max(result["drop"]) < result["layers"] - 1 else ""
+        most = (
+            ", the largest number that was tried" if holds["drop"] == max(result["drop"]) < result["layers"] - 1 else ""
+        )
         return f"{head}{sure}{most}.{alone}"
     return (
-        f"{head}{sure}; by the mean alone {layers(result, mean['drop'])} ({described(mean)}), but the interval "
-        f"does not hold.{alone}"
+        f"{head}{sure}; by the mean alone {layers(result, mean['drop'])} ({described(mean)}), which the interval "
+        f"does not confirm.{alone}"
     )
 
 

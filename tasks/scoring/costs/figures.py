@@ -40,7 +40,7 @@ def scaled(figure: Figure, factor: float | None, by: str) -> Figure:
     return unknown(by) if factor is None else estimated(figure["value"] * factor, by)
 
 
-def total(figures: Iterable[Figure], *, nothing: str = "nothing was spent") -> Figure:
+def total(figures: Iterable[Figure], *, nothing: str = "no cost") -> Figure:
     """Return the sum of figures; the sum of no figures is a measured 0."""
     parts = list(figures)
     known = [part for part in parts if part["value"] is not None]

@@ -17,7 +17,7 @@ from tasks.scoring.costs.rates import Rates
 from tasks.scoring.speed.energy import JOULES, cpu_joules, emitted_kg, kwh_of, memory_joules, pounds
 
 PARTS = ("seconds", "gpu_seconds", "kwh", "co2e_kg", "co2e_lb", "dollars_on_demand", "dollars_spot")
-NOT_NOTED = "not noted when it was made"
+NOT_NOTED = "not recorded when it was computed"
 Used = Mapping[str, Any]
 """The meter's record of one stage; see ``tasks/stage/meter.py``."""
 
@@ -29,7 +29,7 @@ def cost_of(used: Used, rates: Rates) -> dict[str, Figure]:
     return {
         "seconds": noted(used, "seconds", "wall clock"),
         "gpu_seconds": noted(
-            used, "gpu_seconds", "GPUs held, shared by stages side by side" if number(used, "gpus") else "no GPU used"
+            used, "gpu_seconds", "GPUs in use, divided among parallel stages" if number(used, "gpus") else "no GPU used"
         ),
         "kwh": kwh,
         "co2e_kg": kg,
@@ -47,7 +47,9 @@ def sum_of(costs: Iterable[Mapping[str, Figure]]) -> dict[str, Figure]:
 def foreseen(cost: Mapping[str, Figure]) -> dict[str, Figure]:
     """Return the cost of a similar stage as an estimate of a future stage's cost."""
     return {
-        part: figure if figure["value"] is None else estimated(figure["value"], "as the like of it took")
+        part: figure
+        if figure["value"] is None
+        else estimated(figure["value"], "as for earlier stages of the same kind")
         for part, figure in cost.items()
     }
 
@@ -76,11 +78,11 @@ def processor_kwh(used: Used, rates: Rates) -> Figure:
     memory."""
     counted, seconds, load = number(used, "cpu_joules"), number(used, "seconds"), number(used, "cpu_seconds")
     if counted is not None:
-        return measured(kwh_of(counted), "RAPL of the whole package, by this stage's share of all CPU seconds")
+        return measured(kwh_of(counted), "RAPL of the whole package, times this stage's share of all CPU seconds")
     held = number(used, "held_seconds")
     row = rates.drawn_by("cpu", str(used.get("cpu", "")))
     if seconds is None or held is None or (row is None and rates.core_watts is None):
-        return unknown(NOT_NOTED if seconds is None or held is None else "no watts for this processor")
+        return unknown(NOT_NOTED if seconds is None or held is None else "unknown power of this processor")
     watts = rates.core_watts if rates.core_watts is not None else row.load if row else 0.0
     rest = (row.rest or 0.0) if row and rates.core_watts is None else 0.0
     joules = cpu_joules(
@@ -101,7 +103,7 @@ def processor_kwh(used: Used, rates: Rates) -> Figure:
     )
     return estimated(
         (joules + in_memory) / JOULES,
-        f"{'cores held' if load is None else 'CPU seconds'} x {watts:g} W per core ({sure}), and memory",
+        f"{'cores in use' if load is None else 'CPU seconds'} x {watts:g} W per core ({sure}), and memory",
     )
 
 
@@ -110,7 +112,7 @@ def inference_joules(latency_ms: float | None, threads: int, cpu: str, rates: Ra
     row = rates.drawn_by("cpu", cpu)
     watts = rates.core_watts if rates.core_watts is not None else row.load if row else None
     if latency_ms is None or not math.isfinite(latency_ms) or watts is None:
-        return unknown("no latency was measured" if watts is not None else "no watts for this processor")
+        return unknown("no latency was measured" if watts is not None else "unknown power of this processor")
     held = f"{threads} {'thread' if threads == 1 else 'threads'}"
     return estimated(latency_ms / 1000 * threads * watts, f"latency times a constant ({held} x {watts:g} W per core)")
 
@@ -120,11 +122,11 @@ def gpu_kwh(used: Used, rates: Rates) -> Figure:
     bound."""
     counted, seconds, model = number(used, "gpu_joules"), number(used, "gpu_seconds"), str(used.get("gpu") or "")
     if counted is not None:
-        return measured(kwh_of(counted), "NVML's energy counter, shared by stages side by side")
+        return measured(kwh_of(counted), "NVML's energy counter, divided among parallel stages")
     row = rates.drawn_by("gpu", model)
     watts = rates.gpu_watts if rates.gpu_watts is not None else row.load if row else None
     if seconds is None or watts is None:
-        return unknown(NOT_NOTED if seconds is None else f"no watts for the GPU {model or 'of no name'}")
+        return unknown(NOT_NOTED if seconds is None else f"unknown power of the GPU {model or 'without a name'}")
     return estimated(kwh_of(seconds * watts), f"GPU seconds x {watts:g} W (full load)")
 
 

@@ -103,11 +103,11 @@ class Rates:
     def drawn_by(self, kind: str, model: str) -> Watts | None:
         """Return the row for a processor or GPU model: the longest row name whose words all occur in the model's name.
         A row without a name matches every model."""
-        fitting = [row for row in self.watts if row.kind == kind and (not row.name or names(row.name, model))]
+        fitting = [row for row in self.watts if row.kind == kind and (not row.name or name_matches(row.name, model))]
         return max(fitting, key=lambda row: len(row.name), default=None)
 
 
-def names(words: str, model: str) -> bool:
+def name_matches(words: str, model: str) -> bool:
     """Return whether every word of a row's name is a word of a model's name: a row "L4" does not match an L40S, nor
     "H100 PCIe" a plain H100."""
     ours, theirs = (set(re.findall(r"[a-z0-9]+", text.lower())) for text in (words, model))
@@ -139,7 +139,7 @@ def own_folder() -> Path | None:
     """Return the folder of a user's own tables, or None."""
     given = os.environ.get("LIMBECK_PRICES")
     if given and not Path(given).is_dir():
-        raise RecipeError(f"LIMBECK_PRICES names {given!r}, which is no folder; make it, or leave LIMBECK_PRICES out")
+        raise RecipeError(f"LIMBECK_PRICES names {given!r}, which is not a folder; create it, or unset LIMBECK_PRICES")
     return Path(given) if given else None
 
 
@@ -174,13 +174,14 @@ def find_instance(rows: Sequence[Instance], instance: str, region: str | None) -
     if elsewhere:
         known = ", ".join(elsewhere)
         raise RecipeError(
-            f"costs.instance {instance} has no price in {region}, only in {known}; add a row to a table of your own "
+            f"costs.instance {instance} has no price in {region}, only in {known}; add a row to your own table "
             f"(LIMBECK_PRICES)"
         )
     instances = sorted({row.instance for row in rows})
     raise RecipeError(
-        f"costs.instance {instance!r} is in no table; {hint(instance, instances)}known are {', '.join(instances)}; "
-        "or add a row to a table of your own (LIMBECK_PRICES)"
+        f"costs.instance {instance!r} is not in the tables; {hint(instance, instances)}known are "
+        f"{', '.join(instances)}; "
+        "or add a row to your own table (LIMBECK_PRICES)"
     )
 
 
@@ -191,9 +192,8 @@ def find_grid(rows: Sequence[Grid], region: str) -> Grid:
             return row
     known = sorted({row.region for row in rows})
     raise RecipeError(
-        f"costs.region {region!r} is in no table; {hint(region, known)}known are {', '.join(known)}; or add a row "
-        f"to a table of your own "
-        "(LIMBECK_PRICES)"
+        f"costs.region {region!r} is not in the tables; {hint(region, known)}known are {', '.join(known)}; or add a "
+        f"row to your own table (LIMBECK_PRICES)"
     )
 
 
@@ -211,8 +211,8 @@ def is_old(row: Any, days: int, today: date) -> bool:
 def old(row: Any, days: int, what: str, today: date) -> str:
     """Return the warning for an old row, with a remedy."""
     name = getattr(row, "instance", "")
-    age = "of no date" if row.as_of is None else f"of {row.as_of.isoformat()}, {(today - row.as_of).days} days old"
+    age = "without a date" if row.as_of is None else f"of {row.as_of.isoformat()}, {(today - row.as_of).days} days old"
     return (
-        f"the {what} of {f'{name} in ' if name else ''}{row.region} is {age}; put a newer one into a table of "
-        f"your own (LIMBECK_PRICES)"
+        f"the {what} of {f'{name} in ' if name else ''}{row.region} is {age}; add a newer one to your own table "
+        f"(LIMBECK_PRICES)"
     )

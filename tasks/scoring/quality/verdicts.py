@@ -1,4 +1,4 @@
-"""Verdicts on whether a candidate is better than its plain baseline, given only for significant differences.
+"""Verdicts on whether a candidate is better than its labels-only baseline, given only for significant differences.
 
 A table compares many candidates, and of twenty that are equal to their baseline one would look different at 95 %. So
 the verdicts hold for all comparisons of one table and split at once: the p-values are corrected by Holm's step-down

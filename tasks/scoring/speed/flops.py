@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.architectures.registry import architecture_of, shape_of
+from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
 from tasks.task_types.auto_classes import auto_class_of
 

@@ -71,7 +71,7 @@ def fastest_call(
 ) -> tuple[str, Callable[[], Any]]:
     """Return the name of the fastest engine for a model on this machine, and its call; for a checkpoint, each library
     for fp32 products is tried."""
-    from tasks.scoring.speed.products import ONEDNN, by_onednn, libraries
+    from tasks.scoring.speed.matmul_libraries import ONEDNN, by_onednn, libraries
 
     if isinstance(model, Export):
         return model.engine, model.call(inputs)

@@ -75,7 +75,7 @@ def require_classes(split: str, labels: Sequence[Any], names: Sequence[str] | No
     missing = [known[number] for number in sorted(set(range(len(known))) - set(labels))]
     if missing and len(labels):
         raise DataError(
-            f"the {split} split has no row labelled {', '.join(missing)}; give more rows, or hold fewer back"
+            f"the {split} split has no row labelled {', '.join(missing)}; provide more rows, or hold out fewer"
         )
 
 
@@ -127,8 +127,8 @@ def called_by(label: Any, meanings: Sequence[str], names: Sequence[str], where: 
     known = meanings or (names if numbered and str(label) not in names else ())
     if not known and str(label) not in names:
         raise DataError(
-            f"{where}: its labels are numbers ({label}), and nobody says what they mean; give labels: "
-            f"[{', '.join(names)}], in their order"
+            f"{where}: its labels are numbers ({label}), and their meaning is unknown; set labels: "
+            f"[{', '.join(names)}], in order"
         )
     if known and not 0 <= label < len(known):
         raise DataError(
@@ -144,8 +144,8 @@ def numbers_of_classes(label: str, classes: Sequence[str], names: Sequence[str],
     if unknown is not None:
         alike = {name.casefold(): name for name in names}.get(unknown.casefold(), names[0])
         raise DataError(
-            f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; say for which of "
-            f"them it stands, as in classes: {{{label}: {alike}}}"
+            f"{where}: the label {unknown!r} is none of the task's classes {', '.join(names)}; map it to one of "
+            f"them, as in classes: {{{label}: {alike}}}"
         )
     return tuple(sorted(names.index(one) for one in classes))
 
@@ -156,8 +156,8 @@ def merged_classes(stands: Mapping[str, Sequence[int]], classes: int, where: str
     for (first, ours), (second, theirs) in combinations(stands.items(), 2):
         if ours != theirs and set(ours) & set(theirs):
             raise DataError(
-                f"{where}: the labels {first!r} and {second!r} stand for classes that overlap and are not the same; "
-                "let each class of the task belong to one of them"
+                f"{where}: the labels {first!r} and {second!r} are mapped to different classes that overlap; map "
+                "each class of the task to one of them"
             )
     into = {number: numbers[0] for numbers in stands.values() for number in numbers}
     return [into.get(number, number) for number in range(classes)]

@@ -29,7 +29,7 @@ VIEW = View(
         checkpoint=LOGITS_OF_CHECKPOINT + "print(model.config.id2label[logits.argmax(-1).item()])",
         export=LOGITS_OF_EXPORT + 'print(card["labels"][logits.argmax()])',
     ),
-    analysis_title="Who is taken for what, and how much certainty is worth",
+    analysis_title="Confusions and calibration",
     figures=(
         ECE,
         ErrorFigure("nll", "negative log-likelihood", "NLL"),
@@ -37,19 +37,19 @@ VIEW = View(
     ),
     card_figure=ECE,
     chart="reliability",
-    chart_note="Reliability: bars say how often the model is right, the dark line how certain it was; where both meet "
-    "on the diagonal, its certainty can be believed.",
+    chart_note="Reliability: the bars are the accuracy at each confidence, the dark line is the mean confidence; a "
+    "calibrated model has both on the diagonal.",
     matrix="confusion",
     counted={
         "both_right": "both right",
         "only_teacher": "only the teacher right",
         "only_student": "only the student right",
         "both_wrong": "both wrong",
-        "differ": "different answers",
+        "differ": "different predictions",
     },
     examples={
-        "surest": "Both sure, and of different answers",
-        "corrected": "The student is right, its teacher is not",
+        "surest": "Both confident, with different predictions",
+        "corrected": "Student right, teacher wrong",
     },
     answer=class_named,
 )

@@ -120,7 +120,7 @@ ANSWERS = Answers(
     floor=Floor(
         fact="selection_correlation",
         least=least_correlation,
-        description="the least correlation of a regression teacher",
+        description="the minimum correlation of a regression teacher",
         interval=correlation_interval,
     ),
     read=read_values,

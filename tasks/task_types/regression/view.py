@@ -35,9 +35,9 @@ VIEW = View(
     ),
     analysis_title="How far predictions are from the true values",
     figures=(
-        ErrorFigure("bias", "mean error (said − true)", "bias", signed=True),
+        ErrorFigure("bias", "mean error (predicted − true)", "bias", signed=True),
         MAE,
-        ErrorFigure("rmse", "root of the mean square", "RMSE"),
+        ErrorFigure("rmse", "root mean squared error", "RMSE"),
     ),
     card_figure=MAE,
     chart="scatter",
@@ -45,9 +45,9 @@ VIEW = View(
     "equal.",
     matrix="",
     counted={
-        "teacher_nearer": "teacher nearer to the truth",
-        "student_nearer": "student nearer to the truth",
+        "teacher_nearer": "teacher closer to the true value",
+        "student_nearer": "student closer to the true value",
     },
-    examples={"surest": "Furthest apart", "corrected": "The student is nearer to the truth"},
+    examples={"surest": "Largest differences", "corrected": "Student closer to the true value"},
     answer=value_written,
 )

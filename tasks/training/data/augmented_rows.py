@@ -15,9 +15,9 @@ import numpy as np
 
 from tasks.methods.text.word_substitution import sample_variant
 from tasks.recipe.data import Sampling
-from tasks.training.data.candidates import Options
 from tasks.training.data.epochs import Variants
 from tasks.training.data.rows import Encoded, Rows, encode
+from tasks.training.data.substitutes import Options
 
 
 @dataclass(frozen=True)

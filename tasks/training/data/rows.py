@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.architectures.registry import architecture_of, is_told_segments
+from tasks.architectures.known_architectures import architecture_of, is_told_segments
 from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.ports.rows.row_files import read_facts, read_split

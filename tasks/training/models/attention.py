@@ -21,7 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from tasks.architectures.architecture import SCORES
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.training.models.dropout import MASKS
 
 WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"

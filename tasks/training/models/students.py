@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.architectures.architecture import Architecture
-from tasks.architectures.registry import ARCHITECTURES, architecture_of, shape_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, shape_of
 from tasks.architectures.requirements import require_heads
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_dropping import drop_layers
@@ -80,7 +80,7 @@ def smaller(config: Any, shape: SimpleNamespace) -> Any:
     for knob, name in architecture.shape.items():
         value = getattr(shape, knob, None)
         if value is not None and not hasattr(config, name):
-            raise ModelError(f"a {config.model_type} model has no {name}; leave {knob} out")
+            raise ModelError(f"a {config.model_type} model has no {name}; remove {knob}")
         if value is not None:
             setattr(small, name, value)
     architecture.follow(small, initial_layers(shape.layers, depth))
@@ -103,8 +103,8 @@ def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
     small = smaller(model.config, shape)
     if not same_widths(model.config, small):
         raise ModelError(
-            f"start: teacher copies whole layers, so the widths must agree; the student asks for {describe(small)}, "
-            f"its teacher has "
+            f"start: teacher copies whole layers, so the widths must agree; the student has {describe(small)}, its "
+            f"teacher has "
             f"{describe(model.config)}; use start: embeddings or random"
         )
     student = copy.deepcopy(model)
@@ -161,7 +161,7 @@ def in_architecture(target: Architecture, start: str, model: Any, shape: SimpleN
     other = [knob for knob, value in own.items() if getattr(shape, knob, None) not in (None, value)]
     if other and not target.own_widths:
         raise ModelError(
-            f"start: {start} copies whole layers, so the student has its teacher's widths; leave {', '.join(other)} out"
+            f"start: {start} copies whole layers, so the student has its teacher's widths; remove {', '.join(other)}"
         )
     return own_attention(build(model, shape, initial_layers(shape.layers, config.num_hidden_layers)))
 

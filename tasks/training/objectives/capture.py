@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.architectures.requirements import require_signal
 from tasks.errors import ModelError
 from tasks.methods.layers.layer_dropping import encoder_layers
@@ -127,7 +127,7 @@ def check_capture(capture: Capture, inputs: dict[str, Tensor], mask_BT: Tensor) 
     with torch.inference_mode():
         shown, again = (capture(**inputs) for _ in range(2))
     if not all(torch.equal(first, second) for first, second in zip(tensors(shown), tensors(again), strict=True)):
-        raise ModelError("the teacher answers differently when asked twice: it still drops units out")
+        raise ModelError("the teacher's predictions differ between two calls: dropout is still active")
     if open_to_watch(capture.model):
         check_scores(capture.model, scores_of(shown), inputs, mask_BT)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from tasks.architectures.registry import vocabulary_head
+from tasks.architectures.known_architectures import vocabulary_head
 from tasks.architectures.requirements import require_words
 from tasks.errors import ModelError
 from tasks.methods.losses.means import Loss, mean_of

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tasks.architectures.registry import architecture_of
+from tasks.architectures.known_architectures import architecture_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_maps import LayerMap, layer_map, of_kept
@@ -55,7 +55,7 @@ class Matcher(Objective):
         """Check the capture on a real batch before hours of training depend on it, and log the layer map."""
         check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
         job.log(
-            f"layer map: student states {list(range(len(self.map.hidden)))} copy teacher states {list(self.map.hidden)}"
+            f"layer map: student states {list(range(len(self.map.hidden)))} from teacher states {list(self.map.hidden)}"
         )
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
@@ -79,8 +79,8 @@ class Matcher(Objective):
             )
         if self.knobs.formula == "paper" and theirs is not None:
             raise ModelError(
-                "formula: paper counts padding, and kept layers are of valid tokens alone; "
-                "set keep_signals: never, or formula: masked"
+                "formula: paper counts padding, and stored layers contain valid tokens only; set keep_signals: "
+                "never, or formula: masked"
             )
 
     def finish(self) -> dict[str, Any]:

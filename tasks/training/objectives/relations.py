@@ -42,7 +42,8 @@ class Relations(Objective):
         """Check the capture of the teacher, and log which layers are compared."""
         check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
         job.log(
-            f"relations: the student's last layer copies the teacher's layer {self.copied + 1}, in {self.heads} "
+            f"relations: the student's last layer is distilled from the teacher's layer {self.copied + 1}, in "
+            f"{self.heads} "
             f"relation heads"
         )
 

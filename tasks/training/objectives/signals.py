@@ -66,7 +66,7 @@ def record_signals(job: Job) -> dict[str, Any]:
     knobs, place = job.read(SignalSlice), device()
     task = read_task(job.inputs["rows"], knobs.task_type)
     if place.type == "cuda":
-        return live(job, "a GPU runs the teacher faster than a disk gives back what it said")
+        return live(job, "a GPU runs the teacher faster than a disk reads its stored outputs")
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
@@ -89,7 +89,7 @@ def record_signals(job: Job) -> dict[str, Any]:
 
 def live(job: Job, reason: str) -> dict[str, Any]:
     """Store no signals: students run the teacher while they learn."""
-    job.log(f"the teacher's layers are not kept, students ask it as they learn: {reason}")
+    job.log(f"the teacher's layers are not stored, it runs during each training: {reason}")
     for path in job.output.iterdir():
         path.unlink()
     (job.output / "index.json").write_text(json.dumps({"kept": False}))
@@ -125,7 +125,7 @@ def to_16_bits(signals: list[Tensor], axis: int) -> np.ndarray | None:
         return None
     values = torch.stack(signals, axis).float()
     if not float(values.abs().max()) < LARGEST:
-        raise OverflowError("one of its layers shows values too large to keep in 16 bits")
+        raise OverflowError("one of its layers has values too large for 16 bits")
     return values.half().cpu().numpy()
 
 
@@ -180,8 +180,8 @@ class Recorded:
         """
         if len(indices.changed()):
             raise ModelError(
-                "kept layers are of the rows' own text, and this batch has variants of it; "
-                "set keep_signals: never, or leave augmentation out"
+                "stored layers belong to the original text of the rows, and this batch has variants of it; set "
+                "keep_signals: never, or remove augmentation"
             )
         mine = self.row_of[indices.rows_B]
         lengths_B = self.lengths_N[mine]
@@ -219,5 +219,5 @@ def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
         job.inputs["signals"],
         plan,
         np.asarray(index["lengths"]),
-        rows_by_id(index["ids"], ids_N, "kept layers", "record-signals"),
+        rows_by_id(index["ids"], ids_N, "stored layers", "record-signals"),
     )

@@ -22,7 +22,7 @@ Options = tuple[list[str], list[list[str]]]
 """The words of a text, and for each word its substitutes, possibly none."""
 
 
-def write_candidates(folder: Path, found: Iterable[tuple[int, str, Options]]) -> None:
+def write_substitutes(folder: Path, found: Iterable[tuple[int, str, Options]]) -> None:
     """Write the substitutes of rows: a row's id, the side (``text`` or ``pair``), and its words with their
     substitutes."""
     rows = [(number, side, *options) for number, side, options in found]
@@ -30,7 +30,7 @@ def write_candidates(folder: Path, found: Iterable[tuple[int, str, Options]]) ->
     pq.write_table(pa.table(columns, schema=SCHEMA), folder / FILE, compression="zstd")
 
 
-def read_candidates(folder: Path | None) -> dict[tuple[int, str], Options]:
+def read_substitutes(folder: Path | None) -> dict[tuple[int, str], Options]:
     """Read substitutes by row id and side; none if there is no folder."""
     if folder is None:
         return {}

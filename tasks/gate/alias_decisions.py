@@ -19,7 +19,16 @@ from typing import Any, TypeVar
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.gate.criteria import Champion
 from tasks.gate.judging import Judging, verdict_tags
-from tasks.gate.promotion import Against, Compare, Outcome, Policy, Version, promote_by_hand, promote_run, roll_back
+from tasks.gate.promotion import (
+    ChampionComparison,
+    Compare,
+    Outcome,
+    Policy,
+    Version,
+    promote_by_hand,
+    promote_run,
+    roll_back,
+)
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.registry import Registry, RegistryState, lock_key
@@ -95,7 +104,7 @@ def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> C
         common = unseen_by_both(judging.answers("teacher"), theirs)
     except DataError as error:
         return replace(champion, comparable=False, why=f"cannot be compared: {error}")
-    why = "learned from some of the rows that judge" if same else "was judged on other rows"
+    why = "was trained on some of the evaluation rows" if same else "was evaluated on other rows"
     return replace(champion, comparable=same and common.whole, why=why, on=common.row_scope)
 
 
@@ -130,15 +139,15 @@ class Reader:
     def comparer(self, confidence: float) -> Compare:
         """Return a function that compares two versions row by row."""
 
-        def compare(version: Version, champion: Version) -> Against:
+        def compare(version: Version, champion: Version) -> ChampionComparison:
             try:
                 common = unseen_by_both(self.evaluation(version.number), self.evaluation(champion.number))
-                return Against(
+                return ChampionComparison(
                     paired_gain(common.ours.about["headline"], common.ours, common.theirs, confidence),
                     on=common.row_scope,
                 )
             except (DataError, RegistryError) as error:
-                return Against(None, str(error), changed=isinstance(error, EvaluationChanged))
+                return ChampionComparison(None, str(error), changed=isinstance(error, EvaluationChanged))
 
         return compare
 
@@ -304,8 +313,8 @@ def delete_here(registry: Registry, version: str, reason: str) -> dict[str, Any]
     names = sorted(alias for alias, held in standing.aliases.items() if held == number)
     if names:
         raise RegistryError(
-            f"{registry.name} version {number} is {', '.join(names)}: an aliased version is not deleted; promote "
-            f"another one first"
+            f"{registry.name} version {number} is {', '.join(names)}: a version with an alias cannot be deleted; "
+            f"promote another version first"
         )
     candidate = standing.versions[number].get("candidate", "")
     registry.record(

@@ -16,7 +16,7 @@ def models() -> None:
     """List every registered version with the gate's verdict."""
     from rich.table import Table
 
-    table = Table("model", "version", "alias", "gate", "what", "reasons")
+    table = Table("model", "version", "alias", "gate", "description", "reasons")
     for row in tracker().models():
         reasons = "; ".join(json.loads(row.get("gate.reasons", "[]")))
         table.add_row(row["name"], row["version"], row["alias"], row.get("gate", ""), row["description"], reasons)
@@ -37,7 +37,7 @@ def pull(
 
     auto_class = TASK_TYPES[stored_type(folder)].auto_class
     out.print(
-        f'use it with transformers alone: {auto_class}.from_pretrained("{folder}")',
+        f'use it with transformers only: {auto_class}.from_pretrained("{folder}")',
         highlight=False,
         markup=False,
     )
@@ -71,7 +71,7 @@ def promote(
         str, typer.Option(help="The alias: champion, challenger, champion-small or champion-fast.")
     ] = "champion",
     force: Annotated[
-        bool, typer.Option("--force", help="Pass over the gate's verdict and the comparison with the champion.")
+        bool, typer.Option("--force", help="Override the gate's verdict and the comparison with the champion.")
     ] = False,
     reason: Reason = "",
 ) -> None:
@@ -87,17 +87,17 @@ def rollback(name: RegisteredName, reason: Reason = "") -> None:
 
 def delete(
     name: RegisteredName,
-    version: Annotated[str, typer.Argument(metavar="VERSION", help="Its number.")],
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="Number of the version.")],
     reason: Reason = "",
 ) -> None:
     """Delete a registered version that has no alias."""
     gone = decided_in_prefect("delete", name, version=version, reason=reason)
-    out.print(f"{name} version {gone['version']} ({gone['candidate']}) is deleted.", highlight=False, markup=False)
+    out.print(f"{name} version {gone['version']} ({gone['candidate']}) was deleted.", highlight=False, markup=False)
 
 
 def predict(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A model folder, as pull writes it, or the onnx folder in it.")
+        Path, typer.Argument(metavar="FOLDER", help="A model folder written by pull, or its onnx folder.")
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Texts: txt, csv, tsv, jsonl or parquet.")],
     text: Annotated[str, typer.Option(help="Name of the text column.")] = "text",
