@@ -17,6 +17,7 @@ from tasks.report.tables.card_rows import more_rows
 from tasks.report.tables.exports_section import exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
+from tasks.results.roles import role_of
 from tasks.results.row import Conditions, Estimate, ResultRow
 from tasks.results.run import StageLine
 
@@ -164,7 +165,7 @@ def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any])
     from huggingface_hub import ModelCardData
 
     base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
-    tags = ["limbeck", "distillation" if model.role != "dropped" else "layer-dropping", "text-classification"]
+    tags = ["limbeck", role_of(model.role).tag, "text-classification"]
     return ModelCardData(
         license=one_line(data["teacher_licence"]),
         base_model=base if base and public(base) == base == one_line(base) else None,
