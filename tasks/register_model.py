@@ -151,6 +151,7 @@ def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: Mappin
     return {
         "candidate": candidate.name,
         "role": candidate.role,
+        **({"made": candidate.making.removeprefix("made ")} if candidate.making else {}),
         "quality": f"{row['headline']:.4f}",
         "retained": f"{row['retained']:.1%}" if row["retained"] is not None else "unknown",
         "size_mb": f"{(candidate.bytes or 0) / 1e6:.1f}",

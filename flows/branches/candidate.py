@@ -24,6 +24,10 @@ class SharedArtifacts:
     candidates: Awaitable[Artifact] | None = None
     transfer: Artifact | None = None
     starts: dict[str, Artifact] = field(default_factory=dict)
+    layers: int = 0
+    """Layers of the teacher."""
+    made: dict[str, Awaitable[Candidate]] = field(default_factory=dict)
+    """The candidates of the recipe by name, for those that are made from them."""
     judging: dict[str, Artifact] = field(default_factory=dict)
     """The rows of judging sets, by name."""
     general: dict[Any, Awaitable[Artifact]] = field(default_factory=dict)
@@ -32,6 +36,7 @@ class SharedArtifacts:
     """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
+    """By knobs, and by the model: finetuned, pretrained, or a candidate and its seed."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,10 @@ class Candidate:
         that stages that depend on it are not reported as cached."""
         waiting = [model for model in self.models if not model.facts] if len(self.models) > 1 else []
         return waiting[0] if waiting else self.models[self.chosen]
+
+    def of_seed(self, seed: int) -> Artifact:
+        """The checkpoint of one seed: what a follower of this seed is made from."""
+        return self.models[self.seeds.index(seed)]
 
     @property
     def chosen_first(self) -> list[Artifact]:

@@ -1,4 +1,5 @@
-"""The branch of a student: from its initialisation through the phases of its recipe to its last checkpoint."""
+"""The maker of students: from the initialisation, or another candidate, through the phases of the recipe to the last
+checkpoint."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from flows.branches.teacher_signals import answers_for, contributions_of, kept_s
 from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
+from tasks.recipe.candidates import DistilledCandidate, depth_of
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice
@@ -20,15 +22,21 @@ OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
 """Knobs of a training that only matter with a teacher's predictions."""
 
 
-async def make_student(recipe: Recipe, student: Student, shared: SharedArtifacts) -> Candidate:
+async def make_student(recipe: Recipe, planned: DistilledCandidate, shared: SharedArtifacts) -> Candidate:
     """Train one student with all its seeds concurrently; return the candidate."""
-    models = await asyncio.gather(*(train_student(recipe, student, seed, shared) for seed in student.seeds))
+    behind = await shared.made[planned.made_from] if planned.is_follower else None
+    known = {one.name: one for one in recipe.planned}
+    student = recipe.as_student(planned, depth_of(planned, known, shared.layers))
+    models = await asyncio.gather(*(train_student(recipe, student, seed, shared, behind) for seed in student.seeds))
     return Candidate(student.name, student.role, list(models), student.seeds)
 
 
-async def train_student(recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts) -> Artifact:
-    """Run one student with one seed through the phases of its recipe; return its last checkpoint."""
-    made = await starting_point(recipe, student, shared)
+async def train_student(
+    recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts, behind: Candidate | None = None
+) -> Artifact:
+    """Run one student with one seed through the phases of its recipe; return its last checkpoint. ``behind`` is the
+    candidate that it is made from, if it is made from one."""
+    made = await starting_point(recipe, student, shared) if behind is None else behind.of_seed(seed)
     varied = (
         await shared.candidates if shared.candidates is not None and recipe.takes(student, "augmentation") else None
     )

@@ -157,7 +157,8 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], dat
     what = f"A {model.role} of {code_span(data['teacher'])} on {code_span(task_of(recipe)['name'])}"
     sentence = baseline_sentence(model, split)
     beside = f"{format_figure(ours)} (teacher {format_figure(theirs)}){pace}"
-    return f"{what}: {model.headline} on {split} {beside}. {sentence}".rstrip()
+    made = f" It is {escaped(model.making)}." if model.making else ""
+    return f"{what}: {model.headline} on {split} {beside}.{made} {sentence}".rstrip()
 
 
 def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:

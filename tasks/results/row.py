@@ -214,6 +214,10 @@ class ResultRow(Stated):
     """Whether the model was trained with labels alone."""
     inspection: dict[str, Any] | None = None
     """Results of its error analysis."""
+    made_from: str | None = None
+    """The model that an entry of ``candidates`` is made from; None for other models."""
+    made_by: str | None = None
+    """Its maker."""
     of: str | None = None
     """The original model of an export."""
     engine: str | None = None
@@ -254,6 +258,11 @@ class ResultRow(Stated):
     def compared(self, split: str) -> list[tuple[str, Comparison]]:
         """Return the comparisons with plain baselines on a split, by the baseline's name."""
         return [(name, splits[split]) for name, splits in (self.against or {}).items() if split in splits]
+
+    @property
+    def making(self) -> str:
+        """How an entry of ``candidates`` is made, in words; empty for other models."""
+        return f"made from {self.made_from} by {self.made_by}" if self.made_from and self.made_by else ""
 
     def on_sets(self) -> Self:
         """Return the row with judging sets in place of splits."""

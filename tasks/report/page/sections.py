@@ -83,6 +83,7 @@ def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str]
         "mark": role_mark(model.role),
         "champion": model.gate == "champion",
         "of": model.of,
+        "making": model.making,
         "engine": model.engine,
         "score": figure(score.value),
         "bounds": bounds(score),
@@ -176,7 +177,7 @@ def dropped_section(result: RunResult) -> Markup | None:
     for model in result.models:
         strategy, _, drop = model.name.rpartition("-")
         score = model.score(result.split)
-        if role_of(model.role).by_layers and drop.isdigit() and number(score.value) is not None:
+        if role_of(model.role).by_layers and not model.making and drop.isdigit() and number(score.value) is not None:
             series.setdefault(strategy, []).append({"drop": int(drop), **score.as_json()})
     teacher = next(
         (number(model.score(result.split).value) for model in result.models if model.role == "teacher"),
