@@ -9,6 +9,7 @@ from statistics import stdev
 from typing import Any
 
 from tasks.contracts import Artifact
+from tasks.recipe.candidates import PRETRAINED, CandidateKnobs
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice
 
 
@@ -37,6 +38,13 @@ class SharedArtifacts:
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
     """By knobs, and by the model: finetuned, pretrained, or a candidate and its seed."""
+
+
+async def origin_of_seed(planned: CandidateKnobs, seed: int, shared: SharedArtifacts) -> Artifact:
+    """Return the checkpoint that one seed of a candidate is made from; of another candidate, that of the same seed."""
+    if planned.is_follower:
+        return (await shared.made[planned.made_from]).of_seed(seed)
+    return shared.base if planned.made_from == PRETRAINED else await shared.teacher
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from flows.branches.candidate import Candidate, SharedArtifacts, label
+from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
 from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
 from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
@@ -24,19 +24,22 @@ OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
 
 async def make_student(recipe: Recipe, planned: DistilledCandidate, shared: SharedArtifacts) -> Candidate:
     """Train one student with all its seeds concurrently; return the candidate."""
-    behind = await shared.made[planned.made_from] if planned.is_follower else None
-    known = {one.name: one for one in recipe.planned}
-    student = recipe.as_student(planned, depth_of(planned, known, shared.layers))
-    models = await asyncio.gather(*(train_student(recipe, student, seed, shared, behind) for seed in student.seeds))
+    student = recipe.as_student(planned, depth_of(planned, {one.name: one for one in recipe.planned}, shared.layers))
+
+    async def one(seed: int) -> Artifact:
+        new = not planned.is_follower
+        begun = await (starting_point(recipe, student, shared) if new else origin_of_seed(planned, seed, shared))
+        return await train_student(recipe, student, seed, shared, begun)
+
+    models = await asyncio.gather(*(one(seed) for seed in student.seeds))
     return Candidate(student.name, student.role, list(models), student.seeds)
 
 
 async def train_student(
-    recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts, behind: Candidate | None = None
+    recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts, made: Artifact | None
 ) -> Artifact:
-    """Run one student with one seed through the phases of its recipe; return its last checkpoint. ``behind`` is the
-    candidate that it is made from, if it is made from one."""
-    made = await starting_point(recipe, student, shared) if behind is None else behind.of_seed(seed)
+    """Run one student with one seed through the phases of its recipe; return its last checkpoint. ``made`` is the
+    checkpoint that it starts from, or None if the engine builds it from the teacher."""
     varied = (
         await shared.candidates if shared.candidates is not None and recipe.takes(student, "augmentation") else None
     )

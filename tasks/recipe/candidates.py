@@ -248,7 +248,9 @@ AnyCandidate = Annotated[DistilledCandidate, Tag("distillation")] | Annotated[Dr
 """The knobs of every maker, under the maker's name."""
 
 
-MAKER_NAMES = tuple(get_args(one)[1].tag for one in get_args(AnyCandidate))
+def knobs_by_maker() -> dict[str, type[CandidateKnobs]]:
+    """Return the knobs of each maker by its name."""
+    return {get_args(one)[1].tag: get_args(one)[0] for one in get_args(AnyCandidate)}
 
 
 def maker_of(given: Any) -> str:
@@ -259,10 +261,11 @@ def maker_of(given: Any) -> str:
 def require_maker(given: Any) -> Any:
     """Raise ValueError for an entry without a known maker, and suggest the most similar one; return the entry."""
     name = maker_of(given) if isinstance(given, (dict, CandidateKnobs)) else "nothing"
-    if name not in MAKER_NAMES:
-        near = get_close_matches(name, MAKER_NAMES, 1)
+    legal = knobs_by_maker()
+    if name not in legal:
+        near = get_close_matches(name, legal, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"by names the maker of a candidate, not {name!r}; {hint}legal are {', '.join(MAKER_NAMES)}")
+        raise ValueError(f"by names the maker of a candidate, not {name!r}; {hint}legal are {', '.join(legal)}")
     return given
 
 
