@@ -119,10 +119,12 @@ class Cost(Stated):
     dollars_on_demand: Amount | None = None
     dollars_spot: Amount | None = None
     joules: Amount | None = None
+    ancestors: Cost | None = None
+    """The cost of the candidates that this one is made from; None if it is made from none."""
 
     def amounts(self) -> dict[str, Amount]:
         """Return the known figures by name."""
-        found = {name: getattr(self, name) for name in Cost.model_fields}
+        found = {name: getattr(self, name) for name in Cost.model_fields if name != "ancestors"}
         return {name: amount for name, amount in found.items() if amount is not None}
 
 

@@ -167,6 +167,7 @@ def price(result: RunResult, model: ResultRow) -> dict[str, Any]:
     cost = model.cost or Cost()
     dollars, energy, carbon = map(number, (cost.dollars_on_demand, cost.kwh, cost.co2e_kg))
     seconds = number(cost.seconds) or sum(number(one) or 0.0 for one in model.train_seconds or ()) or None
+    behind = number(cost.ancestors.seconds) if cost.ancestors else None
     energy_said = spent(cost, energy, carbon)
     unknown = [
         name
@@ -178,6 +179,7 @@ def price(result: RunResult, model: ResultRow) -> dict[str, Any]:
         "its own stages, all seeds; shared ones are in the ledger"
         if model.cost
         else "training of all its seeds, without shared stages",
+        f"the candidates that it is made from: {span(behind)} more" if behind is not None else "",
         f"{', '.join(unknown)}: unknown" if unknown else "",
     ]
     if dollars is not None:
