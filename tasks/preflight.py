@@ -13,7 +13,8 @@ from tasks.architectures.registry import ARCHITECTURES, architecture_of, model_t
 from tasks.architectures.requirements import require_heads
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.ports.files.tokenizer_files import same_reading
-from tasks.recipe.candidates import CandidateKnobs, DistilledCandidate, DroppedCandidate, depth_of, origins_of
+from tasks.recipe.candidates import CandidateKnobs, DistilledCandidate, DroppedCandidate
+from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import (
@@ -27,11 +28,7 @@ from tasks.recipe.students import (
 )
 
 # class names of models that were saved with a head for words
-WITH_WORDS = (
-    "ForMaskedLM",
-    "ForPreTraining",
-    "LMHeadModel",
-)
+WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")
 
 NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
 """The units of a student's knobs, for messages."""

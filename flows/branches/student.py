@@ -12,7 +12,8 @@ from flows.branches.teacher_signals import answers_for, contributions_of, kept_s
 from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
-from tasks.recipe.candidates import DistilledCandidate, depth_of
+from tasks.recipe.candidates import DistilledCandidate
+from tasks.recipe.chains import depth_of
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.ports.store.collect import inputs_of
-from tasks.recipe.candidates import origins_of
+from tasks.recipe.chains import origins_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.running import Costs
 from tasks.scoring.costs.figures import Figure, measured, scaled

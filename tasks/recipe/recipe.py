@@ -8,16 +8,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
-from tasks.recipe.candidates import (
-    LEAST_LAYERS,
-    TEACHER,
-    CandidateKnobs,
-    CandidateSection,
-    DistilledCandidate,
-    planned_candidates,
-    require_chains,
-    start_behind,
-)
+from tasks.recipe.candidates import TEACHER, CandidateKnobs, CandidateSection, DistilledCandidate
+from tasks.recipe.chains import LEAST_LAYERS, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, KIND_METRICS, Exports, Gate, Scoring, Speed

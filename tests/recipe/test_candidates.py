@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from flows.run.forms import Changes
 from flows.run.recipe_file import SHELF, load_recipe
-from tasks.recipe.candidates import depth_of, origins_of
+from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.recipe import Recipe
 from tasks.results.roles import ROLES
 
