@@ -9,12 +9,11 @@ from attrs import evolve
 from prefect import flow
 
 from flows.branches.candidate import Candidate, SharedArtifacts
-from flows.branches.dropped import make_dropped
 from flows.branches.export import beside_models, check_speed, make_exports, with_exports
 from flows.branches.judging import judge_all
 from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
-from flows.branches.student import make_student
-from flows.branches.teacher import colleague, good_teacher, pretrained_base
+from flows.branches.makers import all_candidates
+from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
 from flows.publish.results import publish_results
 from flows.run.judging_sources import with_purge
 from flows.run.notices import on_failure
@@ -55,6 +54,7 @@ async def make_everything(
         }
         await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
     shared = await shared_artifacts(recipe, sources, learned, base)
+    shared.layers = layers_of_teacher(recipe, session.store, sources)
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)
     comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
     small = await all_candidates(recipe, shared)
@@ -108,12 +108,3 @@ async def substitutes(recipe: Recipe, sources: dict[str, Artifact], rows: Artifa
     words = {"masked_lm": masked_lm, "word_vectors": sources.get("word_vectors")}
     given = {name: artifact for name, artifact in words.items() if artifact is not None}
     return await augment_text(recipe.augmentation, rows=rows, tokenizer=base, **given)
-
-
-async def all_candidates(recipe: Recipe, shared: SharedArtifacts) -> list[Candidate]:
-    """Make all students and dropped models, as branches of one run."""
-    students = [make_student(recipe, student, shared) for student in recipe.students]
-    dropping = recipe.layer_dropping
-    choices = [(strategy, drop) for strategy in dropping.strategies for drop in dropping.drop] if dropping else []
-    dropped = [make_dropped(recipe, dropping, strategy, drop, shared) for strategy, drop in choices] if dropping else []
-    return list(await asyncio.gather(*students, *dropped))

@@ -7,12 +7,13 @@ publishing; it refuses if the stage's key differs. The artifact is in the store;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, get_type_hints
 
 from prefect import flow
 
+from flows.branches.makers import MAKERS, StageTask
 from flows.home import Home
 from flows.run.ledger import new_budget
 from flows.run.opening import available_cores
@@ -21,9 +22,7 @@ from flows.run.spot import heeding_notices
 from flows.run.stopping import STOPPED
 from tasks.augment_text import augment_text
 from tasks.contracts import Artifact
-from tasks.distill_general import distill_general
-from tasks.distill_task import distill_layers, distill_predictions, record_signals
-from tasks.drop_layers import drop_layers, measure_contributions, measure_similarity
+from tasks.drop_layers import measure_similarity
 from tasks.errors import DispatchError, LimbeckError
 from tasks.finetune_teacher import answer_rows, finetune_teacher
 from tasks.ports.store.open import open_store, whole_address
@@ -35,19 +34,19 @@ from tasks.stage.orders import StageOrder, artifacts_of
 from tasks.stage.remote import FLOW
 from tasks.stage.session import Session, use_session
 
-StageTask = Callable[..., Any]
+
+def name_of_stage(stage_task: StageTask) -> str:
+    """Return the name of a stage, which is that of its function."""
+    return stage_task.__name__.replace("_", "-")
+
+
 STAGE_TASKS: dict[str, StageTask] = {
     "pretrain-base": pretrain_base,
     "finetune-teacher": finetune_teacher,
     "answer-rows": answer_rows,
-    "distill-general": distill_general,
     "augment-text": augment_text,
-    "record-signals": record_signals,
-    "distill-layers": distill_layers,
-    "distill-predictions": distill_predictions,
-    "measure-contributions": measure_contributions,
     "measure-similarity": measure_similarity,
-    "drop-layers": drop_layers,
+    **{name_of_stage(one): one for maker in MAKERS.values() for one in maker.stages},
 }
 """The stage tasks that run models, on a GPU if there is one."""
 

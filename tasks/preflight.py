@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,9 @@ from tasks.architectures.architecture import UNKNOWN
 from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
 from tasks.architectures.requirements import require_heads
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.ports.files.model_files import SENTENCEPIECE
+from tasks.ports.files.tokenizer_files import same_reading
+from tasks.recipe.candidates import CandidateKnobs, DistilledCandidate, DroppedCandidate
+from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import (
@@ -27,11 +28,7 @@ from tasks.recipe.students import (
 )
 
 # class names of models that were saved with a head for words
-WITH_WORDS = (
-    "ForMaskedLM",
-    "ForPreTraining",
-    "LMHeadModel",
-)
+WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")
 
 NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
 """The units of a student's knobs, for messages."""
@@ -41,16 +38,50 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     """Reject students and dropped models that cannot be built from this teacher; ``starts`` are the students' own
     starting checkpoints, by student."""
     config = json.loads((base / "config.json").read_text())
-    if not recipe.students and recipe.layer_dropping is None:
+    if not recipe.planned:
         raise RecipeError(
-            f"there are no candidates: add students or layer_dropping to {recipe.name}, or run its sweep: limbeck sweep"
+            f"there are no candidates: add students, layer_dropping or candidates to {recipe.name}, or run its "
+            f"sweep: limbeck sweep"
         )
-    for student in recipe.students:
+    for student in recipe.new_students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
         check_student(recipe, student, config, own)
     check_words(recipe, config)
-    if recipe.layer_dropping is not None:
-        check_dropping(recipe, layers_of(config))
+    check_chains(recipe, config, base, starts)
+
+
+def check_chains(recipe: Recipe, config: Mapping[str, Any], base: Path, starts: Mapping[str, Path]) -> None:
+    """Reject dropped models without enough layers, and followers that cannot be distilled; each is checked after the
+    candidate that it is made from."""
+    known = {one.name: one for one in recipe.planned}
+    for one in sorted(recipe.planned, key=lambda candidate: len(origins_of(candidate, known))):
+        behind = known.get(one.made_from)
+        layers = layers_of(config) if behind is None else depth_of(behind, known, layers_of(config))
+        if isinstance(one, DroppedCandidate):
+            check_dropping(recipe, one, layers)
+        elif isinstance(one, DistilledCandidate) and behind is not None:
+            first = [one, *origins_of(one, known)][-1]
+            check_follower(recipe, one, first, layers, config, base, starts.get(first.name))
+
+
+def check_follower(
+    recipe: Recipe,
+    candidate: DistilledCandidate,
+    first: CandidateKnobs,
+    layers: int,
+    config: Mapping[str, Any],
+    base: Path,
+    start: Path | None,
+) -> None:
+    """Check what a candidate of ``layers`` layers copies of its teacher; ``first`` is the candidate with which its
+    chain begins, and ``start`` the checkpoint that this one brings."""
+    student = recipe.as_student(candidate, layers)
+    shape, own = first.planned_shape, config
+    if start is not None:
+        own = json.loads((start / "config.json").read_text())
+        check_reading(recipe, student, start, base)
+    width, heads = (shape.get(knob) or whole(own, knob) for knob in ("hidden", "heads"))
+    check_copying(recipe, student, config, Sizes(layers, width, heads))
 
 
 def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> dict[str, Any]:
@@ -66,6 +97,14 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
                 f"student {student.name} starts from {student.start}, which has {there} {NOUNS.get(knob, knob)}, and "
                 f"the recipe gives it {getattr(student, knob)}; set {knob}: {there}, or start from another model"
             )
+    check_reading(recipe, student, start, base)
+    return dict(config)
+
+
+def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> None:
+    """Check that a checkpoint of the user's own reads and sums up a text as the teacher does, if layers are
+    compared."""
+    config, theirs = (json.loads((folder / "config.json").read_text()) for folder in (start, base))
     ends = {architecture_of(one).summary_last for one in (config, theirs)}
     if recipe.inner_phase(student) is not None and len(ends) > 1:
         raise ModelError(
@@ -81,35 +120,6 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
             "start from a model with the same tokenizer, or remove intermediate from its stages: it then learns from "
             "the teacher's predictions only"
         )
-    return dict(config)
-
-
-def same_reading(first: Path, second: Path) -> bool:
-    """Tell whether two tokenizers work alike, as far as their files state it: equal tokens and ids and, if both state
-    them, equal rules of normalisation and splitting."""
-    ours, theirs = (vocabulary(folder) for folder in (first, second))
-    return ours["tokens"] == theirs["tokens"] and (
-        None in (ours["rules"], theirs["rules"]) or ours["rules"] == theirs["rules"]
-    )
-
-
-def vocabulary(folder: Path) -> dict[str, Any]:
-    """Return a tokenizer's tokens with their ids, and its rules of normalisation and splitting; None if its files do
-    not state them."""
-    if (folder / "tokenizer.json").is_file():
-        values = json.loads((folder / "tokenizer.json").read_text())
-        model = dict(values.get("model") or {})
-        return {
-            "tokens": model.pop("vocab", None),
-            "rules": [model, values.get("normalizer"), values.get("pre_tokenizer")],
-        }
-    if (folder / "vocab.txt").is_file():
-        lines = (folder / "vocab.txt").read_text(encoding="utf-8").splitlines()
-        return {"tokens": {token: number for number, token in enumerate(lines)}, "rules": None}
-    if (folder / "vocab.json").is_file():
-        return {"tokens": json.loads((folder / "vocab.json").read_text()), "rules": None}
-    pieces = next((folder / name for name in SENTENCEPIECE if (folder / name).is_file()), None)
-    return {"tokens": pieces and sha256(pieces.read_bytes()).hexdigest(), "rules": None}
 
 
 def check_student(
@@ -117,7 +127,7 @@ def check_student(
 ) -> None:
     """Check one student's depth, width and heads, and that the teacher exposes the signals to copy; ``own`` is the
     config of the student's own starting checkpoint."""
-    layers, width, heads = (whole(config, knob) for knob in ("layers", "hidden", "heads"))
+    layers, width = (whole(config, knob) for knob in ("layers", "hidden"))
     if student.layers > layers:
         raise ModelError(
             f"student {student.name} has {student.layers} layers and its teacher {layers}; give it at most {layers}"
@@ -131,14 +141,25 @@ def check_student(
         )
     check_knobs(student, own or config)
     check_origin(student, config)
-    sizes = Sizes(student.layers, own_width, own_heads), Sizes(layers, width, heads)
+    check_copying(recipe, student, config, Sizes(student.layers, own_width, own_heads))
+
+
+def check_copying(recipe: Recipe, student: Student, config: Mapping[str, Any], ours: Sizes) -> None:
+    """Check that the teacher exposes the signals to copy, and that patience finds two layers or more of one width."""
+    theirs = Sizes(*(whole(config, knob) for knob in ("layers", "hidden", "heads")))
     for section, phase in inner_phases(recipe, student):
-        method_of(phase).check(f"student {student.name}, {section}", config, *sizes)
+        method_of(phase).check(f"student {student.name}, {section}", config, ours, theirs)
     last = student.prediction or recipe.task_distillation.prediction
-    if last.patience is not None and student.signal == "teacher" and own_width != width:
+    if last.patience is None or student.signal != "teacher":
+        return
+    if ours.layers < 2:
         raise ModelError(
-            f"student {student.name} is {own_width} wide and its teacher {width}; patience needs equal widths: use "
-            f"the teacher's width, or remove patience"
+            f"student {student.name} has 1 layer, and patience excludes a student's last layer; set 2 or more layers"
+        )
+    if ours.width != theirs.width:
+        raise ModelError(
+            f"student {student.name} is {ours.width} wide and its teacher {theirs.width}; patience needs equal "
+            "widths: use the teacher's width, or remove patience"
         )
 
 
@@ -190,18 +211,18 @@ def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
     return [*found, ("task_distillation.intermediate", phase)] if phase is not None else found
 
 
-def check_dropping(recipe: Recipe, layers: int) -> None:
-    """Reject unknown strategies, greedy (for sweeps only), and numbers of layers that a strategy cannot drop."""
-    assert recipe.layer_dropping is not None
-    check_strategies(recipe.layer_dropping.strategies)
-    if "greedy" in recipe.layer_dropping.strategies:
+def check_dropping(recipe: Recipe, candidate: DroppedCandidate, layers: int) -> None:
+    """Reject an unknown strategy, greedy (for sweeps only), and more layers than the strategy can drop of
+    ``layers``."""
+    check_strategies([candidate.strategy])
+    if candidate.strategy == "greedy":
+        own = candidate.name in {one.name for one in recipe.candidates}
+        where = f"candidate {candidate.name}" if own else "layer_dropping"
         raise RecipeError(
-            "the strategy 'greedy' searches by many short trainings, which only limbeck sweep runs; remove it from "
-            "layer_dropping"
+            f"the strategy 'greedy' searches by many short trainings, which only limbeck sweep runs; remove it from "
+            f"{where}"
         )
-    for strategy in recipe.layer_dropping.strategies:
-        for drop in recipe.layer_dropping.drop:
-            require_strategy(strategy, layers, drop)
+    require_strategy(candidate.strategy, layers, candidate.drop)
 
 
 def require_strategy(strategy: str, layers: int, drop: int) -> None:
@@ -302,7 +323,8 @@ def words_asked(recipe: Recipe) -> str:
     if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher":
         return "augmentation.masked_lm: teacher"
     triple = recipe.general_distillation is not None and recipe.general_distillation.method == "triple"
-    asked = triple and any(recipe.takes(student, "general") and general_start(student) for student in recipe.students)
+    students = recipe.new_students if triple else ()
+    asked = any(recipe.takes(student, "general") and general_start(student) for student in students)
     return "general_distillation.method: triple" if asked else ""
 
 

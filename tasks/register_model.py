@@ -12,11 +12,12 @@ from typing import Any
 
 from tasks.exports.package import PublishedExport, files_for_a_model
 from tasks.gate.judging import Judging, gate_row, verdict_tags
-from tasks.gate.verdicts import UNNAMED, Decision
+from tasks.gate.verdicts import Decision
 from tasks.ports.tracking.packer import Packer, started
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.model_card import model_card
+from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
 from tasks.results.run import Registered
 from tasks.scoring.evaluation import FOLDER
@@ -48,7 +49,7 @@ async def register_models(
     start = engines.lend if engines is not None and engines.used else started
     with Packer(workspace, start) as packer:
         for candidate in judging.models[1:]:
-            if candidate.role not in UNNAMED:
+            if role_of(candidate.role).registered:
                 folder, decision = folders[candidate.name], decisions[candidate.name]
                 own = exports.get(candidate.name, {})
                 registered.append(
@@ -150,6 +151,7 @@ def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: Mappin
     return {
         "candidate": candidate.name,
         "role": candidate.role,
+        **({"made": candidate.making.removeprefix("made ")} if candidate.making else {}),
         "quality": f"{row['headline']:.4f}",
         "retained": f"{row['retained']:.1%}" if row["retained"] is not None else "unknown",
         "size_mb": f"{(candidate.bytes or 0) / 1e6:.1f}",

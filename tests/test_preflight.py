@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from tasks.errors import DataError, GateError, LimbeckError
 from tasks.gate.floor import require_floor
-from tasks.preflight import check_students, require_selection, same_reading
+from tasks.ports.files.tokenizer_files import same_reading
+from tasks.preflight import check_students, require_selection
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import TeacherSlice
 from tests.tiny import write_tiny_bert

@@ -9,6 +9,7 @@ from statistics import stdev
 from typing import Any
 
 from tasks.contracts import Artifact
+from tasks.recipe.candidates import PRETRAINED, CandidateKnobs
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice
 
 
@@ -24,6 +25,10 @@ class SharedArtifacts:
     candidates: Awaitable[Artifact] | None = None
     transfer: Artifact | None = None
     starts: dict[str, Artifact] = field(default_factory=dict)
+    layers: int = 0
+    """Layers of the teacher."""
+    made: dict[str, Awaitable[Candidate]] = field(default_factory=dict)
+    """The candidates of the recipe by name, for those that are made from them."""
     judging: dict[str, Artifact] = field(default_factory=dict)
     """The rows of judging sets, by name."""
     general: dict[Any, Awaitable[Artifact]] = field(default_factory=dict)
@@ -32,6 +37,14 @@ class SharedArtifacts:
     """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
+    """By knobs, and by the model: finetuned, pretrained, or a candidate and its seed."""
+
+
+async def origin_of_seed(planned: CandidateKnobs, seed: int, shared: SharedArtifacts) -> Artifact:
+    """Return the checkpoint that one seed of a candidate is made from; of another candidate, that of the same seed."""
+    if planned.is_follower:
+        return (await shared.made[planned.made_from]).of_seed(seed)
+    return shared.base if planned.made_from == PRETRAINED else await shared.teacher
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,10 @@ class Candidate:
         that stages that depend on it are not reported as cached."""
         waiting = [model for model in self.models if not model.facts] if len(self.models) > 1 else []
         return waiting[0] if waiting else self.models[self.chosen]
+
+    def of_seed(self, seed: int) -> Artifact:
+        """The checkpoint of one seed: what a follower of this seed is made from."""
+        return self.models[self.seeds.index(seed)]
 
     @property
     def chosen_first(self) -> list[Artifact]:

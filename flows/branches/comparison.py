@@ -51,14 +51,15 @@ def plain_baselines(recipe: Recipe) -> list[str]:
     """Return the names of the students of role baseline that learn from labels alone."""
     return [
         student.name
-        for student in recipe.students
+        for student in recipe.new_students
         if student.role == "baseline" and student.name in plain_students(recipe)
     ]
 
 
 def plain_students(recipe: Recipe) -> list[str]:
-    """Return the names of the students of any role that learn from labels alone."""
-    return [student.name for student in recipe.students if student.signal == "labels"]
+    """Return the names of the new students of any role that learn from labels alone; what is made from another
+    candidate may have learned more."""
+    return [student.name for student in recipe.new_students if student.signal == "labels"]
 
 
 def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Artifact]) -> bool:
@@ -69,5 +70,5 @@ def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[s
     sizes = [[scored[name].facts.get(figure) for figure in ("parameters", "flops")] for name in (ours.name, baseline)]
     if all(size[0] is not None for size in sizes):
         return sizes[0] == sizes[1]
-    shapes = {student.name: [getattr(student, name) for name in Shape.model_fields] for student in recipe.students}
+    shapes = {student.name: [getattr(student, name) for name in Shape.model_fields] for student in recipe.new_students}
     return ours.name in shapes and shapes[ours.name] == shapes[baseline]

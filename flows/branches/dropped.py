@@ -1,4 +1,5 @@
-"""The branch of a dropped model: the teacher, or the pretrained model, without some of its layers, trained again."""
+"""The maker of dropped models: the teacher, the pretrained model or another candidate, without some of its layers,
+trained again."""
 
 from __future__ import annotations
 
@@ -9,11 +10,21 @@ from flows.branches.candidate import Candidate, SharedArtifacts, label
 from flows.branches.teacher_signals import answers_for, contributions_of
 from tasks.contracts import Artifact
 from tasks.drop_layers import drop_layers
+from tasks.recipe.candidates import TEACHER, DroppedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.recipe.students import LayerDropping
 
 NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
+
+
+async def make_dropped_candidate(recipe: Recipe, planned: DroppedCandidate, shared: SharedArtifacts) -> Candidate:
+    """Return a planned candidate, made from the model that it names."""
+    section = planned.as_section().model_copy(update={"after_finetuning": planned.made_from == TEACHER})
+    behind = await shared.made[planned.made_from] if planned.is_follower else None
+    return await make_dropped(
+        recipe, section, planned.strategy, planned.drop, shared, shown=planned.name, behind=behind
+    )
 
 
 async def make_dropped(
@@ -26,18 +37,17 @@ async def make_dropped(
     kept: Sequence[int] | None = None,
     shown: str = "",
     waits: Mapping[str, Artifact] | None = None,
+    behind: Candidate | None = None,
 ) -> Candidate:
     """Return the candidate of one strategy and one number of dropped layers, trained with every seed.
 
     ``kept`` are the remaining layers if a search found them, and ``shown`` is a name other than the default. ``waits``
-    are inputs that a plan cannot know yet; a run has none.
+    are inputs that a plan cannot know yet; a run has none. ``behind`` is the candidate that this one is made from, seed
+    by seed, if it is made from one.
     """
     base = await shared.teacher if dropping.after_finetuning else shared.base
-    measured = None
-    if strategy == "contribution":
-        looked_at = {"token": dropping.token, "max_length": dropping.max_length}
-        slice_ = ContributionSlice(**looked_at, task_type=recipe.spec.kind)
-        measured = await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", shared)
+    measured_at = {"token": dropping.token, "max_length": dropping.max_length}
+    slice_ = ContributionSlice(**measured_at, task_type=recipe.spec.kind)
     signal = (
         {"teacher": await shared.teacher, "answers": await answers_for(recipe, shared, dropping)}
         if dropping.signal == "teacher"
@@ -48,11 +58,18 @@ async def make_dropped(
     common_knobs["task_type"] = recipe.spec.kind
     layers = None if kept is None else tuple(kept)
 
+    async def contributions(seed: int) -> Artifact:
+        if behind is not None:
+            named = label(behind.name, seed, behind.seeds)
+            return await contributions_of(slice_, named, shared, behind.of_seed(seed))
+        return await contributions_of(slice_, "finetuned" if dropping.after_finetuning else "pretrained", shared)
+
     async def one(seed: int) -> Artifact:
+        measured = await contributions(seed) if strategy == "contribution" else None
         knobs = DropSlice(**{**common_knobs, "seed": seed}, strategy=strategy, drop=drop, kept=layers)
         return await drop_layers(
             knobs,
-            base=base,
+            base=base if behind is None else behind.of_seed(seed),
             rows=shared.rows,
             contributions=measured,
             **signal,

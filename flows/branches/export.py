@@ -25,6 +25,7 @@ from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, QuantizeSlice, SpeedSlice
+from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
 
@@ -56,12 +57,10 @@ class Export:
 
 
 async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Artifact) -> list[Export]:
-    """Export the candidates that the recipe names, concurrently; by default all students and dropped models."""
+    """Export the candidates that the recipe names, concurrently; by default those whose role is exported."""
     if recipe.exports is None:
         return []
-    wanted = recipe.exports.of or tuple(
-        candidate.name for candidate in candidates if candidate.role in ("student", "dropped")
-    )
+    wanted = recipe.exports.of or tuple(candidate.name for candidate in candidates if role_of(candidate.role).exported)
     chosen = [candidate for candidate in candidates if candidate.name in wanted]
     return [
         export
@@ -173,7 +172,7 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
     """Return the fields that only an export's row has, or that differ from the model's."""
     facts = dict(export.artifact.facts) if export.artifact else {}
     facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
-    because = export.because or ("" if model.role in ("student", "dropped") else NO_VERSION)
+    because = export.because or ("" if role_of(model.role).registered else NO_VERSION)
     engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
     return {
         "of": export.of.name,

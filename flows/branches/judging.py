@@ -59,8 +59,14 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
         with_paces(unpaced, [speed.facts for speed in speeds]), candidates, elsewhere, shared.judging, recipe.gate.split
     )
     plain = plain_students(recipe)
+    making = {one.name: {"made_from": one.made_from, "made_by": one.by} for one in recipe.candidates}
     return [
-        one.replaced(against=against.get(one.name, {}), plain=one.name in plain, inspection=looks.get(one.name))
+        one.replaced(
+            against=against.get(one.name, {}),
+            plain=one.name in plain,
+            inspection=looks.get(one.name),
+            **making.get(one.name, {}),
+        )
         for one in rows
     ]
 

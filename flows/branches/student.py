@@ -1,4 +1,5 @@
-"""The branch of a student: from its initialisation through the phases of its recipe to its last checkpoint."""
+"""The maker of students: from the initialisation, or another candidate, through the phases of the recipe to the last
+checkpoint."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from flows.branches.candidate import Candidate, SharedArtifacts, label
+from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
 from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
 from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
+from tasks.recipe.candidates import DistilledCandidate
+from tasks.recipe.chains import depth_of
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice
@@ -20,15 +23,24 @@ OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
 """Knobs of a training that only matter with a teacher's predictions."""
 
 
-async def make_student(recipe: Recipe, student: Student, shared: SharedArtifacts) -> Candidate:
+async def make_student(recipe: Recipe, planned: DistilledCandidate, shared: SharedArtifacts) -> Candidate:
     """Train one student with all its seeds concurrently; return the candidate."""
-    models = await asyncio.gather(*(train_student(recipe, student, seed, shared) for seed in student.seeds))
+    student = recipe.as_student(planned, depth_of(planned, {one.name: one for one in recipe.planned}, shared.layers))
+
+    async def one(seed: int) -> Artifact:
+        new = not planned.is_follower
+        begun = await (starting_point(recipe, student, shared) if new else origin_of_seed(planned, seed, shared))
+        return await train_student(recipe, student, seed, shared, begun)
+
+    models = await asyncio.gather(*(one(seed) for seed in student.seeds))
     return Candidate(student.name, student.role, list(models), student.seeds)
 
 
-async def train_student(recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts) -> Artifact:
-    """Run one student with one seed through the phases of its recipe; return its last checkpoint."""
-    made = await starting_point(recipe, student, shared)
+async def train_student(
+    recipe: Recipe, student: Student, seed: int, shared: SharedArtifacts, made: Artifact | None
+) -> Artifact:
+    """Run one student with one seed through the phases of its recipe; return its last checkpoint. ``made`` is the
+    checkpoint that it starts from, or None if the engine builds it from the teacher."""
     augmented = (
         await shared.candidates if shared.candidates is not None and recipe.takes(student, "augmentation") else None
     )

@@ -9,7 +9,6 @@ each number of layers by itself).
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts, known
 from flows.branches.dropped import make_dropped
+from flows.branches.teacher import layers_of_teacher
 from tasks.contracts import Artifact
-from tasks.preflight import check_strategies, check_sweep, layers_of
+from tasks.preflight import check_strategies, check_sweep
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
 from tasks.recipe.students import STRATEGY_NAMES, LayerDropping, Sweep
@@ -83,6 +83,7 @@ def of_a_sweep(recipe: Recipe) -> Recipe:
     text, no augmentation."""
     unused: dict[str, Any] = {
         "students": (),
+        "candidates": (),
         "general_distillation": None,
         "augmentation": None,
         "transfer": None,
@@ -108,10 +109,7 @@ def choices(recipe: Recipe) -> tuple[tuple[str, ...], tuple[int, ...] | None, La
 
 def grid_of(recipe: Recipe, sources: Mapping[str, Artifact], session: Session) -> Grid:
     """Return the grid of the sweep, reading only the teacher's config; raise RecipeError if it is not valid."""
-    if recipe.pretraining is not None:
-        layers = recipe.pretraining.layers
-    else:
-        layers = layers_of(json.loads((session.store.folder(sources["teacher"]) / "config.json").read_text()))
+    layers = layers_of_teacher(recipe, session.store, sources)
     strategies, drops, dropping = choices(recipe)
     drops = tuple(sorted(drops or range(1, layers)))
     check_sweep(recipe, strategies, drops, dropping, layers)

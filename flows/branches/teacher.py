@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 
 from tasks.contracts import Artifact
 from tasks.finetune_teacher import finetune_teacher
 from tasks.gate.floor import require_floor
+from tasks.ports.store.artifacts import Store
+from tasks.preflight import layers_of
 from tasks.prepare_corpus import pretrain_base
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import TeacherSlice
@@ -19,6 +24,13 @@ async def pretrained_base(recipe: Recipe, sources: dict[str, Artifact]) -> Artif
     if recipe.pretraining is None:
         return sources["teacher"]
     return await pretrain_base(recipe.pretraining, source=sources["corpus"])
+
+
+def layers_of_teacher(recipe: Recipe, store: Store, sources: Mapping[str, Artifact]) -> int:
+    """Return the number of the teacher's layers, which a plan knows before the teacher is there."""
+    if recipe.pretraining is not None:
+        return recipe.pretraining.layers
+    return layers_of(json.loads((store.folder(sources["teacher"]) / "config.json").read_text()))
 
 
 async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifact:

@@ -17,12 +17,16 @@ from tasks.recipe.students import LayerDropping, Student
 from tasks.task_types.types import TASK_TYPES
 
 
-async def contributions_of(knobs: ContributionSlice, origin: str, shared: SharedArtifacts) -> Artifact:
-    """Return the contribution of each layer, measured once per run for the same knobs and origin."""
+async def contributions_of(
+    knobs: ContributionSlice, origin: str, shared: SharedArtifacts, model: Artifact | None = None
+) -> Artifact:
+    """Return the contribution of each layer, measured once per run for the same knobs and origin; ``model`` is that of
+    an origin that is a candidate."""
     if (knobs, origin) not in shared.contributions:
-        base = shared.base if origin == "pretrained" else await shared.teacher
+        base = model or (shared.base if origin == "pretrained" else await shared.teacher)
+        shown = f"layers of {origin}" if model is not None else ""
         shared.contributions[knobs, origin] = asyncio.ensure_future(
-            measure_contributions(knobs, base=base, rows=shared.rows)
+            measure_contributions(knobs, base=base, rows=shared.rows, label=shown)
         )
     return await shared.contributions[knobs, origin]
 

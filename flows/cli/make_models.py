@@ -172,21 +172,23 @@ def plan(
         write_json(json_file, found)
 
 
+MADE_BY = {"distillation": "students", "layer-dropping": "dropped"}
+"""The names of the candidates of two makers, for people."""
+
+
 def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
     """Check a recipe without running anything."""
     from flows.run.recipe_file import load_recipe
 
     chosen = load_recipe(recipe, sets)
-    made = [student.name for student in chosen.students]
-    dropped = (
-        [f"{s}-{k}" for s in chosen.layer_dropping.strategies for k in chosen.layer_dropping.drop]
-        if chosen.layer_dropping
-        else []
-    )
+    made: dict[str, list[str]] = {maker: [] for maker in MADE_BY}
+    for one in chosen.planned:
+        made.setdefault(one.by, []).append(one.name)
+    listed = ", ".join(f"{MADE_BY.get(maker, maker)} {', '.join(names) or 'none'}" for maker, names in made.items())
+    chains = [f"{one.name} from {one.made_from}" for one in chosen.planned if one.is_follower]
+    chained = f", made in chains: {', '.join(chains)}" if chains else ""
     judged = f", also evaluated on {', '.join(chosen.judging_sets)}" if chosen.judging_sets else ""
-    said = (
-        f"task {chosen.spec.name}, students {', '.join(made) or 'none'}, dropped {', '.join(dropped) or 'none'}{judged}"
-    )
+    said = f"task {chosen.spec.name}, {listed}{chained}{judged}"
     out.print(f"{chosen.name} is valid: {said}", highlight=False)
 
 

@@ -88,7 +88,10 @@ def pictures_of(result: RunResult) -> dict[str, bytes]:
         [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)],
         *(result.recipe, result.headline, result.split),
     )
-    drawing = code_that_draws(ROOT / "tasks" / "report") | {"matplotlib": version_of("matplotlib")}
+    drawing = code_that_draws(ROOT / "tasks" / "report") | {
+        "roles": hash_file(ROOT / "tasks" / "results" / "roles.py"),
+        "matplotlib": version_of("matplotlib"),
+    }
     return {
         name: b64decode(picture)
         for name, picture in remembered("pictures", [shown, drawing], partial(drawn, result)).items()

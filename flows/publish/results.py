@@ -21,7 +21,7 @@ from flows.publish.licences import licences_of
 from flows.publish.manifest import manifest_of
 from flows.publish.report import for_the_page, leave_report
 from flows.publish.run_page import leave_pages
-from flows.run.ledger import costs_of_candidates, ledger_of
+from flows.run.ledger import ancestors_of, costs_of_candidates, ledger_of
 from flows.run.notices import tell_of
 from flows.run.opening import PINNED, Run, held_back, teacher_name
 from tasks.contracts import Artifact
@@ -44,7 +44,7 @@ async def publish_results(
 ) -> dict[str, Any]:
     """Log the figures, register the models, publish the pages, send the recipe's notices, and return the content of the
     ``--json`` file."""
-    costs = costs_of_candidates([row.name for row in rows], run.session)
+    costs = costs_of_candidates([row.name for row in rows], run.session, ancestors_of(recipe))
     rows = [row.replaced(cost=with_energy(costs[row.name], energy_of_inference(recipe, row, run))) for row in rows]
     registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
     registered, decisions = decided(registered, promotion), promotion.pop("decisions")
@@ -235,17 +235,7 @@ def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict
 
     Stages shared by several candidates, such as general distillation, are not included.
     """
-    dropping = recipe.layer_dropping
-    dropped = (
-        {f"{strategy}-{drop}": dropping.seeds for strategy in dropping.strategies for drop in dropping.drop}
-        if dropping
-        else {}
-    )
-    seeds = {
-        "teacher": (recipe.teacher.seed,),
-        **dropped,
-        **{student.name: student.seeds for student in recipe.students},
-    }
+    seeds = {"teacher": (recipe.teacher.seed,), **{one.name: one.planned_seeds for one in recipe.planned}}
     return {
         name: effort_of({seed: "" if name == "teacher" else label(name, seed, own) for seed in own}, records)
         for name, own in seeds.items()

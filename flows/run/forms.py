@@ -29,6 +29,7 @@ LEFT_OUT = (
     "pretraining",
     "students",
     "layer_dropping",
+    "candidates",
     "exports",
     "gate",
 )

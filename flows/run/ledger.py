@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.ports.store.collect import inputs_of
+from tasks.recipe.chains import origins_of
+from tasks.recipe.recipe import Recipe
 from tasks.recipe.running import Costs
 from tasks.scoring.costs.figures import Figure, measured, scaled
 from tasks.scoring.costs.ledger import cost_of, foreseen, nothing_known, sum_of
@@ -20,6 +22,7 @@ from tasks.stage.session import Session, StageRecord
 
 JUDGING = ("scorecard", "speed", "comparison", "inspection")
 """Kinds of stages that evaluate a model: their inputs, such as models compared with it, are no part of its cost."""
+NO_ANCESTORS: Mapping[str, Sequence[str]] = {}
 GRAPHS = {"export-onnx": "onnx", "quantize-onnx": "int8"}
 """Suffix of an export's row by stage: the row is named MODEL-SUFFIX, the label of its stage is the model's name."""
 
@@ -85,24 +88,41 @@ def basis(rates: Rates) -> dict[str, Any]:
     }
 
 
-def costs_of_candidates(names: Sequence[str], session: Session) -> dict[str, dict[str, Any]]:
+def ancestors_of(recipe: Recipe) -> dict[str, tuple[str, ...]]:
+    """Return the candidates behind each candidate that is made from another one, the nearest first."""
+    known = {one.name: one for one in recipe.planned}
+    found = {name: tuple(other.name for other in origins_of(one, known)) for name, one in known.items()}
+    return {name: behind for name, behind in found.items() if behind}
+
+
+def costs_of_candidates(
+    names: Sequence[str], session: Session, ancestors: Mapping[str, Sequence[str]] = NO_ANCESTORS
+) -> dict[str, dict[str, Any]]:
     """Return by candidate the cost of its own stages, cached or not, and separately that of the shared stages that
-    they depend on."""
+    they depend on, and of the ``ancestors`` that it is made from."""
     makers = {record.artifact.sha256: record for record in reversed(session.records) if record.artifact is not None}
-    return {name: candidate_cost(name, session, makers) for name in names}
+    return {name: candidate_cost(name, session, makers, ancestors.get(name, ())) for name in names}
 
 
-def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord]) -> dict[str, Any]:
+def candidate_cost(
+    name: str, session: Session, makers: Mapping[str, StageRecord], ancestors: Sequence[str]
+) -> dict[str, Any]:
     """Return the cost of one candidate."""
     own = [record for record in session.records if record.artifact is not None and is_own(record, name)]
     seen = {record.number for record in own}
-    shared = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
-    rates = session.rates
-    ours, others = (
-        sum_of(cost_of(record.used, rates) for record in some) if own else nothing_known("no stage has this name")
-        for some in (own, shared)
-    )
-    return ours | {"shared": others | {"stages": sorted(record.display_name for record in shared)}}
+    others = list(behind([record for record in own if record.kind not in JUDGING], makers, seen))
+    earlier = [record for record in others if any(is_own(record, ancestor) for ancestor in ancestors)]
+    shared = [record for record in others if record not in earlier]
+    beside = {"shared": shared} | ({"ancestors": earlier} if ancestors else {})
+    return cost_of_stages(own, own, session.rates) | {
+        part: cost_of_stages(some, own, session.rates) | {"stages": sorted(record.display_name for record in some)}
+        for part, some in beside.items()
+    }
+
+
+def cost_of_stages(records: Sequence[StageRecord], own: Sequence[StageRecord], rates: Rates) -> dict[str, Figure]:
+    """Return the summed cost of some stages; unknown if the candidate has no stages of its ``own``."""
+    return sum_of(cost_of(record.used, rates) for record in records) if own else nothing_known("no stage has this name")
 
 
 def is_own(record: StageRecord, name: str) -> bool:

@@ -211,7 +211,7 @@ def find_sources(recipe: Recipe) -> dict[str, Artifact]:
         f"teacher:{number}": resolve_model(colleague.model, colleague.revision)
         for number, colleague in recipe.colleagues
     }
-    own = {student.name: student.start for student in recipe.students if student.start not in named_starts()}
+    own = {student.name: student.start for student in recipe.new_students if student.start not in named_starts()}
     sources |= sources_of_sets(recipe)
     return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
 

@@ -13,6 +13,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
+from tasks.recipe.candidates import knobs_by_maker
 from tasks.recipe.recipe import Recipe
 from tasks.task_types.types import TASK_TYPES
 
@@ -150,11 +151,12 @@ def to_plain_values(values: Any) -> Any:
 
 def problem_sentence(problem: Any, values: CommentedMap, path: Path) -> str:
     """Return a sentence about one problem: its place, the given value, and the legal ones."""
-    place: Place = tuple(step for step in problem["loc"] if not is_branch(step))
+    kind, within = kind_of_entry(problem["loc"])
+    place: Place = tuple(step for step in within if not is_branch(step))
     shown = ".".join(map(str, place)) or "the recipe"
     where = f"{path}, line {line_of(values, place)}"
     if problem["type"] == "extra_forbidden":
-        legal = legal_keys(Recipe, place[:-1])
+        legal = legal_keys(Recipe, place[:-1]) if kind is None else legal_keys(kind, place[2:-1])
         near = get_close_matches(str(place[-1]), legal, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"legal are {', '.join(legal)}"
         inside = ".".join(map(str, place[:-1]))
@@ -172,6 +174,13 @@ def shortened(value: str | int | float) -> str:
         else f"a number of {value.bit_length():,} bits"
     )
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+
+
+def kind_of_entry(place: Place) -> tuple[type[BaseModel] | None, Place]:
+    """Return the knobs of the candidate that a problem is in, or None, and the place without the name of its maker."""
+    if place[:1] != ("candidates",) or len(place) < 3:
+        return None, place
+    return knobs_by_maker().get(str(place[2])), (*place[:2], *place[3:])
 
 
 def is_branch(step: str | int) -> bool:
@@ -203,7 +212,7 @@ def legal_keys(model: type[BaseModel], place: Place) -> list[str]:
         if found is None:
             return []
         model = found
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -231,6 +240,8 @@ teacher:
 students:
   - {{name: half, layers: 6, start: teacher}}
   - {{name: half-without-teacher, role: baseline, layers: 6, start: teacher, signal: labels}}
+# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
+#   - {{name: third, from: half, by: layer-dropping, strategy: top, drop: 2, signal: teacher}}
 gate:
   criteria:
     - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval

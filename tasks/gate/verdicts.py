@@ -29,12 +29,11 @@ from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, Finding, confidence_for, evaluate_criterion, figure
 from tasks.gate.worst_of import Elsewhere, leakage_of_sets, worst_of
 from tasks.recipe.judging import COSTS, FIGURES, Criterion, Gate
+from tasks.results.roles import role_of
 from tasks.scoring.quality.gain import Gain
 
 ACCEPT, REGRESSION, ANOMALOUS, INFEASIBLE = "ACCEPT", "REGRESSION", "ANOMALOUS", "INFEASIBLE"
 BASELINE = "a baseline is scored for comparison and never becomes champion"
-UNNAMED = ("baseline", "export")
-"""Roles that never get a version or an alias of their own."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def evaluate_candidates(
     for criterion in gate.criteria:
         require_known(criterion.metric, teacher)
     decisions = step_down(candidates, teacher, gate, evidence or Evidence())
-    named = [number for number, candidate in enumerate(candidates) if candidate["role"] not in UNNAMED]
+    named = [number for number, candidate in enumerate(candidates) if role_of(candidate["role"]).registered]
     accepted = [number for number in named if decisions[number].accepted]
     if accepted:
         measure = measure_for(candidates[number] for number in accepted)
@@ -121,7 +120,7 @@ def step_down(
     left = [
         number
         for number, candidate in enumerate(candidates)
-        if candidate["role"] not in UNNAMED and not ruled_out(candidate, teacher, gate, evidence)
+        if role_of(candidate["role"]).registered and not ruled_out(candidate, teacher, gate, evidence)
     ]
     decisions = [evaluate_gate(candidate, teacher, gate, evidence, max(1, len(left))) for candidate in candidates]
     rest = [number for number in left if not decisions[number].accepted]
@@ -159,7 +158,7 @@ def evaluate_gate(
     values = {
         criterion.metric: figure(candidate, criterion.metric) for criterion in gate.criteria if not criterion.worst_of
     }
-    if candidate["role"] == "baseline":
+    if not role_of(candidate["role"]).judged:
         return Decision(candidate["name"], None, (BASELINE,), values=values)
     findings = [finding_of(criterion, candidate, teacher, gate, evidence, rivals) for criterion in gate.criteria]
     wonders = [

@@ -8,12 +8,15 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
+from tasks.recipe.candidates import TEACHER, CandidateKnobs, CandidateSection, DistilledCandidate
+from tasks.recipe.chains import LEAST_LAYERS, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_knob
 from tasks.recipe.running import Costs, Report, Resources
-from tasks.recipe.students import OWN_LAYERS, LayerDropping, StageName, Student, Sweep, general_start
+from tasks.recipe.student_checks import check_follower, check_phases, check_stages
+from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
 from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
 from tasks.task_types.types import TASK_TYPES, TaskType
 
@@ -39,6 +42,11 @@ class Recipe(Knobs):
     task_distillation: TaskDistillation = TaskDistillation()
     students: tuple[Student, ...] = Field((), description="The small models, each with a name, a shape and a start.")
     layer_dropping: LayerDropping | None = None
+    candidates: tuple[CandidateSection, ...] = Field(
+        (),
+        description="More models, each made from the pretrained model, the teacher or another candidate, by a maker: "
+        "chains of any length. Students and layer_dropping are the short way to write candidates of two makers.",
+    )
     sweep: Sweep | None = Field(None, description="Settings of limbeck sweep; a run ignores them.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
@@ -61,8 +69,9 @@ class Recipe(Knobs):
         if repeated:
             raise ValueError(f"students {repeated} are not unique; give each its own name")
         self.check_task()
-        if not self.students and self.layer_dropping is None and self.sweep is None:
-            raise ValueError("there are no candidates: add students or layer_dropping")
+        if not self.planned and self.sweep is None:
+            raise ValueError("there are no candidates: add students, layer_dropping or candidates")
+        require_chains(self.planned)
         if self.corpus is None and (self.general_distillation or self.pretraining):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:
@@ -75,9 +84,12 @@ class Recipe(Knobs):
         self.check_judging_sets()
         self.check_ensemble()
         self.check_exports()
-        for student in self.students:
-            self.check_stages(student)
-            self.check_phases(student)
+        for student in self.all_students:
+            check_stages(self, student)
+            check_phases(self, student)
+        for one in self.planned:
+            if one.is_follower and isinstance(one, DistilledCandidate):
+                check_follower(self, self.as_student(one), one.made_from)
         return self
 
     def check_task(self) -> None:
@@ -102,12 +114,19 @@ class Recipe(Knobs):
 
     def check_choices(self) -> None:
         """Reject the choice of checkpoints by a metric of another type of task."""
-        own = {f"students.{student.name}.prediction": student.prediction for student in self.students}
+        own: dict[str, TaskTraining | None] = {
+            f"students.{student.name}.prediction": student.prediction for student in self.students
+        }
         trainings: dict[str, TaskTraining | None] = {
             "teacher": self.teacher,
             "task_distillation.prediction": self.task_distillation.prediction,
         }
         trainings |= {f"ensemble.teachers.{number - 2}": colleague for number, colleague in self.colleagues}
+        own |= {
+            ".".join(filter(None, ("candidates", one.name, section))): training
+            for one in self.candidates
+            for section, training in one.trainings.items()
+        }
         legal = ("headline", *self.task_type.metrics)
         for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
             if training is not None and training.choose_by not in legal:
@@ -119,7 +138,7 @@ class Recipe(Knobs):
     def check_judging_sets(self) -> None:
         """Reject judging sets whose name is taken or whose form differs from the task's, and criteria on sets that do
         not exist."""
-        made = ["teacher", *(student.name for student in self.students), *self.dropped]
+        made = [TEACHER, *(one.name for one in self.planned)]
         for name, given in self.judging_sets.items():
             where = f"data.judge.{name}"
             if name in (*SPLITS, *made):
@@ -152,7 +171,7 @@ class Recipe(Knobs):
                 f"ensemble.combine: certainty needs classes, and {self.spec.name} is a {self.spec.kind}; use combine: "
                 f"weights"
             )
-        if "teacher" not in {self.drops_by, *(student.signal for student in self.students)}:
+        if "teacher" not in {one.signal_of_training for one in self.planned}:
             raise ValueError(
                 "no student learns from the ensemble's predictions; set a student's signal to teacher, or remove the "
                 "ensemble"
@@ -163,7 +182,7 @@ class Recipe(Knobs):
         judge it on."""
         if self.exports is None:
             return
-        made = ["teacher", *(student.name for student in self.students), *self.dropped]
+        made = [TEACHER, *(one.name for one in self.planned)]
         unknown = [name for name in self.exports.of if name not in made]
         if unknown:
             raise ValueError(
@@ -177,84 +196,6 @@ class Recipe(Knobs):
             raise ValueError(
                 "int8 is evaluated on selection rows, and data.selection_rows is 0; set data.selection_rows, or set "
                 "exports.formats: [onnx]"
-            )
-
-    def check_stages(self, student: Student) -> None:
-        """Reject a student's stages that are missing in the recipe or cannot work for this student."""
-        own = ("intermediate",) if student.intermediate is not None else ()
-        missing = [stage for stage in student.stages or () if stage not in (*self.optional_stages, *own)]
-        if missing:
-            raise ValueError(
-                f"student {student.name} uses the stages {missing}, which the recipe does not have; it has "
-                f"{list(self.optional_stages)}"
-            )
-        if student.stages and student.signal == "labels":
-            raise ValueError(
-                f"student {student.name} learns from labels only, but uses {list(student.stages)}; set signal: "
-                f"teacher, or remove its stages"
-            )
-        if "general" in (student.stages or ()) and not general_start(student):
-            raise ValueError(
-                f"student {student.name} uses the stage general, but starts from {student.start}: general "
-                f"distillation computes its own start from the pretrained model; remove general from its stages, set "
-                f"its start to embeddings or random, or "
-                "its origin to pretrained"
-            )
-        if self.takes(student, "general") and general_start(student) and student.start == "contribution":
-            raise ValueError(
-                f"student {student.name} starts from contribution, which is measured on the task's rows, and general "
-                f"distillation has no task; choose another strategy, or remove general from its stages"
-            )
-
-    def check_phases(self, student: Student) -> None:
-        """Reject phases whose settings cannot work for this student."""
-        inner, last = self.inner_phase(student), student.prediction or self.task_distillation.prediction
-        if (
-            inner is not None
-            and inner.method == "replacing"
-            and (student.start not in OWN_LAYERS or student.origin != "finetuned")
-        ):
-            raise ValueError(
-                f"student {student.name} replaces its teacher's layers (method: replacing), so it must start from "
-                f"whole layers of the fine-tuned teacher; "
-                "set start: top or teacher, and remove origin"
-            )
-        if inner is not None and inner.method == "replacing" and self.transfer is not None and self.transfer.alone:
-            raise ValueError(
-                f"student {student.name} replaces layers with the loss on labels only, and transfer text has no "
-                f"labels; set "
-                f"transfer.alone: false"
-            )
-        if (
-            inner is not None
-            and inner.method == "layers"
-            and inner.matching.layer_map == "kept"
-            and student.start not in OWN_LAYERS
-        ):
-            raise ValueError(
-                f"student {student.name} starts from {student.start}, which has no layers of its teacher; use "
-                f"layer_map: uniform"
-            )
-        if self.transfer is not None and self.transfer.alone and student.signal == "teacher" and last.hard_weight == 1:
-            raise ValueError(
-                f"student {student.name} learns from labels only (hard_weight: 1), and transfer text has no labels; "
-                f"set "
-                f"transfer.alone: false"
-            )
-        if last.patience is not None and student.signal == "teacher":
-            if student.layers < 2:
-                raise ValueError(
-                    f"student {student.name} has 1 layer, and patience excludes a student's last layer; set 2 or "
-                    f"more layers"
-                )
-            if self.ensemble is not None:
-                raise ValueError(
-                    "patience copies the states of one teacher, and an ensemble has several; remove one of the two"
-                )
-        if self.ensemble is not None and self.takes(student, "augmentation"):
-            raise ValueError(
-                f"student {student.name} uses the stage augmentation, whose sentences only the first teacher would "
-                f"predict; remove augmentation from its stages, or remove the ensemble"
             )
 
     def inner_phase(self, student: Student) -> Intermediate | None:
@@ -282,19 +223,30 @@ class Recipe(Knobs):
         return wanted and student.signal == "teacher" and (own or stage in self.optional_stages)
 
     @property
-    def drops_by(self) -> str | None:
-        """The training signal of dropped models, if there are any."""
-        return self.layer_dropping.signal if self.layer_dropping is not None else None
+    def planned(self) -> tuple[CandidateKnobs, ...]:
+        """All candidates, in the order of the results: students, dropped models, and those of ``candidates``."""
+        return planned_candidates(self.students, self.layer_dropping, self.candidates)
 
     @property
-    def dropped(self) -> list[str]:
-        """The names of the dropped models."""
-        dropping = self.layer_dropping
-        return (
-            [f"{strategy}-{drop}" for strategy in dropping.strategies for drop in dropping.drop]
-            if dropping is not None
-            else []
-        )
+    def all_students(self) -> tuple[Student, ...]:
+        """Everything that is distilled, as students; of a follower the number of layers is not known here."""
+        further = (one for one in self.planned if isinstance(one, DistilledCandidate))
+        return tuple(self.as_student(one) for one in further)
+
+    @property
+    def new_students(self) -> tuple[Student, ...]:
+        """The students that are built anew, from the teacher or the pretrained model."""
+        followers = {one.name for one in self.planned if one.is_follower}
+        return tuple(student for student in self.all_students if student.name not in followers)
+
+    def as_student(self, candidate: DistilledCandidate, layers: int = LEAST_LAYERS) -> Student:
+        """Return a distilled candidate as a student; ``layers`` is the depth of a follower."""
+        if not candidate.is_follower:
+            return candidate.as_student()
+        start = start_behind(candidate, {one.name: one for one in self.planned})
+        own: tuple[StageName, ...] = ("intermediate",) if candidate.intermediate is not None else ()
+        stages = tuple(dict.fromkeys((*self.optional_stages, *own)))
+        return candidate.further_student(start, layers, tuple(stage for stage in stages if stage != "general"))
 
     @property
     def colleagues(self) -> list[tuple[int, Colleague]]:

@@ -107,31 +107,54 @@ class Student(Shape):
     def nothing_is_idle(self) -> Self:
         """Reject a misspelt start, and settings without effect: an origin of layers if none are taken, a first phase
         that the student skips."""
-        near = [] if self.start in named_starts() else get_close_matches(self.start, named_starts(), 1, 0.8)
-        if near:
-            raise ValueError(
-                f"student {self.name}: unknown start {self.start!r}; did you mean {near[0]!r}? A folder of that "
-                f"name is written ./{self.start}"
-            )
+        require_start(self.name, self.start)
         if self.origin == "pretrained" and not takes_layers(self.start):
             raise ValueError(
                 f"student {self.name}: origin is the source of the start's layers, and start: {self.start} has no "
                 f"layers; remove origin"
             )
-        if self.intermediate is not None and self.signal == "labels":
-            raise ValueError(
-                f"student {self.name} learns from labels alone, but has an intermediate phase; set signal: teacher, "
-                f"or remove intermediate"
-            )
-        if self.intermediate is not None and self.stages is not None and "intermediate" not in self.stages:
-            raise ValueError(
-                f"student {self.name} has an intermediate phase that is not in its stages; add intermediate to them, "
-                f"or remove the phase"
-            )
+        if self.intermediate is not None:
+            require_inner_phase(self.name, self.signal, self.stages)
         return self
 
 
-class LayerDropping(TaskTraining):
+def require_start(name: str, start: str) -> None:
+    """Raise ValueError for a misspelt start, which would be taken for a folder."""
+    near = [] if start in named_starts() else get_close_matches(start, named_starts(), 1, 0.8)
+    if near:
+        raise ValueError(
+            f"student {name}: unknown start {start!r}; did you mean {near[0]!r}? A folder of that name is written "
+            f"./{start}"
+        )
+
+
+def require_inner_phase(name: str, signal: str, stages: tuple[StageName, ...] | None) -> None:
+    """Raise ValueError for a student with a first phase of its own that it would skip."""
+    if signal == "labels":
+        raise ValueError(
+            f"student {name} learns from labels alone, but has an intermediate phase; set signal: teacher, or remove "
+            f"intermediate"
+        )
+    if stages is not None and "intermediate" not in stages:
+        raise ValueError(
+            f"student {name} has an intermediate phase that is not in its stages; add intermediate to them, or "
+            f"remove the phase"
+        )
+
+
+class DroppedTraining(TaskTraining):
+    """The training of a model of which layers were removed."""
+
+    signal: Literal["labels", "teacher"] = Field("labels", description="Training signal of the dropped model.")
+    token: Literal["cls", "mean"] = Field(
+        "cls", description="Tokens at which the contribution strategy compares a layer's input and output."
+    )
+    temperature: float = Field(2.0, gt=0, description="Temperature, with signal: teacher.")
+    hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
+    learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate.")
+
+
+class LayerDropping(DroppedTraining):
     """Remove whole layers, then train the remaining model (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
     strategies: tuple[Annotated[str, Choices(*STRATEGY_NAMES)], ...] = Field(
@@ -141,13 +164,6 @@ class LayerDropping(TaskTraining):
         (2,), min_length=1, description="Numbers of layers to remove; each gives its own models."
     )
     after_finetuning: bool = Field(False, description="Drop from the fine-tuned teacher instead of the pretrained one.")
-    signal: Literal["labels", "teacher"] = Field("labels", description="Training signal of the dropped model.")
-    token: Literal["cls", "mean"] = Field(
-        "cls", description="Tokens at which the contribution strategy compares a layer's input and output."
-    )
-    temperature: float = Field(2.0, gt=0, description="Temperature, with signal: teacher.")
-    hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
-    learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate.")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="One training per seed.")
 
     @model_validator(mode="after")

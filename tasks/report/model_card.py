@@ -17,6 +17,7 @@ from tasks.report.tables.card_rows import more_rows
 from tasks.report.tables.exports_section import exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
+from tasks.results.roles import role_of
 from tasks.results.row import Conditions, Estimate, ResultRow
 from tasks.results.run import StageLine
 from tasks.task_types.interfaces import ErrorFigure
@@ -161,7 +162,8 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], dat
     what = f"A {model.role} of {code_span(data['teacher'])} on {code_span(task_of(recipe)['name'])}"
     sentence = baseline_sentence(model, split)
     beside = f"{format_figure(ours)} (teacher {format_figure(theirs)}){pace}"
-    return f"{what}: {model.headline} on {split} {beside}. {sentence}".rstrip()
+    made = f" It is {escaped(model.making)}." if model.making else ""
+    return f"{what}: {model.headline} on {split} {beside}.{made} {sentence}".rstrip()
 
 
 def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
@@ -171,7 +173,7 @@ def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any])
     base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
     task = task_of(recipe)
     hub_task = TASK_TYPES[task["kind"]].hub_task
-    tags = ["limbeck", "distillation" if model.role != "dropped" else "layer-dropping", hub_task]
+    tags = ["limbeck", role_of(model.role).tag, hub_task]
     return ModelCardData(
         license=one_line(data["teacher_licence"]),
         base_model=base if base and public(base) == base == one_line(base) else None,

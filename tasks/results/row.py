@@ -120,10 +120,12 @@ class Cost(Stated):
     dollars_on_demand: Amount | None = None
     dollars_spot: Amount | None = None
     joules: Amount | None = None
+    ancestors: Cost | None = None
+    """The cost of the candidates that this one is made from; None if it is made from none."""
 
     def amounts(self) -> dict[str, Amount]:
         """Return the known figures by name."""
-        found = {name: getattr(self, name) for name in Cost.model_fields}
+        found = {name: getattr(self, name) for name in Cost.model_fields if name != "ancestors"}
         return {name: amount for name, amount in found.items() if amount is not None}
 
 
@@ -215,6 +217,10 @@ class ResultRow(Stated):
     """Whether the model was trained with labels alone."""
     inspection: dict[str, Any] | None = None
     """Results of its error analysis."""
+    made_from: str | None = None
+    """The model that an entry of ``candidates`` is made from; None for other models."""
+    made_by: str | None = None
+    """Its maker."""
     of: str | None = None
     """The original model of an export."""
     engine: str | None = None
@@ -255,6 +261,11 @@ class ResultRow(Stated):
     def compared(self, split: str) -> list[tuple[str, Comparison]]:
         """Return the comparisons with labels-only baselines on a split, by the baseline's name."""
         return [(name, splits[split]) for name, splits in (self.against or {}).items() if split in splits]
+
+    @property
+    def making(self) -> str:
+        """How an entry of ``candidates`` is made, in words; empty for other models."""
+        return f"made from {self.made_from} by {self.made_by}" if self.made_from and self.made_by else ""
 
     def on_sets(self) -> Self:
         """Return the row with judging sets in place of splits."""

@@ -61,7 +61,7 @@ OF_MODELS = re.compile(r"(\*|model|(.*_)?config|.*token.*|vocab|model\.safetenso
 CONFIG, CONFIG_READERS = (
     "config.json",
     {
-        "flows.branches.sweep",
+        "flows.branches.teacher",
         "flows.score_version",
         "tasks.exports.package",
         "tasks.ports.files.model_files",

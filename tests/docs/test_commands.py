@@ -153,7 +153,7 @@ def test_variables_that_are_named_are_read_somewhere() -> None:
 def test_the_demo_s_output_is_about_the_models_that_it_makes() -> None:
     shown = next(block for block in blocks(text_of(FRONT), "text") if " teacher " in block)
     recipe = Recipe.model_validate(read_yaml(SHELF / "demo.yaml"))
-    made = ["teacher", *(student.name for student in recipe.students), *recipe.dropped]
+    made = ["teacher", *(one.name for one in recipe.planned)]
     lines = [line.split() for line in shown.splitlines() if " M " in line]
     assert [words[0] for words in lines] == made
     assert "--seeds" in shown and "--seeds" in help_of("demo")

@@ -75,7 +75,7 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     if "augmentation" in values:
         values["augmentation"] |= {"masked_lm": str(bert), "rows": 10, "options": 3, "max_length": 32}
     if "exports" in values:  # one is enough: torch takes seconds to follow a model, however small
-        values["exports"]["of"] = [values["students"][0]["name"]]
+        values["exports"]["of"] = [(values.get("students") or values["candidates"])[0]["name"]]
     return values
 
 
@@ -122,14 +122,9 @@ def test_a_recipe_of_the_shelf(name: str, home: Home, tmp_path: Path, prefect_se
     result = run_recipe(recipe, home=home)
     assert [model["name"] for model in result["models"]][0] == "teacher"
     made = {model["name"] for model in result["models"][1:] if model["role"] != "export"}
-    dropped = (
-        {f"{strategy}-{drop}" for strategy in recipe.layer_dropping.strategies for drop in recipe.layer_dropping.drop}
-        if recipe.layer_dropping
-        else set()
-    )
-    assert made == {student.name for student in recipe.students} | dropped
-    assert {entry["candidate"] for entry in result["registered"]} >= made - {
-        student.name for student in recipe.students if student.role == "baseline"
+    assert made == {one.name for one in recipe.planned}
+    assert {entry["candidate"] for entry in result["registered"]} >= {
+        one.name for one in recipe.planned if one.planned_role != "baseline"
     }
     exported = {model["name"] for model in result["models"] if model["role"] == "export"}
     assert exported == (

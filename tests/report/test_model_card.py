@@ -259,3 +259,23 @@ def test_one_sentence_says_how_it_stands_to_the_same_size_without_a_teacher() ->
 def test_what_a_stage_noted_is_among_the_limits() -> None:
     limits = card(row("top-1", "dropped", note="layers share their weights")).split("## Limits")[1]
     assert "Note: layers share their weights." in limits and "Note:" not in card()
+
+
+def test_a_card_says_what_its_model_is_made_from_and_what_that_cost() -> None:
+    behind = {"seconds": {"value": 30.0, "how": "measured"}, "stages": ["drop-layers/cut-8"]}
+    cost = {"seconds": {"value": 7.0, "how": "measured"}, "ancestors": behind}
+    text = model_card(
+        stated("small", made_from="cut-8", made_by="distillation", cost=cost),
+        stated("teacher", "teacher"),
+        RECIPE,
+        ACCEPTED,
+        DATA,
+        {"torch": "2.13.0"},
+        STAGES,
+    )
+    assert "| time of its own stages | 7 s |" in text
+    assert "| time of the candidates that it is made from | 30 s | measured |" in text
+    assert "It is made from cut-8 by distillation." in text.replace("\\", "")
+    assert "made from" not in model_card(
+        stated("small"), stated("teacher", "teacher"), RECIPE, ACCEPTED, DATA, {"torch": "2.13.0"}, STAGES
+    )

@@ -516,3 +516,11 @@ def test_the_link_to_the_page() -> None:
         == "http://h/#/experiments/1/runs/2/artifacts/report/report.html"
     )
     assert report_link({}) is None
+
+
+def test_the_table_says_what_a_candidate_is_made_from_and_the_chart_of_layers_leaves_it_out() -> None:
+    """By its name it would be a strategy with 2 layers dropped; it may have lost layers before."""
+    chained = row("lean-2", "dropped", made_from="4x312", made_by="layer-dropping")
+    page = run_page(whole(models=[*whole()["models"], chained]))
+    assert "dropped, made from 4x312 by layer-dropping" in Read(page).text
+    assert "lean, 2 dropped" not in page and "made from 4x312 by" not in run_page(whole())

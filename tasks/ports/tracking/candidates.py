@@ -27,6 +27,7 @@ class CandidateLog(RunLog):
                 tags = {
                     "candidate": model.name,
                     "role": model.role,
+                    **({"made": model.making.removeprefix("made ")} if model.making else {}),
                     "gate": model.gate or "",
                     "headline": model.headline,
                     **words_against(model, split),

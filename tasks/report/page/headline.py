@@ -24,6 +24,7 @@ from tasks.report.format.speeds import format_latency, times_as_fast
 from tasks.report.page.charts import interval_strip
 from tasks.report.tables.exports_section import FILES, facts_of
 from tasks.report.tables.results import conditions
+from tasks.results.roles import role_of
 from tasks.results.row import Cost, ResultRow
 from tasks.results.run import Registered, RunResult
 
@@ -31,9 +32,7 @@ from tasks.results.run import Registered, RunResult
 def chosen(result: RunResult) -> ResultRow:
     """Return the model that the page is about: the champion, else the best accepted one, else the one with the least
     shortfall, else the best."""
-    candidates = [model for model in result.models if model.role not in ("teacher", "baseline", "export")] or list(
-        result.models
-    )
+    candidates = [model for model in result.models if role_of(model.role).registered] or list(result.models)
     return min(candidates, key=lambda model: (standing(model), *worth(model, result.split)))
 
 
@@ -112,19 +111,11 @@ def lead(result: RunResult, model: ResultRow, first: str) -> str:
     """Return the lead: the kind of model and its difference to the teacher, in one or two sentences."""
     rows = result.rows.get(result.split)
     where = f"{count(rows)} {result.split} rows" if rows else f"the {result.split} rows"
-    what = f"{ROLES.get(model.role, model.role)} for {result.task}"
+    what = f"{role_of(model.role).label} for {result.task}"
     gap = model.gap(result.split)
     by = f"{signed(gap.value)} {bounds(gap, signed)}"
     differs = f" On {where} its {model.headline} differs from its teacher's by {by}."
     return first.replace("{what}", what) + (differs if number(gap.value) is not None else "")
-
-
-ROLES = {
-    "student": "distilled student",
-    "dropped": "model with layers removed",
-    "export": "exported model",
-    "baseline": "baseline",
-}
 
 
 def tile(name: str, large: str, unit: str, lines: Sequence[str], chart: Any = "") -> dict[str, Any]:
@@ -176,6 +167,7 @@ def price(result: RunResult, model: ResultRow) -> dict[str, Any]:
     cost = model.cost or Cost()
     dollars, energy, carbon = map(number, (cost.dollars_on_demand, cost.kwh, cost.co2e_kg))
     seconds = number(cost.seconds) or sum(number(one) or 0.0 for one in model.train_seconds or ()) or None
+    behind = number(cost.ancestors.seconds) if cost.ancestors else None
     energy_said = spent(cost, energy, carbon)
     unknown = [
         name
@@ -187,6 +179,7 @@ def price(result: RunResult, model: ResultRow) -> dict[str, Any]:
         "stages of this model only, all seeds; shared stages are in the ledger"
         if model.cost
         else "training of all seeds, without shared stages",
+        f"the candidates that it is made from: {span(behind)} more" if behind is not None else "",
         f"{', '.join(unknown)}: unknown" if unknown else "",
     ]
     if dollars is not None:

@@ -34,6 +34,7 @@ from tasks.report.tables.results import conditions
 from tasks.report.tables.sweep import SIMILAR, answer_lines, row_of
 from tasks.report.tables.sweep import notes as sweep_notes
 from tasks.report.tables.sweep import title as sweep_title
+from tasks.results.roles import ROLES
 from tasks.results.run import RunResult
 
 if TYPE_CHECKING:
@@ -140,9 +141,11 @@ def environment() -> Environment:
     """Return the templates' environment: everything is escaped, and an undefined name is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    made.globals["roles"] = ROLES
+    return made
 
 
 def report_link(links: Mapping[str, str]) -> str | None:

@@ -7,11 +7,10 @@ from typing import Any
 
 from tasks.report.format.pareto import Front, Point, fronts
 from tasks.report.page.svg import Labels, Plot
+from tasks.results.roles import role_of
 from tasks.results.run import RunResult
 
-MARKERS = {"teacher": "D", "student": "o", "dropped": "^", "baseline": "s", "export": "H"}
 SIDES = {"start": "left", "middle": "center", "end": "right"}
-COLOURS = {"teacher": "#6a4aa3", "student": "#0b6b66", "dropped": "#b1520c", "baseline": "#6b727b", "export": "#2560b8"}
 
 
 def pareto_pictures(result: RunResult) -> dict[str, bytes]:
@@ -99,16 +98,16 @@ def name_all(axes: Any, found: Front) -> None:
 
 def spot(axes: Any, point: Point, best: bool) -> None:
     """Draw one model."""
-    colour = COLOURS.get(point.role, COLOURS["student"])
+    role = role_of(point.role)
     if point.low is not None and point.high is not None:
-        axes.plot([point.cost, point.cost], [point.low, point.high], color=colour, linewidth=1, alpha=0.5)
+        axes.plot([point.cost, point.cost], [point.low, point.high], color=role.colour, linewidth=1, alpha=0.5)
     if point.champion:
         axes.plot(point.cost, point.score, marker="o", markersize=14, markerfacecolor="none", markeredgecolor="black")
     axes.plot(
         point.cost,
         point.score,
-        marker=MARKERS.get(point.role, "o"),
-        color=colour,
-        markerfacecolor=colour if best else "white",
+        marker=role.marker,
+        color=role.colour,
+        markerfacecolor=role.colour if best else "white",
         markersize=6,
     )

@@ -16,8 +16,9 @@ from tasks.report.format.speeds import format_latency, format_speedup, speed_lin
 from tasks.report.page.charts import curve_chart, drop_chart, front_chart, spread
 from tasks.report.page.headline import UNREGISTERED, seeds_sentence, verdict_of
 from tasks.report.page.lineage_chart import lineage_chart
-from tasks.report.page.svg import MARKS, drawing, mark
+from tasks.report.page.svg import drawing, mark
 from tasks.report.tables.ledger import counted_lines
+from tasks.results.roles import ROLES, role_of
 from tasks.results.row import ResultRow
 from tasks.results.run import Registered, RunResult
 from tasks.task_types.interfaces import ErrorFigure, View
@@ -91,6 +92,7 @@ def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str]
         "mark": role_mark(model.role),
         "champion": model.gate == "champion",
         "of": model.of,
+        "making": model.making,
         "engine": model.engine,
         "score": figure(score.value),
         "bounds": bounds(score),
@@ -122,7 +124,7 @@ def hundredth(value: Any) -> str:
 
 def role_mark(role: str) -> Markup:
     """Return a role's mark as in the charts."""
-    return drawing(16, 16, role, [mark(8, 8, role if role in MARKS else "student", role, size=5.4)], kind="inline")
+    return drawing(16, 16, role, [mark(8, 8, role if role in ROLES else "student", role, size=5.4)], kind="inline")
 
 
 def notes(result: RunResult) -> list[str]:
@@ -184,7 +186,7 @@ def dropped_section(result: RunResult) -> Markup | None:
     for model in result.models:
         strategy, _, drop = model.name.rpartition("-")
         score = model.score(result.split)
-        if model.role == "dropped" and drop.isdigit() and number(score.value) is not None:
+        if role_of(model.role).by_layers and not model.making and drop.isdigit() and number(score.value) is not None:
             series.setdefault(strategy, []).append({"drop": int(drop), **score.as_json()})
     teacher = next(
         (number(model.score(result.split).value) for model in result.models if model.role == "teacher"),

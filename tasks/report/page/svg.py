@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from tasks.results.roles import role_of
+
 Scale = Callable[[float], float]
 LETTER = 6.3
 """Width of an average letter at the size of labels, in units of the drawing."""
@@ -120,7 +122,8 @@ def box(x: float, y: float, width: float, height: float, kind: str, title: str =
 
 def mark(x: float, y: float, role: str, title: str, *, size: float = 5.0, more: str = "") -> Markup:
     """Return a role's mark; ``title`` is its tooltip."""
-    corners = MARKS.get(role, MARKS["student"])
+    shape = role_of(role)
+    corners = around(shape.corners, shape.turn, shape.reach)
     spots = " ".join(f"{short(x + size * dx)},{short(y + size * dy)}" for dx, dy in corners)
     return Markup('<polygon points="{}" class="mark {} {}"><title>{}</title></polygon>').format(
         spots, role, more, title
@@ -131,15 +134,6 @@ def around(count: int, turn: float = 0.0, reach: float = 1.0) -> tuple[tuple[flo
     """Return the corners of a regular polygon."""
     angles = [2 * math.pi * number / count + turn for number in range(count)]
     return tuple((reach * math.sin(angle), -reach * math.cos(angle)) for angle in angles)
-
-
-MARKS = {
-    "teacher": around(4, reach=1.35),
-    "student": around(16),
-    "dropped": around(3, reach=1.3),
-    "baseline": around(4, math.pi / 4, 1.2),
-    "export": around(6, reach=1.15),
-}
 
 
 def short(value: float) -> str:

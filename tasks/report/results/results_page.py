@@ -18,6 +18,7 @@ from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import DASH, number
+from tasks.results.roles import role_of
 
 HEAD = """# Results
 
@@ -42,7 +43,6 @@ COLUMNS = (
     "minutes",
     "run",
 )
-ORDER = {"labels-only baseline": 0, "student": 1, "baseline": 2, "dropped": 3, "export": 4}
 
 
 def results_page(results: Sequence[Run | Sweep], literature: Literature | None = None) -> str:
@@ -149,7 +149,7 @@ def place(run: Run, entry: Entry) -> tuple[Any, ...]:
     return (
         entry.role != "teacher",
         -entry.parameters,
-        ORDER.get(kind_of(entry), 1),
+        0 if entry.plain else role_of(entry.role).order,
         -(value if value is not None else -1.0),
         entry.name,
     )

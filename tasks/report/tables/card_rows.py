@@ -34,10 +34,12 @@ def cost_rows(model: ResultRow) -> list[str]:
     """Return the cost of the model's own training stages and of one inference; an unknown figure is a dash with its
     reason, never a zero."""
     cost = model.cost.amounts() if model.cost else {}
+    behind = model.cost.ancestors.amounts() if model.cost and model.cost.ancestors else {}
     own = [
-        cost_row(f"{name} of its own stages", form, cost[part], part)
+        cost_row(f"{name} of {whose}", form, given[part], part)
+        for whose, given in (("its own stages", cost), ("the candidates that it is made from", behind))
         for part, (name, form) in COSTS.items()
-        if part in cost
+        if part in given
     ]
     return own + ([cost_row("energy of one inference", "{} J", cost["joules"], "joules")] if "joules" in cost else [])
 

@@ -10,6 +10,7 @@ from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import Bounded, baseline_lines
 from tasks.report.format.means import VARIED
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
+from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def results_table(models: Sequence[ResultRow], *, headline: str | None = None, s
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("gate", no_wrap=True)
     for model in models:
-        style = "bold" if model.gate == "champion" else "dim" if model.role == "baseline" else None
+        style = "bold" if model.gate == "champion" else None if role_of(model.role).judged else "dim"
         name, role, *figures, gate = cells(model, split, headline)
         # The name usually shows the role; without a gate outcome the role is displayed in its place, because a column
         # of its own would make the table too wide.

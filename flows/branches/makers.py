@@ -1,0 +1,43 @@
+"""The makers of candidates, by the name that a recipe's ``by`` has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.dropped import make_dropped_candidate
+from flows.branches.student import make_student
+from tasks.distill_general import distill_general
+from tasks.distill_task import distill_layers, distill_predictions, record_signals
+from tasks.drop_layers import drop_layers, measure_contributions
+from tasks.recipe.recipe import Recipe
+
+Make = Callable[[Recipe, Any, SharedArtifacts], Awaitable[Candidate]]
+"""Makes a planned candidate, whose knobs are the maker's own; another candidate that it is made from is in
+``shared.made``."""
+StageTask = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A way to make candidates."""
+
+    make: Make
+    stages: tuple[StageTask, ...]
+    """Its stages that run models: a remote worker computes them on a GPU, if there is one."""
+
+
+MAKERS = {
+    "distillation": Maker(make_student, (distill_general, record_signals, distill_layers, distill_predictions)),
+    "layer-dropping": Maker(make_dropped_candidate, (measure_contributions, drop_layers)),
+}
+
+
+async def all_candidates(recipe: Recipe, shared: SharedArtifacts) -> list[Candidate]:
+    """Make all candidates of a recipe, as branches of one run; a follower waits for the one that it is made from."""
+    for planned in recipe.planned:  # no branch begins before all are known: this loop awaits nothing
+        shared.made[planned.name] = asyncio.ensure_future(MAKERS[planned.by].make(recipe, planned, shared))
+    return list(await asyncio.gather(*shared.made.values()))

@@ -1,0 +1,270 @@
+"""The candidates of a recipe: each is made from the pretrained model, the teacher or another candidate, by a maker.
+
+``students`` and ``layer_dropping`` are short ways to write candidates of two makers; ``chains.py`` lists all of them
+before anything runs. A further maker adds its knobs here, as one more class of ``AnyCandidate``.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from tasks.recipe.distillation import Intermediate, Prediction
+from tasks.recipe.knobs import Choices, Knobs, Name, require_distinct, runtime_knob
+from tasks.recipe.students import (
+    STRATEGY_NAMES,
+    DroppedTraining,
+    LayerDropping,
+    Shape,
+    StageName,
+    Student,
+    require_inner_phase,
+    require_start,
+    takes_layers,
+)
+from tasks.recipe.training import TaskTraining
+
+PRETRAINED, TEACHER = "pretrained", "teacher"
+
+
+class CandidateKnobs(Knobs):
+    """What every candidate has: its name, the model that it is made from, and its seeds."""
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+    name: Name = runtime_knob(..., "Short name, for example cut-6.")
+    made_from: str = Field(
+        alias="from",
+        description="pretrained, teacher, or another candidate by its name; its checkpoint of the same seed is taken.",
+    )
+    by: str = Field(description="The maker.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        None,
+        min_length=1,
+        description="One training per seed; empty: those of the candidate that it is made from, otherwise 0.",
+    )
+
+    @model_validator(mode="after")
+    def seeds_differ(self) -> Self:
+        """Reject repeated seeds: they would count one training twice."""
+        require_distinct(self.seeds, "seeds")
+        return self
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it is made from another candidate."""
+        return self.made_from not in (PRETRAINED, TEACHER)
+
+    @property
+    def planned_seeds(self) -> tuple[int, ...]:
+        """Its seeds; those of a planned candidate are always stated."""
+        return self.seeds or (0,)
+
+    @property
+    def planned_role(self) -> str:
+        """Its role, a name of ``ROLES``."""
+        return "student"
+
+    @property
+    def signal_of_training(self) -> str:
+        """What it learns from: the teacher or labels; empty if it is not trained."""
+        return ""
+
+    @property
+    def start_of_layers(self) -> str:
+        """Where its layers come from, as a student's ``start``; ``teacher`` if it keeps those of its origin."""
+        return TEACHER
+
+    @property
+    def planned_shape(self) -> dict[str, int | None]:
+        """The shape of a model that is built anew; empty if it has the shape of its origin, but for the layers."""
+        return {}
+
+    @property
+    def trainings(self) -> dict[str, TaskTraining]:
+        """Its own trainings on the task, by their section in it."""
+        return {}
+
+    def depth(self, layers: int) -> int:
+        """Return its number of layers, made from a model of so many."""
+        return layers
+
+
+class DistilledCandidate(CandidateKnobs):
+    """A student: of a shape and a start of its own, made from the teacher or the pretrained model, or another candidate
+    that is distilled further."""
+
+    by: Literal["distillation"] = Field(description="The maker.")
+    role: Literal["student", "baseline"] = Field(
+        "student", description="A baseline is scored beside the others and never becomes champion."
+    )
+    shape: Shape | None = Field(
+        None, description="The student's architecture; empty where it is made from a candidate, whose shape it has."
+    )
+    start: str = Field(TEACHER, description="As of students; not where it is made from a candidate.")
+    stages: tuple[StageName, ...] | None = Field(
+        None, description="Optional stages that it takes; empty: all of the recipe's that its start takes."
+    )
+    signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal of the prediction phase.")
+    intermediate: Intermediate | None = Field(None, description="Its own first phase, instead of the recipe's.")
+    prediction: Prediction | None = Field(None, description="Its own second phase, instead of the recipe's.")
+
+    @model_validator(mode="after")
+    def is_built_once(self) -> Self:
+        """Reject a shape or a start for a candidate whose model is there already, and a new one without a shape."""
+        if self.is_follower and (self.shape is not None or self.start != TEACHER):
+            raise ValueError(
+                f"candidate {self.name} is made from {self.made_from}, so its model is built already; leave shape and "
+                f"start out"
+            )
+        if self.is_follower and "general" in (self.stages or ()):
+            raise ValueError(
+                f"candidate {self.name} is made from {self.made_from}, and general distillation begins with a new "
+                f"student; leave general out of its stages"
+            )
+        if not self.is_follower and self.shape is None:
+            raise ValueError(f"candidate {self.name} is a new student; give it a shape, for example {{layers: 6}}")
+        if self.made_from == PRETRAINED and not takes_layers(self.start):
+            raise ValueError(
+                f"candidate {self.name} is made from the pretrained model, of whose layers start: {self.start} takes "
+                f"none; set from: teacher, or another start"
+            )
+        require_start(self.name, self.start)
+        if self.intermediate is not None:
+            require_inner_phase(self.name, self.signal, self.stages)
+        return self
+
+    @property
+    def planned_role(self) -> str:
+        """A student, or a baseline."""
+        return self.role
+
+    @property
+    def signal_of_training(self) -> str:
+        """What the second phase learns from."""
+        return self.signal
+
+    @property
+    def start_of_layers(self) -> str:
+        """Its start."""
+        return self.start
+
+    @property
+    def planned_shape(self) -> dict[str, int | None]:
+        """Its shape, if it is a new student."""
+        return dict(self.shape) if self.shape is not None else {}
+
+    @property
+    def trainings(self) -> dict[str, TaskTraining]:
+        """Its second phase, where it has one of its own."""
+        return {"prediction": self.prediction} if self.prediction is not None else {}
+
+    def depth(self, layers: int) -> int:
+        """Return the layers of its shape, or of the candidate that it is made from."""
+        return self.shape.layers if self.shape is not None else layers
+
+    @classmethod
+    def of_student(cls, student: Student) -> Self:
+        """Return the candidate that an entry of ``students`` is short for."""
+        common = {name: getattr(student, name) for name in SAME_AS_OF_STUDENTS}
+        shape = Shape(**{name: getattr(student, name) for name in Shape.model_fields})
+        return cls(
+            **common, made_from=PRETRAINED if student.origin == PRETRAINED else TEACHER, by="distillation", shape=shape
+        )
+
+    def as_student(self) -> Student:
+        """Return a new student as an entry of ``students``; of a follower see ``further_student``."""
+        assert self.shape is not None
+        common = {name: getattr(self, name) for name in SAME_AS_OF_STUDENTS}
+        origin: Any = PRETRAINED if self.made_from == PRETRAINED else "finetuned"
+        return Student(**dict(self.shape), **common | {"seeds": self.planned_seeds}, origin=origin)
+
+    def further_student(self, start: str, layers: int, stages: tuple[StageName, ...]) -> Student:
+        """Return a follower as a student whose layers come from ``start``, with ``layers`` of them and the optional
+        stages that the recipe has for it."""
+        common = {name: getattr(self, name) for name in SAME_AS_OF_STUDENTS}
+        taken = () if self.signal == "labels" else self.stages if self.stages is not None else stages
+        return Student(layers=layers, **common | {"seeds": self.planned_seeds, "start": start, "stages": taken})
+
+
+SAME_AS_OF_STUDENTS = ("name", "role", "start", "stages", "signal", "intermediate", "prediction", "seeds")
+"""Knobs of a distilled candidate that an entry of ``students`` has, too."""
+
+
+class DroppedCandidate(DroppedTraining, CandidateKnobs):
+    """A model without some of its layers, trained again (Sajjad et al. 2020, arXiv:2004.03844)."""
+
+    by: Literal["layer-dropping"] = Field(description="The maker.")
+    strategy: Annotated[str, Choices(*STRATEGY_NAMES)] = Field("top", description=f"{', '.join(STRATEGY_NAMES)}.")
+    drop: int = Field(2, ge=1, description="How many layers to remove.")
+
+    @property
+    def planned_role(self) -> str:
+        """A dropped model."""
+        return "dropped"
+
+    @property
+    def signal_of_training(self) -> str:
+        """What the remaining layers are trained with."""
+        return self.signal
+
+    @property
+    def trainings(self) -> dict[str, TaskTraining]:
+        """Its training, which is the whole section."""
+        return {"": self}
+
+    def depth(self, layers: int) -> int:
+        """Return the number of layers that remain."""
+        return layers - self.drop
+
+    @classmethod
+    def of_section(cls, dropping: LayerDropping, strategy: str, drop: int) -> Self:
+        """Return a candidate that the section ``layer_dropping`` is short for."""
+        common = {name: getattr(dropping, name) for name in DroppedTraining.model_fields}
+        return cls(
+            **common,
+            name=f"{strategy}-{drop}",
+            made_from=TEACHER if dropping.after_finetuning else PRETRAINED,
+            seeds=dropping.seeds,
+            by="layer-dropping",
+            strategy=strategy,
+            drop=drop,
+        )
+
+    def as_section(self) -> LayerDropping:
+        """Return the training as a section ``layer_dropping``; what it drops from is said elsewhere."""
+        common = {name: getattr(self, name) for name in DroppedTraining.model_fields}
+        return LayerDropping(
+            **common, seeds=self.planned_seeds, strategies=(self.strategy,), drop=(self.drop,), after_finetuning=True
+        )
+
+
+AnyCandidate = Annotated[DistilledCandidate, Tag("distillation")] | Annotated[DroppedCandidate, Tag("layer-dropping")]
+"""The knobs of every maker, under the maker's name."""
+
+
+def knobs_by_maker() -> dict[str, type[CandidateKnobs]]:
+    """Return the knobs of each maker by its name."""
+    return {get_args(one)[1].tag: get_args(one)[0] for one in get_args(AnyCandidate)}
+
+
+def maker_of(given: Any) -> str:
+    """Return the maker that an entry names, in a recipe or as knobs."""
+    return str(given.get("by", "nothing") if isinstance(given, dict) else given.by)
+
+
+def require_maker(given: Any) -> Any:
+    """Raise ValueError for an entry without a known maker, and suggest the most similar one; return the entry."""
+    name = maker_of(given) if isinstance(given, (dict, CandidateKnobs)) else "nothing"
+    legal = knobs_by_maker()
+    if name not in legal:
+        near = get_close_matches(name, legal, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"by names the maker of a candidate, not {name!r}; {hint}legal are {', '.join(legal)}")
+    return given
+
+
+CandidateSection = Annotated[AnyCandidate, Discriminator(maker_of), BeforeValidator(require_maker)]
+"""An entry of ``candidates``, read with the knobs of its maker."""

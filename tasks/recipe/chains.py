@@ -1,0 +1,99 @@
+"""All candidates of a recipe, and the chains in which one is made from another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from tasks.recipe.candidates import PRETRAINED, TEACHER, CandidateKnobs, DistilledCandidate, DroppedCandidate
+from tasks.recipe.students import LayerDropping, Student
+
+LEAST_LAYERS = 2
+"""Layers of a student whose depth is only known with its teacher's; of these, checks before that assume the best."""
+
+
+def planned_candidates(
+    students: Sequence[Student], dropping: LayerDropping | None, candidates: Sequence[CandidateKnobs]
+) -> tuple[CandidateKnobs, ...]:
+    """Return all candidates in the order of the results, with their seeds stated; followers without seeds have those of
+    the candidate that they are made from."""
+    short: list[CandidateKnobs] = [DistilledCandidate.of_student(student) for student in students]
+    if dropping is not None:
+        short += [
+            DroppedCandidate.of_section(dropping, strategy, drop)
+            for strategy in dropping.strategies
+            for drop in dropping.drop
+        ]
+    every = [*short, *candidates]
+    known = {one.name: one for one in every}
+    return tuple(one.model_copy(update={"seeds": seeds_of(one, known)}) for one in every)
+
+
+def seeds_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) -> tuple[int, ...]:
+    """Return a candidate's seeds: its own, or those of the nearest candidate behind it that states them."""
+    behind = [candidate, *origins_of(candidate, known)]
+    return next((one.seeds for one in behind if one.seeds is not None), (0,))
+
+
+def origins_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) -> list[CandidateKnobs]:
+    """Return the candidates that one is made from, the nearest first; ends at an unknown name, and before a circle
+    closes."""
+    found: list[CandidateKnobs] = []
+    place: CandidateKnobs | None = known.get(candidate.made_from)
+    while place is not None and place.name not in (candidate.name, *(one.name for one in found)):
+        found.append(place)
+        place = known.get(place.made_from)
+    return found
+
+
+def require_chains(candidates: Sequence[CandidateKnobs]) -> None:
+    """Raise ValueError for names that are taken twice, and for candidates that are made from something unknown, from
+    each other, or from seeds that are not there."""
+    names = [one.name for one in candidates]
+    taken = sorted({name for name in names if names.count(name) > 1 or name in (PRETRAINED, TEACHER)})
+    if taken:
+        raise ValueError(
+            f"candidate {taken[0]} is called like another model of this recipe (students and dropped models count); "
+            f"give it another name"
+        )
+    known = {one.name: one for one in candidates}
+    for one in candidates:
+        require_origin(one, known)
+    for one in candidates:
+        if one.is_follower and not set(one.planned_seeds) <= set(known[one.made_from].planned_seeds):
+            raise ValueError(
+                f"candidate {one.name} has the seeds {list(one.planned_seeds)}, and {one.made_from}, which it is made "
+                f"from seed by seed, has {list(known[one.made_from].planned_seeds)}; give it some of these"
+            )
+
+
+def require_origin(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) -> None:
+    """Raise ValueError if the model that a candidate is made from is not made by the recipe, or is made from it."""
+    if not candidate.is_follower:
+        return
+    if candidate.made_from not in known:
+        legal = (PRETRAINED, TEACHER, *(name for name in known if name != candidate.name))
+        near = get_close_matches(candidate.made_from, legal, 1)
+        raise ValueError(
+            f"candidate {candidate.name} is made from {candidate.made_from!r}, which this recipe does not make; "
+            f"{f'did you mean {near[0]!r}? ' if near else ''}legal are {', '.join(legal)}"
+        )
+    behind = origins_of(candidate, known)
+    if known[candidate.made_from] is candidate or behind[-1].made_from == candidate.name:
+        circle = " from ".join([candidate.name, *(one.name for one in behind), candidate.name])
+        raise ValueError(
+            f"candidates are made in a circle, {circle}; let one of them be made from pretrained, teacher or another "
+            f"candidate"
+        )
+
+
+def start_behind(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) -> str:
+    """Return the ``start`` from which a candidate's layers come: that of the first candidate of its chain."""
+    return [candidate, *origins_of(candidate, known)][-1].start_of_layers
+
+
+def depth_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs], layers: int) -> int:
+    """Return a candidate's number of layers, of a teacher with ``layers``."""
+    for one in reversed([candidate, *origins_of(candidate, known)]):
+        layers = one.depth(layers)
+    return layers

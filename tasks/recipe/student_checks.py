@@ -1,0 +1,125 @@
+"""Checks of a student against the sections of its recipe: stages and phases that could not work for it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tasks.recipe.data import TransferText
+from tasks.recipe.distillation import Intermediate, TaskDistillation
+from tasks.recipe.students import OWN_LAYERS, StageName, Student, general_start
+from tasks.recipe.training import Ensemble
+
+
+class StudentSections(Protocol):
+    """The sections of a recipe that a student depends on."""
+
+    @property
+    def task_distillation(self) -> TaskDistillation:
+        """Both phases."""
+
+    @property
+    def transfer(self) -> TransferText | None:
+        """The user's text without labels."""
+
+    @property
+    def ensemble(self) -> Ensemble | None:
+        """Further teachers."""
+
+    @property
+    def optional_stages(self) -> tuple[StageName, ...]:
+        """The optional stages that the recipe has."""
+
+    def takes(self, student: Student, stage: StageName) -> bool:
+        """Tell whether a student passes through an optional stage."""
+
+    def inner_phase(self, student: Student) -> Intermediate | None:
+        """Return a student's first phase."""
+
+
+def check_stages(recipe: StudentSections, student: Student) -> None:
+    """Reject a student's stages that are missing in the recipe or cannot work for this student."""
+    own = ("intermediate",) if student.intermediate is not None else ()
+    missing = [stage for stage in student.stages or () if stage not in (*recipe.optional_stages, *own)]
+    if missing:
+        raise ValueError(
+            f"student {student.name} uses the stages {missing}, which the recipe does not have; it has "
+            f"{list(recipe.optional_stages)}"
+        )
+    if student.stages and student.signal == "labels":
+        raise ValueError(
+            f"student {student.name} learns from labels only, but uses {list(student.stages)}; set signal: teacher, "
+            f"or remove its stages"
+        )
+    if "general" in (student.stages or ()) and not general_start(student):
+        raise ValueError(
+            f"student {student.name} uses the stage general, but starts from {student.start}: general distillation "
+            f"computes its own start from the pretrained model; remove general from its stages, set its start to "
+            f"embeddings or random, or "
+            "its origin to pretrained"
+        )
+    if recipe.takes(student, "general") and general_start(student) and student.start == "contribution":
+        raise ValueError(
+            f"student {student.name} starts from contribution, which is measured on the task's rows, and general "
+            f"distillation has no task; choose another strategy, or remove general from its stages"
+        )
+
+
+def check_phases(recipe: StudentSections, student: Student) -> None:
+    """Reject phases whose settings cannot work for this student."""
+    inner, last = recipe.inner_phase(student), student.prediction or recipe.task_distillation.prediction
+    if (
+        inner is not None
+        and inner.method == "replacing"
+        and (student.start not in OWN_LAYERS or student.origin != "finetuned")
+    ):
+        raise ValueError(
+            f"student {student.name} replaces its teacher's layers (method: replacing), so it must start from "
+            f"whole layers of the fine-tuned teacher; "
+            "set start: top or teacher, and remove origin"
+        )
+    if inner is not None and inner.method == "replacing" and recipe.transfer is not None and recipe.transfer.alone:
+        raise ValueError(
+            f"student {student.name} replaces layers with the loss on labels only, and transfer text has no labels; "
+            f"set "
+            f"transfer.alone: false"
+        )
+    if (
+        inner is not None
+        and inner.method == "layers"
+        and inner.matching.layer_map == "kept"
+        and student.start not in OWN_LAYERS
+    ):
+        raise ValueError(
+            f"student {student.name} starts from {student.start}, which has no layers of its teacher; use layer_map: "
+            f"uniform"
+        )
+    if recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher" and last.hard_weight == 1:
+        raise ValueError(
+            f"student {student.name} learns from labels only (hard_weight: 1), and transfer text has no labels; set "
+            f"transfer.alone: false"
+        )
+    if last.patience is not None and student.signal == "teacher":
+        if student.layers < 2:
+            raise ValueError(
+                f"student {student.name} has 1 layer, and patience excludes a student's last layer; set 2 or more "
+                f"layers"
+            )
+        if recipe.ensemble is not None:
+            raise ValueError(
+                "patience copies the states of one teacher, and an ensemble has several; remove one of the two"
+            )
+    if recipe.ensemble is not None and recipe.takes(student, "augmentation"):
+        raise ValueError(
+            f"student {student.name} uses the stage augmentation, whose sentences only the first teacher would "
+            f"predict; remove augmentation from its stages, or remove the ensemble"
+        )
+
+
+def check_follower(recipe: StudentSections, student: Student, made_from: str) -> None:
+    """Reject a first phase that needs its teacher's own layers, for a student that is made from another candidate."""
+    inner = recipe.inner_phase(student)
+    if inner is not None and inner.method == "replacing":
+        raise ValueError(
+            f"candidate {student.name} is made from {made_from}, whose layers were trained since; method: replacing "
+            f"needs the teacher's own, so give it another method, or make it from teacher"
+        )

@@ -1,0 +1,98 @@
+"""The section ``candidates``: chains, what they are short for, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from flows.run.forms import Changes
+from flows.run.recipe_file import SHELF, load_recipe
+from tasks.recipe.chains import depth_of, origins_of
+from tasks.recipe.recipe import Recipe
+from tasks.results.roles import ROLES
+
+CUT = {"name": "cut", "from": "teacher", "by": "layer-dropping", "drop": 2}
+DISTILLED = {"name": "distilled", "from": "cut", "by": "distillation"}
+HALF = {"name": "half", "layers": 6, "start": "random"}
+
+
+def recipe(*candidates: dict[str, Any], **sections: Any) -> Recipe:
+    """Return a recipe of these candidates."""
+    values = {"name": "x", "task": "sst2", "gate": {"split": "validation"}, "candidates": candidates}
+    return Recipe.model_validate(values | sections)
+
+
+def test_a_recipe_knows_its_candidates_before_it_runs() -> None:
+    again = {**CUT, "name": "again", "from": "distilled", "drop": 3, "seeds": [2]}
+    found = recipe(again, {**CUT, "seeds": [1, 2]}, DISTILLED, students=[HALF], layer_dropping={"drop": [1, 2]})
+    planned = {one.name: one for one in found.planned}
+    assert [*planned] == ["half", "top-1", "top-2", "again", "cut", "distilled"]
+    assert {name: one.planned_role for name, one in planned.items() if one.planned_role == "student"} == {
+        "half": "student",
+        "distilled": "student",
+    }
+    assert [one.planned_seeds for one in planned.values()] == [(0,), (0,), (0,), (2,), (1, 2), (1, 2)]
+    assert planned["top-1"].made_from == "pretrained" and planned["half"].made_from == "teacher"
+    assert [one.name for one in origins_of(planned["again"], planned)] == ["distilled", "cut"]
+    assert depth_of(planned["again"], planned, 12) == 7
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SHELF.glob("*.yaml")))
+def test_students_and_dropped_models_are_candidates_of_two_makers(name: str) -> None:
+    """Nothing of a student is lost on the way: its stages have the keys that they had."""
+    found = load_recipe(name)
+    assert found.all_students[: len(found.students)] == found.students
+    assert {one.planned_role for one in found.planned} <= set(ROLES)
+
+
+def test_a_recipe_is_written_as_it_was_read() -> None:
+    found = recipe(CUT, DISTILLED)
+    written = found.model_dump(mode="json", exclude_unset=True)
+    assert written["candidates"][0] == CUT and Recipe.model_validate(written) == found
+    assert Recipe.model_validate(found.model_dump()) == found
+
+
+def test_forms_offer_candidates_by_their_names_in_recipes() -> None:
+    shown = str(Changes.model_json_schema())
+    assert "'from'" in shown and "made_from" not in shown
+
+
+@pytest.mark.parametrize(
+    ("candidates", "said"),
+    [
+        ([{**CUT, "from": "b"}, {**DISTILLED, "name": "b"}], "made in a circle, cut from b from cut; let one of them"),
+        ([{**CUT, "from": "cut"}], "made in a circle, cut from cut; let one of them be made from pretrained"),
+        ([{**CUT, "from": "teachr"}], "made from 'teachr', which this recipe does not make; did you mean 'teacher'"),
+        ([CUT, CUT], "candidate cut is called like another model of this recipe"),
+        ([{**CUT, "name": "teacher"}], "candidate teacher is called like another model of this recipe"),
+        ([{**CUT, "name": "half"}], "candidate half is called like another model of this recipe"),
+        ([{**CUT, "by": "layer-droping"}], "by names the maker of a candidate, not 'layer-droping'; did you mean"),
+        ([{"name": "cut", "from": "teacher"}], "not 'nothing'; legal are distillation, layer-dropping"),
+        ([{**CUT, "seeds": [1, 1]}], r"seeds \[1, 1\] repeat; give each once"),
+        ([CUT, {**DISTILLED, "seeds": [3]}], r"has the seeds \[3\], and cut, which it is made from seed by seed"),
+        ([{**DISTILLED, "from": "teacher"}], "distilled is a new student; give it a shape, for example"),
+        ([CUT, {**DISTILLED, "shape": {"layers": 2}}], "its model is built already; leave shape and start out"),
+        ([CUT, {**DISTILLED, "stages": ["general"]}], "general distillation begins with a new student"),
+        ([CUT, {**DISTILLED, "stages": ["augmentation"]}], r"takes the stages \['augmentation'\], which the recipe"),
+        ([CUT, {**DISTILLED, "intermediate": {"method": "replacing"}}], "whose layers were trained since; method"),
+        (
+            [{**DISTILLED, "from": "half", "intermediate": {"matching": {"layer_map": "kept"}}}],
+            "starts from random, of which no layer is its teacher's own; use layer_map: uniform",
+        ),
+        (
+            [{**DISTILLED, "from": "pretrained", "shape": {"layers": 6}, "start": "random"}],
+            "made from the pretrained model, of whose layers start: random takes none",
+        ),
+        ([CUT, {**DISTILLED, "signal": "labels", "intermediate": {}}], "learns from labels alone, but has an inter"),
+        ([{**CUT, "choose_by": "pearson"}], "candidates.cut.choose_by is pearson, and sst2 is a classification"),
+        (
+            [CUT, {**DISTILLED, "prediction": {"choose_by": "mse"}}],
+            "candidates.distilled.prediction.choose_by is mse, and sst2",
+        ),
+    ],
+)
+def test_what_cannot_be_made_is_refused(candidates: list[dict[str, Any]], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        recipe(*candidates, students=[HALF])
