@@ -478,7 +478,7 @@ def test_regression_shows_its_points() -> None:
 def test_many_classes_name_their_confusions() -> None:
     counts = [[50 if row == column else 0 for column in range(20)] for row in range(20)]
     counts[3][4] = 9
-    result = whole(labels=None, task_type="regression")
+    result = whole(labels=None)
     result["models"][1]["inspection"] = LOOK | {"confusion": counts}
     assert "3 predicted as 4: 9 rows" in Read(run_page(result)).text
 
