@@ -49,6 +49,7 @@ import pytest  # noqa: E402 - the environment above must be set before anything 
 from flows.home import Home  # noqa: E402
 from flows.servers.watch import let_go  # noqa: E402
 from tests import databases, postgres  # noqa: E402
+from tests.forked import FORKS  # noqa: E402
 from tests.prefect_server import prefect_server_of_our_own  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402
 from tests.s3_server import s3_server as running_s3_server  # noqa: E402
@@ -125,8 +126,8 @@ def engines_here() -> Iterator[None]:
 
 @contextlib.contextmanager
 def engines_in_this_process() -> Iterator[None]:
-    """Let engines do their jobs in this process: the code is theirs, only the start of a Python for each stage is
-    spared."""
+    """Let engines do their jobs in this process, and fork the packer: the code is theirs, only the start of a Python
+    for each stage, and for the packer of each run, is spared."""
     from tasks.engine.job import Job
 
     async def here(module: str, order: Mapping[str, Any], workspace: Path, listen: Any, server: Any) -> dict[str, Any]:
@@ -137,6 +138,7 @@ def engines_in_this_process() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.stage.context.run_engine", here)
+        patch.setattr("tasks.register_model.started", FORKS.start_now)
         yield
 
 

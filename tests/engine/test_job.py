@@ -17,20 +17,9 @@ from tasks.engine.job import Job
 from tasks.recipe.methods import Matching
 from tasks.recipe.slices import IntermediateSlice
 from tasks.recipe.students import Shape
+from tests.forked import ForkedJob
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# The limit is set after torch is imported, which itself takes much address space.
-LIMITED = """
-import resource, sys, torch, transformers
-from tasks.engine.job import serve
-from tasks.training.jobs import JOBS
-name, extra, order = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-used = int(open("/proc/self/statm").read().split()[0]) * 4096 if name == "RLIMIT_AS" else 0
-resource.setrlimit(getattr(resource, name), (used + extra, used + extra))
-sys.exit(serve(JOBS, order))
-"""
-
 
 # Two processes that write to one pipe, unbuffered, as torchrun starts them.
 SHARED = """
@@ -107,26 +96,21 @@ def order(folder: Path, **knobs: Any) -> Path:
 def test_a_shortage_is_one_sentence(
     tmp_path: Path, limit: str, extra: int, knobs: dict[str, Any], kind: str, sentence: str
 ) -> None:
-    path = order(tmp_path, **knobs)
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, limit, str(extra), str(path)], cwd=ROOT, capture_output=True, text=True
-    )
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert done.returncode == 2, done.stderr
+    wanted = json.loads(order(tmp_path, **knobs).read_text())
+    engine = ForkedJob(wanted, tmp_path, "tests.forked.limited", LIMIT=limit, EXTRA=str(extra))
+    said = engine.events()
+    assert engine.fork.wait() == 2, engine.errors
     assert said[-1]["event"] == "error" and said[-1]["kind"] == kind and sentence in said[-1]["message"]
 
 
 def test_a_mistake_of_ours_is_not_called_a_shortage(tmp_path: Path) -> None:
     broken = json.loads(order(tmp_path).read_text())
     broken["knobs"]["hiden"] = broken["knobs"].pop("hidden")
-    (tmp_path / "order.json").write_text(json.dumps(broken))
-    done = subprocess.run(
-        [sys.executable, "-m", "tasks.training", str(tmp_path / "order.json")], cwd=ROOT, capture_output=True, text=True
-    )
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert done.returncode == 2 and last["kind"] == "EngineError" and "ValidationError: " in last["message"]
+    engine = ForkedJob(broken, tmp_path)
+    last = engine.events()[-1]
+    assert engine.fork.wait() == 2 and last["kind"] == "EngineError" and "ValidationError: " in last["message"]
     assert "hiden" in last["message"]
-    assert "Traceback" in done.stderr, "whoever mends it must see where it happened"
+    assert "Traceback" in engine.errors, "whoever mends it must see where it happened"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="two processes are made by a fork")

@@ -1,4 +1,5 @@
-"""The whole chain on a tiny real model: real Prefect, real MLflow, real engines in processes of their own."""
+"""The whole chain on a tiny real model: real Prefect, real MLflow, and in the first run real engines in processes of
+their own."""
 
 from __future__ import annotations
 
@@ -159,7 +160,8 @@ def test_a_deleted_artifact_is_made_again_with_the_same_digest(
     store = FolderStore(Path(home.store))
     victim = next(manifest for manifest in store.manifests() if manifest["stage"] == "distill-layers")
     (store.object_path(victim["sha256"]) / "model.safetensors").unlink()
-    again = run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
+    with engines_in_this_process():
+        again = run_recipe(recipe_for(tiny_bert, tiny_rows), home=home)
     assert executed(again) == {"distill-layers"}
     found = store.find(victim["key"])
     assert found is not None and found.sha256 == victim["sha256"]
@@ -198,7 +200,7 @@ async def edges_of_newest_run() -> dict[str, set[str]]:
 def test_a_weak_teacher_stops_the_run_and_leaves_nothing_open(
     prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
-    with pytest.raises(GateError, match=r"floor is 1\.000"):
+    with pytest.raises(GateError, match=r"floor is 1\.000"), engines_in_this_process():
         run_recipe(recipe_for(tiny_bert, tiny_rows, teacher={"model": str(tiny_bert), "floor": 1.0, **FAST}), home=home)
     from tasks.ports.tracking.tracker import Tracker
 
@@ -213,37 +215,33 @@ def test_a_student_with_other_heads_is_refused_before_anything_is_spent(
         run_recipe(recipe_for(tiny_bert, tiny_rows, students=[student]), home=home)
 
 
-def test_a_pulled_model_needs_none_of_our_code(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
+def test_a_champion_that_is_pulled_or_loaded_through_mlflow_needs_none_of_our_code(
+    first: dict[str, Any], home: Home, tmp_path: Path
+) -> None:
     from tasks.ports.tracking.tracker import Tracker
 
-    champion = next(entry for entry in first["registered"] if entry["alias"] == "champion")
-    Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", tmp_path / "model")
-    code = (
-        "import sys; from transformers import pipeline; print(pipeline('text-classification', sys.argv[1])('the "
-        "film was good')[0]['label'])"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    name = next(entry for entry in first["registered"] if entry["alias"] == "champion")["name"]
+    Tracker(home.own_tracking_uri, home.artifacts).download(name, "champion", tmp_path / "model")
+    code = f"""
+import sys, mlflow
+from transformers import pipeline
+mlflow.set_tracking_uri({home.own_tracking_uri!r})
+for model in pipeline("text-classification", sys.argv[1]), mlflow.transformers.load_model("models:/{name}@champion"):
+    print(model("the film was good")[0]["label"])
+print(sorted({{"flows", "tasks"}} & set(sys.modules)))
+"""
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "model")],
         cwd=tmp_path,
-        env=environment,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
-        check=True,
     )
-    assert done.stdout.strip().splitlines()[-1] in ("positive", "negative")
+    assert done.returncode == 0, done.stderr[-2000:]
+    pulled, loaded, ours = done.stdout.strip().splitlines()[-3:]
+    assert pulled == loaded and pulled in ("positive", "negative") and ours == "[]"
     with pytest.raises(LimbeckError, match="not empty"):
-        Tracker(home.own_tracking_uri, home.artifacts).download(champion["name"], "champion", tmp_path / "model")
-
-
-def test_others_load_the_champion_through_mlflow(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
-    name = first["registered"][0]["name"]
-    load = f"model = mlflow.transformers.load_model('models:/{name}@champion')"
-    code = (
-        f"import mlflow; mlflow.set_tracking_uri({home.own_tracking_uri!r}); {load}; print(model('the film was good'))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and "label" in done.stdout, done.stderr[-2000:]
+        Tracker(home.own_tracking_uri, home.artifacts).download(name, "champion", tmp_path / "model")
 
 
 def test_the_teacher_reads_as_much_of_a_text_as_its_student(

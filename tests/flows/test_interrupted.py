@@ -106,7 +106,7 @@ def press_cancel(run: subprocess.Popen[str], read: str) -> None:
     urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10).close()
 
 
-# By default each way to stop is seen once: Ctrl-C and SIGTERM on sweeps, which have more to stop.
+# By default each way to stop is seen once: Ctrl-C and SIGTERM by sweeps, which have more to stop.
 @pytest.mark.parametrize(
     "stop", [press_cancel, *(pytest.param(way, marks=pytest.mark.slow) for way in (press_ctrl_c, send_sigterm))]
 )

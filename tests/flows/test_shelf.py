@@ -90,6 +90,7 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 LIKE_ANOTHER = (
     "dropout",
     "dropped-then-distilled",
+    "finetuned",
     "glue-methods",
     "mnli-judged",
     "mrpc-small",
@@ -101,12 +102,14 @@ LIKE_ANOTHER = (
     "poor-mans-symmetric",
     "poor-mans-top",
     "sst2-methods",
+    "sst2-tinybert",
     "stsb-small",
     "tinybert-4-paper",
     "tinybert-6",
     "tinybert-6-paper",
 )
-"""Recipes whose every stage another one passes too: they run in ``make shelf``."""
+"""Recipes whose every stage another one passes too, or the recipe of ``test_compress.py``, which drops layers by their
+contributions: they run in ``make shelf``."""
 
 
 @pytest.mark.parametrize(

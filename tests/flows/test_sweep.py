@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import sqlite3
 import subprocess
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import LayerDropping
 from tasks.report.sweep_plot import sweep_svg
+from tasks.stage import context
 from tests.flows.test_compress import FAST
 from tests.flows.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm
 
@@ -315,7 +318,50 @@ def require_nothing_left(running: subprocess.Popen[str], home: Path) -> None:
     assert not list((home / "store" / "temporary").iterdir())
 
 
-@pytest.mark.parametrize("stop", [send_sigterm, pytest.param(press_cancel, marks=pytest.mark.slow)])
+def test_sigterm_stops_every_subflow_in_order(
+    home: Home, first: dict[str, Any], tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect's own handler of SIGTERM, which every subflow installs, would raise anywhere in the event loop."""
+    begun, ended, real = set[str](), set[str](), context.run_engine
+
+    async def endless(module: str, order: Mapping[str, Any], *given: Any) -> dict[str, Any]:
+        if order["job"] != "drop":
+            return await real(module, order, *given)
+        begun.add(strategy := order["knobs"]["strategy"])
+        if len(begun) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            await asyncio.sleep(0.01)  # as an engine that writes its checkpoint
+            ended.add(strategy)
+        return {}
+
+    monkeypatch.setattr(context, "run_engine", endless)
+    knobs = {"strategies": ["bottom", "symmetric"], "drop": [1], "seeds": [7]}
+    with pytest.raises(KeyboardInterrupt):
+        run_recipe(sweep_recipe(tiny_bert, tiny_rows, name="stopped", sweep=knobs), home=home, kind="sweep")
+    assert begun == ended == {"bottom", "symmetric"}
+    states = asyncio.run(newest_states("stopped", "bottom", "symmetric"))
+    assert set(states) == {"stopped", "bottom", "symmetric"} and set(states.values()) <= ENDED["send_sigterm"]
+    assert {row["status"] for row in Tracker(home.own_tracking_uri, None).runs(100)} == {"KILLED", "FINISHED"}
+    assert not list((Path(home.store) / "temporary").iterdir())
+
+
+async def newest_states(*names: str) -> dict[str, str]:
+    """Read the state of the newest flow run of each name."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    async with get_client() as client:
+        named = FlowRunFilter(name=FlowRunFilterName(any_=list(names)))
+        found = await client.read_flow_runs(flow_run_filter=named, sort=FlowRunSort.START_TIME_DESC, limit=50)
+    return {run.name: str(run.state_type.value) for run in reversed(found) if run.state_type is not None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [send_sigterm, press_cancel])
 def test_a_sweep_is_stopped_inside_its_subflows(
     stop: Callable[..., None], tmp_path: Path, tiny_bert: Path, tiny_rows: Path
 ) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.engine.job import Job
+from tests.forked import ForkedJob
 from tests.scoring.small import sentences, write_classifier
 
-ROOT = Path(__file__).resolve().parents[2]
 SCORE = {"max_length": 32, "resamples": 200, "confidence": 0.95, "flops_length": 16}
 FIGURES = {"metrics": ["accuracy", "f1"], "headline": "accuracy"}
 TASK = {"name": "tiny", "kind": "classification", **FIGURES}
@@ -59,16 +56,10 @@ def run_job(
         "lists": {"models": [str(place / name) for name in models]},
         "threads": 1,
     }
-    path = output.with_suffix(".json")
-    path.write_text(json.dumps(order))
-    done = subprocess.run(
-        [sys.executable, "-m", "tasks.scoring", str(path)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    assert done.stdout, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    engine = ForkedJob(order, output.with_name(f"{output.name}-job"), "tasks.scoring")
+    events = engine.events()
+    assert events, engine.errors
+    return events
 
 
 def test_a_teacher_and_its_student_are_scored(place: Path, tmp_path: Path) -> None:

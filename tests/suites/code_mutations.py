@@ -24,6 +24,7 @@ from tasks.engine.job import Job
 from tasks.ports.code.fingerprint import program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Definition, Program, imported, is_family
+from tests.forked import FORKS
 from tests.ports.test_program import Moved
 from tests.stage_tasks import all_specs
 
@@ -65,7 +66,7 @@ def constants_of(module: str, code: CodeType) -> Iterator[Definition]:
 
 @contextmanager
 def watched() -> Iterator[Executed]:
-    """Run engines in this process, each under a watch."""
+    """Run engines in this process, each under a watch, and fork the packer."""
     found: Executed = {}
 
     async def here(
@@ -83,6 +84,7 @@ def watched() -> Iterator[Executed]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.stage.context.run_engine", here)
+        patch.setattr("tasks.register_model.started", FORKS.start_now)
         yield found
 
 

@@ -1,4 +1,4 @@
-"""The kill suite as a test: one kill by default, all with ``-m slow``."""
+"""The kill suite as a test, with ``-m slow``; what sees the like by default is in ``tests/README.md``."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def wrong(found: list[Moment] | list[struck.Moment]) -> list[tuple[str, str, lis
     return [(moment.window, moment.where, moment.problems) for moment in found if moment.problems]
 
 
+@pytest.mark.slow
 def test_a_kill_inside_a_window_loses_nothing(
     servers: dict[str, str],
     template: Path,

@@ -14,25 +14,22 @@ import numpy as np
 
 from tasks.recipe.slices import TeacherSlice
 from tasks.training.data.batches import plan
+from tests.forked import ForkedJob
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(folder: Path, rows: Path, bert: Path, *, steps: int) -> subprocess.Popen[str]:
+def start(folder: Path, rows: Path, bert: Path) -> ForkedJob:
     """Start a fine-tuning job."""
-    path = write_job(folder, rows, bert, steps=steps)
-    return subprocess.Popen(
-        [sys.executable, "-m", "tasks.training", str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    return ForkedJob(order(folder, rows, bert, steps=300), folder)
 
 
-def write_job(folder: Path, rows: Path, bert: Path, *, steps: int) -> Path:
-    """Write the order of a fine-tuning job."""
-    folder.mkdir(exist_ok=True)
+def order(folder: Path, rows: Path, bert: Path, *, steps: int) -> dict[str, Any]:
+    """Return the order of a fine-tuning job."""
     knobs = TeacherSlice(
         task_type="classification", steps=steps, batch_size=8, max_length=16, evaluations=2, precision="fp32"
     ).model_dump(mode="json")
-    order = {
+    return {
         "job": "finetune",
         "knobs": knobs,
         "inputs": {"rows": str(rows), "base": str(bert)},
@@ -40,13 +37,6 @@ def write_job(folder: Path, rows: Path, bert: Path, *, steps: int) -> Path:
         "checkpoints": str(folder / "checkpoints"),
         "threads": 1,
     }
-    (folder / "job.json").write_text(json.dumps(order))
-    return folder / "job.json"
-
-
-def events(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    assert process.stdout is not None
-    return [json.loads(line) for line in process.stdout if line.startswith("{")]
 
 
 def digest(folder: Path) -> str:
@@ -54,18 +44,16 @@ def digest(folder: Path) -> str:
 
 
 def test_a_stopped_training_ends_with_the_same_bytes(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    whole = start(tmp_path / "whole", rows, tiny_bert, steps=300)
-    assert events(whole)[-1]["event"] == "result"
+    assert start(tmp_path / "whole", rows, tiny_bert).events()[-1]["event"] == "result"
 
-    stopped = start(tmp_path / "stopped", rows, tiny_bert, steps=300)
-    assert stopped.stdout is not None
+    stopped = start(tmp_path / "stopped", rows, tiny_bert)
     stopped.stdout.readline()  # the first curve point: about step 50
     stopped.send_signal(signal.SIGTERM)
-    last = events(stopped)[-1]
+    last = stopped.events()[-1]
     assert last["event"] == "error" and last["kind"] == "Interrupted", last
     assert not (tmp_path / "stopped" / "output" / "model.safetensors").exists()
 
-    resumed = events(start(tmp_path / "stopped", rows, tiny_bert, steps=300))
+    resumed = start(tmp_path / "stopped", rows, tiny_bert).events()
     assert resumed[0]["message"].startswith("resuming at step")
     assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
 
@@ -80,19 +68,16 @@ try:
 except SystemExit as end:
     print(end.code, sorted({"pandas", "mlflow", "prefect", "datasets"} & set(sys.modules)))
 """
-    path = write_job(tmp_path, rows, tiny_bert, steps=2)
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(order(tmp_path, rows, tiny_bert, steps=2)))
     done = subprocess.run([sys.executable, "-c", probe, str(path)], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "0 []", done.stdout[-500:] + done.stderr[-500:]
 
 
 def test_an_unknown_job_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text(json.dumps({"job": "distil", "output": str(tmp_path)}))
-    done = subprocess.run(
-        [sys.executable, "-m", "tasks.training", str(tmp_path / "job.json")], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (
-        done.returncode == 2 and "unknown job 'distil'; choose one of" in done.stdout and "Traceback" not in done.stderr
-    )
+    engine = ForkedJob({"job": "distil", "output": str(tmp_path)}, tmp_path)
+    assert "unknown job 'distil'; choose one of" in engine.events()[-1]["message"]
+    assert engine.fork.wait() == 2 and "Traceback" not in engine.errors
 
 
 def test_batches_hold_every_row_once_and_pad_little() -> None:

@@ -1,4 +1,8 @@
-"""Two processes that share a training learn what one would: real torchrun, real gloo."""
+"""Two processes that share a training learn what one would: real processes, real gloo.
+
+Those that learn are forked with torchrun's variables; torchrun itself is real where processes are stopped or killed,
+and in a run of two processes in ``tests/flows/test_compress.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from flows.servers.local import free_port
 from tasks.engine.environment import environment
 from tasks.engine.process import command
 from tasks.methods.losses.means import Loss, mean_of
@@ -26,6 +32,7 @@ from tasks.recipe.students import Shape
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded
 from tasks.training.distributed import ProcessGroup
+from tests.forked import ForkedJob
 
 FAST: dict[str, Any] = {
     "steps": 12,
@@ -38,10 +45,9 @@ FAST: dict[str, Any] = {
 }
 
 
-def start(folder: Path, job: str, knobs: Any, processes: int, **inputs: Path) -> subprocess.Popen[str]:
-    """Start an engine as the house does."""
-    folder.mkdir(exist_ok=True)
-    order = {
+def order(folder: Path, job: str, knobs: Any, inputs: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the order of an engine."""
+    return {
         "job": job,
         "knobs": knobs.model_dump(mode="json"),
         "inputs": {name: str(path) for name, path in inputs.items()},
@@ -49,9 +55,25 @@ def start(folder: Path, job: str, knobs: Any, processes: int, **inputs: Path) ->
         "checkpoints": str(folder / "checkpoints"),
         "threads": 1,
     }
-    (folder / "job.json").write_text(json.dumps(order))
+
+
+def start(folder: Path, job: str, knobs: Any, processes: int, **inputs: Path) -> subprocess.Popen[str]:
+    """Start an engine as a stage does."""
+    folder.mkdir(exist_ok=True)
+    (folder / "job.json").write_text(json.dumps(order(folder, job, knobs, inputs)))
     words = [*command("tasks.training", processes), str(folder / "job.json")]
     return subprocess.Popen(words, env=environment(1), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def learned(folder: Path, job: str, knobs: Any, processes: int = 1, **inputs: Path) -> list[dict[str, Any]]:
+    """Let forked processes share a job; return the events of all."""
+    port, wanted = str(free_port()), order(folder, job, knobs, inputs)
+    shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+    engines = [ForkedJob(wanted, folder, **(own if processes > 1 else {})) for own in ranks]
+    found = [event for engine in engines for event in engine.events()]
+    assert found, engines[0].errors
+    return [event for event in found if event["event"] != "used"]
 
 
 def said(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
@@ -126,30 +148,14 @@ JOBS = [
 )
 def test_two_processes_learn_what_one_learns(job: str, rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     if job == "prediction":
-        said(
-            start(
-                tmp_path / "answer",
-                "answer",
-                AnswerSlice(task_type="classification", max_length=16, precision="fp32"),
-                1,
-                rows=rows,
-                teacher=tiny_bert,
-            )
-        )
+        answering = AnswerSlice(task_type="classification", max_length=16, precision="fp32")
+        learned(tmp_path / "answer", "answer", answering, rows=rows, teacher=tiny_bert)
     if job.startswith("general"):
         write_documents(tmp_path / "documents", rows)
-        said(
-            start(
-                tmp_path / "corpus",
-                "tokenize",
-                CorpusText(source="x", max_length=16),
-                1,
-                base=tiny_bert,
-                documents=tmp_path / "documents",
-            )
-        )
+        text = CorpusText(source="x", max_length=16)
+        learned(tmp_path / "corpus", "tokenize", text, base=tiny_bert, documents=tmp_path / "documents")
     knobs, inputs = orders(rows, tiny_bert, tmp_path)[job]
-    events = {count: said(start(tmp_path / str(count), job.split("-")[0], knobs, count, **inputs)) for count in (1, 2)}
+    events = {count: learned(tmp_path / str(count), job.split("-")[0], knobs, count, **inputs) for count in (1, 2)}
     assert [event["event"] for event in events[2]].count("result") == 1, "one process speaks"
     curves = {
         count: [event["figures"]["loss"] for event in said if event["event"] == "curve" and "loss" in event["figures"]]
