@@ -10,7 +10,7 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.metrics.intervals import correlation_interval
 from tasks.metrics.of_values import MSE, PEARSON
-from tasks.task_types.common_answers import LOGITS, pick
+from tasks.task_types.common_answers import LOGITS, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor
 from tasks.task_types.types import VALUES
 
@@ -54,7 +54,7 @@ def apart(
 ) -> dict[str, Any]:
     """Count the rows on which student and teacher differ, and select the furthest."""
     apart_N = np.abs(ours["count"] - theirs["count"])
-    rows = pick(apart_N > 0, apart_N, ids_N, examples)
+    rows = heaviest_rows(apart_N > 0, apart_N, ids_N, examples)
     shown = [
         {
             "id": int(ids_N[row]),

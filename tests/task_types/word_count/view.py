@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.task_types.common_view import code_of_logits, example
-from tasks.task_types.interfaces import ErrorFigure, View
+from tasks.task_types.common_view import LOGITS_OF_CHECKPOINT, LOGITS_OF_EXPORT, example_arguments, example_text
+from tasks.task_types.interfaces import Code, ErrorFigure, View
 
 EXACT = ErrorFigure("exact", "share of exact counts", "exact")
 
@@ -17,10 +17,12 @@ def answer(given: Any, names: Sequence[str]) -> str:
 
 
 VIEW = View(
-    example=example,
+    example=example_text,
     example_answer={"label": "LABEL_0", "score": 1.5},
-    code=code_of_logits(
-        checkpoint="print(round(logits.exp().item()))", export="print(round(float(np.exp(logits[0]))))"
+    code=Code(
+        text=example_arguments,
+        checkpoint=LOGITS_OF_CHECKPOINT + "print(round(logits.exp().item()))",
+        export=LOGITS_OF_EXPORT + "print(round(float(np.exp(logits[0]))))",
     ),
     analysis_title="How often counts are exact",
     figures=(EXACT,),
