@@ -111,7 +111,8 @@ class Limbeck:
     def __init__(self, tree: Path, folder: Path, prefect_url: str) -> None:
         self.tree, self.folder = tree, folder
         own = {"LIMBECK_HOME": str(folder / "home"), "PREFECT_API_URL": prefect_url, "PYTHONPATH": str(tree)}
-        self.environment = {**os.environ, **own}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+        self.environment = {**inherited, **own}
 
     def __call__(self, *words: str) -> str:
         """Run a command; return its output."""
