@@ -51,8 +51,8 @@ class Forks(ForkServer):
             self.opened.wait()
 
     def start_and_stay(self) -> None:
-        """Start the process from a thread that never ends: Linux ends it with the thread that started it, and the thread
-        of a packer ends with its run."""
+        """Start the process from a thread that never ends: it is killed when the thread that started it ends, as that
+        of a packer does with its run."""
         try:
             self.open(environment(1) | {"PYTHONPATH": os.pathsep.join([module_path(), str(ROOT)])})
             self.send({"load": __name__})
