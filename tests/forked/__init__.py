@@ -30,7 +30,7 @@ class Forks(ForkServer):
     def __init__(self) -> None:
         super().__init__()
         self.ended: dict[int, int] = {}
-        self.hearing, self.asking = threading.Lock(), threading.Lock()
+        self.hearing, self.asking, self.opened = threading.Lock(), threading.Lock(), threading.Event()
 
     def start_now(
         self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]
@@ -47,8 +47,18 @@ class Forks(ForkServer):
     def be_there(self) -> None:
         """Start the process at the first use, and let it import what all forks need."""
         if self.process is None:
+            threading.Thread(target=self.start_and_stay, daemon=True).start()
+            self.opened.wait()
+
+    def start_and_stay(self) -> None:
+        """Start the process from a thread that never ends: it is killed when the thread that started it ends, as that
+        of a packer does with its run."""
+        try:
             self.open(environment(1) | {"PYTHONPATH": os.pathsep.join([module_path(), str(ROOT)])})
             self.send({"load": __name__})
+        finally:
+            self.opened.set()
+        threading.Event().wait()
 
     def status_of(self, number: int) -> int:
         """Wait for the end of a fork; return its exit status, the negative number of a signal."""
