@@ -91,7 +91,7 @@ def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> dict[str, An
 def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
     """Return the scores of a candidate, or only its state if it dropped out before scoring."""
     if tried.candidate is None or tried.card is None:
-        return {"state": "eliminated"}
+        return {"state": "dropped out"}
     card, models = dict(tried.card.facts), tried.candidate.models
     per_seed, means = tried.candidate.as_in_recipe(card["per_seed"][split][card["headline"]]), card["means"][split]
     return {

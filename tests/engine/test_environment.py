@@ -156,7 +156,7 @@ def test_an_engine_with_other_libraries_than_its_key_says_computes_nothing(telli
         telling, forked=forked, libraries={"numpy": engine_environment.version_of("numpy"), "no-such-library": "none"}
     )
     with pytest.raises(
-        EngineError, match=r"finds numpy \d\S+, and this run has 0\.1; PYTHONPATH does not apply to engines"
+        EngineError, match=r"the engine has numpy \d\S+, and this run has 0\.1; PYTHONPATH does not apply to engines"
     ):
         ask(telling, forked=forked, libraries={"numpy": "0.1"})
 

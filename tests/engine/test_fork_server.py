@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from flows.cli.runner import warm_engines
+from tasks.catalog import TaskSpec
 from tasks.engine import environment as engine_environment
 from tasks.engine import fork_server
 from tasks.engine.environment import environment
@@ -273,9 +274,11 @@ def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path
             await do(server, "tell")
             with Packer(tmp_path / "work", server.lend) as packer:
                 with pytest.raises(RegistryError, match="^nothing could not be written as an MLflow model: "):
-                    await asyncio.to_thread(packer.pack, tmp_path / "nothing", "nothing", card="", pairs=False)
+                    await asyncio.to_thread(
+                        packer.pack, tmp_path / "nothing", "nothing", card="", task=TaskSpec(name="mine")
+                    )
                 package = await asyncio.to_thread(
-                    packer.pack, tmp_path / "checkpoint", "model", card="# card", pairs=False
+                    packer.pack, tmp_path / "checkpoint", "model", card="# card", task=TaskSpec(name="mine")
                 )
                 assert isinstance(packer.process, Lent)
                 assert "RuntimeWarning" not in packer.errors.read_text(), (
@@ -297,7 +300,9 @@ def test_a_forked_packer_that_is_killed_is_told(do: Do, tmp_path: Path) -> None:
                     RegistryError,
                     match="model could not be written as an MLflow model: the packer stopped with status -9",
                 ):
-                    await asyncio.to_thread(packer.pack, tmp_path / "model", "model", card="", pairs=False)
+                    await asyncio.to_thread(
+                        packer.pack, tmp_path / "model", "model", card="", task=TaskSpec(name="mine")
+                    )
 
     asyncio.run(run())
 

@@ -23,7 +23,7 @@ from tasks.finetune_teacher import finetune_teacher
 from tasks.prepare_rows import prepare_rows
 from tasks.recipe.data import JudgingSet
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import RowsSlice
+from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.stage.session import StageRecord
 from tests.conftest import engines_in_this_process
 
@@ -408,7 +408,8 @@ async def teacher_alone(recipe: Recipe) -> list[StageRecord]:
     """Make the recipe's rows and its teacher, and leave it at that."""
     async with open_run(recipe) as run:
         rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=run.sources["data"])
-        await finetune_teacher(recipe.teacher, rows=rows, base=run.sources["teacher"])
+        knobs = TeacherSlice(**dict(recipe.teacher), task_type=recipe.spec.kind)
+        await finetune_teacher(knobs, rows=rows, base=run.sources["teacher"])
         return run.session.records
 
 

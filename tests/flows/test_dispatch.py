@@ -250,7 +250,7 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
         (
             "LIMBECK_DISPATCH_DEVICE",
             "gpu",
-            "is 'gpu'; set it to the class of the pool's workers, for example cuda-a10g or cpu-avx512-intel",
+            "is 'gpu'; set it to the device class of the pool's workers, for example cuda-a10g or cpu-avx512-intel",
         ),
         (
             "LIMBECK_DISPATCH_DEVICE",

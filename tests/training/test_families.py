@@ -517,7 +517,7 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
             {},
             {"task_distillation": {"intermediate": {}}},
             "small, task_distillation.intermediate: attention scores cannot be read from a xlnet model, because its "
-            "attention is one piece.*"
+            "attention is one function.*"
             "set matching.attention: 0 and copy hidden states, or use one of albert, bert",
         ),
         (
