@@ -57,6 +57,7 @@ MAIN = """
     sys.exit(serve({"tell": tell, "fail": fail, "vanish": vanish, "wait": wait}, sys.argv[1]))
 """  # noqa: E501
 Do = Callable[..., Any]
+TASK = TaskSpec(name="mine")
 
 
 @pytest.fixture
@@ -274,11 +275,9 @@ def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path
             await do(server, "tell")
             with Packer(tmp_path / "work", server.lend) as packer:
                 with pytest.raises(RegistryError, match="^nothing could not be written as an MLflow model: "):
-                    await asyncio.to_thread(
-                        packer.pack, tmp_path / "nothing", "nothing", card="", task=TaskSpec(name="mine")
-                    )
+                    await asyncio.to_thread(packer.pack, tmp_path / "nothing", "nothing", card="", task=TASK)
                 package = await asyncio.to_thread(
-                    packer.pack, tmp_path / "checkpoint", "model", card="# card", task=TaskSpec(name="mine")
+                    packer.pack, tmp_path / "checkpoint", "model", card="# card", task=TASK
                 )
                 assert isinstance(packer.process, Lent)
                 assert "RuntimeWarning" not in packer.errors.read_text(), (
@@ -300,9 +299,7 @@ def test_a_forked_packer_that_is_killed_is_told(do: Do, tmp_path: Path) -> None:
                     RegistryError,
                     match="model could not be written as an MLflow model: the packer stopped with status -9",
                 ):
-                    await asyncio.to_thread(
-                        packer.pack, tmp_path / "model", "model", card="", task=TaskSpec(name="mine")
-                    )
+                    await asyncio.to_thread(packer.pack, tmp_path / "model", "model", card="", task=TASK)
 
     asyncio.run(run())
 
