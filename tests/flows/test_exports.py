@@ -337,9 +337,7 @@ def test_a_graph_that_was_changed_in_the_registry_is_not_written(
     kept = stored.read_bytes()
     try:
         stored.write_bytes(kept + b"\0")
-        with pytest.raises(
-            RegistryError, match=r"packed-.* not the evaluated ones?.*nothing was written"
-        ):
+        with pytest.raises(RegistryError, match=r"packed-.* not the evaluated ones?.*nothing was written"):
             here.download(entry["name"], entry["version"], tmp_path / "model")
     finally:
         stored.write_bytes(kept)
