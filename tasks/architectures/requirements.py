@@ -15,14 +15,6 @@ INSTEAD = {
     HIDDEN: "remove the section and distil its predictions (soft targets) only",
 }
 """Alternatives to a signal that cannot be read, for error messages."""
-MOST_PARAMETERS = 2e10
-"""Far more than any encoder has, and below sizes that a machine could not even build."""
-
-
-def about_parameters(layers: int, width: int, inner: int, words: int) -> int:
-    """Return the approximate number of parameters of a model of this shape; ``words`` is the number of parameters in
-    its embeddings."""
-    return layers * width * (4 * width + 2 * inner) + words
 
 
 def at(where: str) -> str:

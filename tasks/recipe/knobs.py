@@ -129,3 +129,11 @@ def require_distinct(values: tuple[Any, ...] | None, what: str) -> None:
 LARGEST_LAYERS, LARGEST_WIDTH, LARGEST_INNER, LARGEST_VOCABULARY = 1_000, 65_536, 1_000_000, 10_000_000
 """Upper bounds of a model's shape, each far beyond any encoder; their combination is bounded, too
 (``MOST_PARAMETERS``)."""
+MOST_PARAMETERS = 2e10
+"""Far more than any encoder has, and below sizes that a machine could not even build."""
+
+
+def about_parameters(layers: int, width: int, inner: int, words: int) -> int:
+    """Return the approximate number of parameters of a model of this shape; ``words`` is the number of parameters in
+    its embeddings."""
+    return layers * width * (4 * width + 2 * inner) + words

@@ -6,8 +6,16 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
-from tasks.recipe.knobs import LARGEST_INNER, LARGEST_LAYERS, LARGEST_VOCABULARY, LARGEST_WIDTH, Knobs, runtime_knob
+from tasks.recipe.knobs import (
+    LARGEST_INNER,
+    LARGEST_LAYERS,
+    LARGEST_VOCABULARY,
+    LARGEST_WIDTH,
+    MOST_PARAMETERS,
+    Knobs,
+    about_parameters,
+    runtime_knob,
+)
 
 
 class Training(Knobs):

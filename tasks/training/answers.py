@@ -43,7 +43,7 @@ from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
 
 if TYPE_CHECKING:
-    from tasks.task_types.interfaces import Head
+    from tasks.training.data.rows import TaskHead
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Answers:
     def __init__(
         self,
         folder: Path,
-        head: Head,
+        head: TaskHead,
         augmented: AugmentedRows,
         teacher: Any,
         tokenizer: Any,

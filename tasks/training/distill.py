@@ -20,6 +20,7 @@ from tasks.methods.losses.means import Loss
 from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.training import SeededTraining
+from tasks.task_types.heads import HEADS
 from tasks.training.answers import Answers, summary_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.contributions import read_contributions
@@ -148,7 +149,12 @@ def answered_loss(
     answers = Answers(job.inputs["answers"], head, augmented, pair.teacher, pair.teachers_tokenizer, copied)
     capture = Capture(student, head, hidden=range(1, len(copied) + 1))
     labels_N = torch.from_numpy(augmented.rows.labels_N).to(student.device)
-    loss_of = partial(head.teacher_loss, temperature=knobs.temperature, hard_weight=knobs.hard_weight, formula=formula)
+    loss_of = partial(
+        HEADS[knobs.task_type].teacher_loss,
+        temperature=knobs.temperature,
+        hard_weight=knobs.hard_weight,
+        formula=formula,
+    )
 
     def loss(indices: Indices) -> Loss:
         rows, theirs = indices.rows_B, answers.of(indices)

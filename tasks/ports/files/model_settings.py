@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.architectures.known_architectures import architecture_of, shape_of
-from tasks.architectures.requirements import MOST_PARAMETERS, about_parameters
 from tasks.errors import ModelError
 from tasks.ports.files.bounded_json import read_json
+from tasks.recipe.knobs import MOST_PARAMETERS, about_parameters
 
 CODE_KEYS = {
     "auto_map",

@@ -5,7 +5,7 @@ Shape letters: N rows, S tokens of all rows together, B batch, T tokens of a row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,23 @@ from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.task_types.heads import HEADS
 
 if TYPE_CHECKING:
-    from tasks.task_types.interfaces import Head
+    from contextlib import AbstractContextManager
+
+    from tasks.methods.losses.means import Loss
+    from tasks.task_types.types import Output
+
+
+@dataclass(frozen=True)
+class TaskHead:
+    """The fields of a task type's ``Head`` that every training uses. The others are asked where they are used, so that
+    the key of a stage counts those that it uses alone."""
+
+    outputs: tuple[Output, ...]
+    auto_class: Callable[[], Any]
+    configure: Callable[[Any, Sequence[str]], None]
+    targets: Callable[[Sequence[Any]], np.ndarray]
+    label_loss: Callable[[Mapping[str, Tensor], Tensor], Loss]
+    start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +49,7 @@ class Task:
     labels: list[str] | None
     headline: str
     pairs: bool
-    head: Head
+    head: TaskHead
     """The part of the task's type that training uses."""
 
 
@@ -79,10 +95,14 @@ def read_task(folder: Path, task_type: str) -> Task:
             f"the rows of {facts.name!r} are of type {facts.kind}, and this stage is for {task_type}; prepare the rows "
             f"with task.kind: {task_type}"
         )
-    return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, HEADS[task_type])
+    head = HEADS[task_type]
+    used = TaskHead(
+        head.outputs, head.auto_class, head.configure, head.targets, head.label_loss, head.start_from_labels
+    )
+    return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, used)
 
 
-def read_rows(folder: Path, split: str, head: Head) -> Rows:
+def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     """Read one split of a rows folder."""
     rows = read_split(folder, split)
     return Rows(np.asarray(rows.ids, dtype=np.int64), rows.texts, rows.pairs, head.targets(rows.labels))

@@ -28,7 +28,7 @@ from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.training.models.attention import Attended, open_to_watch, own_attention, scored, watched_by
 
 if TYPE_CHECKING:
-    from tasks.task_types.interfaces import Head
+    from tasks.training.data.rows import TaskHead
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Capture:
     def __init__(
         self,
         model: Any,
-        head: Head | None = None,
+        head: TaskHead | None = None,
         /,
         *,
         hidden: Sequence[int] = (),
@@ -116,7 +116,7 @@ class Capture:
         self.layer += 1
 
 
-def outputs_of(head: Head, out: Any) -> dict[str, Tensor]:
+def outputs_of(head: TaskHead, out: Any) -> dict[str, Tensor]:
     """Return the outputs of a head by name, of what a model of transformers returned."""
     return {output.name: out[output.name] for output in head.outputs}
 

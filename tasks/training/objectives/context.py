@@ -19,7 +19,7 @@ from tasks.training.data.rows import Batch, Encoded
 from tasks.training.objectives.capture import Signals
 
 if TYPE_CHECKING:
-    from tasks.task_types.interfaces import Head
+    from tasks.training.data.rows import TaskHead
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DistillationContext:
     text: Encoded | None = None
     """The tokens of general text, in general distillation."""
     labels_N: np.ndarray | None = None
-    head: Head | None = None
+    head: TaskHead | None = None
     """The head of the task's type, and the targets that go with it; none in general distillation."""
     longest: int | None = None
     """Upper limit of the tokens in a row; a loss that counts padding pads every row to it."""

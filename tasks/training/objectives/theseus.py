@@ -22,14 +22,16 @@ from tasks.training.objectives.capture import Signals, outputs_of
 from tasks.training.objectives.context import DistillationContext, Objective
 
 if TYPE_CHECKING:
-    from tasks.task_types.interfaces import Head
+    from tasks.training.data.rows import TaskHead
 
 
 class Replacing(Objective):
     """Trains the student's layers in place of the teacher's; ``knobs`` are those of the phase. All weights outside the
     layers are frozen, as in the paper."""
 
-    def __init__(self, student: Any, teacher: Any, knobs: IntermediateSlice, labels_N: np.ndarray, head: Head) -> None:
+    def __init__(
+        self, student: Any, teacher: Any, knobs: IntermediateSlice, labels_N: np.ndarray, head: TaskHead
+    ) -> None:
         require_alone(student.config)
         self.modules, self.student, self.knobs, self.head = student, student, knobs, head
         self.labels_N = torch.from_numpy(labels_N).to(student.device)
