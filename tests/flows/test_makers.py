@@ -4,10 +4,6 @@ worked change of ``tasks/README.md``."""
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +21,7 @@ from tasks.results.run import RunResult
 from tests.architecture.sources import ROOT
 from tests.docs.test_pages import changes_of
 from tests.flows.test_compress import FAST, executed, recipe_for
+from tests.package_copies import copy_packages, limbeck
 
 CUT: dict[str, Any] = {"name": "cut", "from": "teacher", "by": "layer-dropping", "strategy": "top", "drop": 1, **FAST}
 DISTILLED: dict[str, Any] = {
@@ -225,9 +222,7 @@ def changes_of_a_maker(path: Path) -> list[tuple[str, str, str]]:
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     """A copy of the packages with the maker of the worked change."""
-    tree = tmp_path / "tree"
-    for room in ("flows", "tasks", "deployments"):
-        shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+    tree = copy_packages(tmp_path / "tree")
     changes = changes_of_a_maker(ROOT / "tasks" / "README.md")
     assert 2 < len({name for name, _, _ in changes}) <= MOST_PLACES
     for name, before, after in changes:
@@ -236,24 +231,15 @@ def packages(tmp_path: Path) -> Path:
     return tree
 
 
-def limbeck(packages: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the copy, beside the Prefect server of the tests."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
-    environment = inherited | {"PYTHONPATH": str(packages), "LIMBECK_HOME": str(home)}
-    command = [sys.executable, "-m", "flows.cli", *words]
-    return subprocess.run(command, cwd=packages, env=environment, capture_output=True, text=True)
-
-
 def test_a_further_maker_is_six_places_and_its_candidates_are_like_all_others(
-    packages: Path, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, prefect_url: str, monkeypatch: pytest.MonkeyPatch
+    packages: Path, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, prefect_url: str
 ) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", prefect_url)
     written = chain(tiny_bert, tiny_rows, CUT).model_dump(mode="json", exclude_unset=True)
     noisy = {"name": "noisy", "from": "cut", "by": "head-noise", "share": 0.5}
     after = {**CUT, "name": "after", "from": "noisy"}
     (tmp_path / "recipe.json").write_text(json.dumps(written | {"candidates": [CUT, noisy, after]}))
     home, out = tmp_path / "home", tmp_path / "out.json"
-    done = limbeck(packages, home, "run", str(tmp_path / "recipe.json"), "--json", str(out))
+    done = limbeck(packages, home, prefect_url, "run", str(tmp_path / "recipe.json"), "--json", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(out.read_text())
     models = {model["name"]: model for model in result["models"]}
@@ -263,8 +249,10 @@ def test_a_further_maker_is_six_places_and_its_candidates_are_like_all_others(
     assert models["noisy"]["checkpoint"] != models["cut"]["checkpoint"]
     assert {entry["candidate"] for entry in result["registered"]} == {"cut", "noisy", "after"}
     assert models["after"]["cost"]["ancestors"]["stages"] == ["add-head-noise/noisy", "drop-layers/cut"]
-    planned = limbeck(packages, home, "plan", str(tmp_path / "recipe.json"), "--json", str(out))
+    planned = limbeck(packages, home, prefect_url, "plan", str(tmp_path / "recipe.json"), "--json", str(out))
     assert planned.returncode == 0, planned.stdout + planned.stderr
     assert {stage["cache"] for stage in json.loads(out.read_text())["stages"]} == {"hit"}
-    typo = limbeck(packages, home, "validate", str(tmp_path / "recipe.json"), "--set", "candidates.noisy.by=head-nois")
+    typo = limbeck(
+        packages, home, prefect_url, "validate", str(tmp_path / "recipe.json"), "--set", "candidates.noisy.by=head-nois"
+    )
     assert typo.returncode and "did you mean 'head-noise'?" in typo.stderr + typo.stdout

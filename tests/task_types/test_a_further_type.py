@@ -7,21 +7,19 @@ from a table to a pulled model that predicts.
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import package_copies
 from tests.flows.test_compress import FAST
 from tests.tiny import WORDS
 
-ROOT = Path(__file__).resolve().parents[2]
 TYPE = Path(__file__).parent / "word_count"
 DICTS = {
     "readers": ("READERS: dict[str, Reader] = {", "rows", "READER"),
@@ -48,9 +46,7 @@ DATA = """WORD_COUNT = TaskType(
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages in which the type is registered."""
-    folder = tmp_path_factory.mktemp("tree")
-    for package in ("tasks", "flows", "deployments"):
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    folder = package_copies.copy_packages(tmp_path_factory.mktemp("tree"))
     place = folder / "tasks" / "task_types"
     shutil.copytree(TYPE, place / "word_count", ignore=shutil.ignore_patterns("__pycache__"))
     for module, (start, part, constant) in DICTS.items():
@@ -109,15 +105,15 @@ class Limbeck:
     """The command line of the copy, in a home of its own."""
 
     def __init__(self, tree: Path, folder: Path, prefect_url: str) -> None:
-        self.tree, self.folder = tree, folder
-        own = {"LIMBECK_HOME": str(folder / "home"), "PREFECT_API_URL": prefect_url, "PYTHONPATH": str(tree)}
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
-        self.environment = {**inherited, **own}
+        self.tree, self.folder, self.prefect_url = tree, folder, prefect_url
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command."""
+        return package_copies.limbeck(self.tree, self.folder / "home", self.prefect_url, *words)
 
     def __call__(self, *words: str) -> str:
-        """Run a command; return its output."""
-        command = [sys.executable, "-m", "flows.cli", *words]
-        done = subprocess.run(command, cwd=self.tree, env=self.environment, capture_output=True, text=True)
+        """Run a command that succeeds; return its output."""
+        done = self.run(*words)
         assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
         return done.stdout
 
@@ -177,7 +173,6 @@ def test_a_label_that_is_no_count_is_one_sentence(limbeck: Limbeck, tiny_bert: P
     table, recipe = limbeck.folder / "bad.csv", limbeck.folder / "bad.yaml"
     table.write_text("text,words\n" + "".join(f"the film {number},-1\n" for number in range(60)))
     recipe.write_text(json.dumps(recipe_for(tiny_bert, table)))
-    command = [sys.executable, "-m", "flows.cli", "run", str(recipe)]
-    done = subprocess.run(command, cwd=limbeck.tree, env=limbeck.environment, capture_output=True, text=True)
+    done = limbeck.run("run", str(recipe))
     assert done.returncode and "is no count; give a whole number, at least 0" in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
