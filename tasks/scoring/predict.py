@@ -128,16 +128,14 @@ def predict_texts(
 
 
 def stored_type(folder: Path) -> str:
-    """Return the task type of a model folder: from its config, which a pulled export has one folder up, or else from
-    the export's card, by its labels if it does not state the type."""
+    """Return the task type of a model folder: of an export from its card, by its labels if the card does not state the
+    type, so that an export needs no transformers; of a checkpoint from its config."""
+    if is_export(folder):
+        card = card_of(folder)
+        return type_of({STATED: card.get(STATED), "num_labels": len(card["labels"] or [""])})
     from transformers import AutoConfig
-    from transformers.utils import CONFIG_NAME
 
-    for place in (folder, folder.parent):
-        if (place / CONFIG_NAME).is_file():
-            return type_of(AutoConfig.from_pretrained(place, local_files_only=True).to_dict())
-    card = card_of(folder)
-    return type_of({STATED: card.get(STATED), "num_labels": len(card["labels"] or [""])})
+    return type_of(AutoConfig.from_pretrained(folder, local_files_only=True).to_dict())
 
 
 def card_of_model(folder: Path, task_type: str) -> Card:

@@ -87,7 +87,7 @@ def test_an_export_that_was_copied_without_its_config_is_told_by_its_labels(
     name, _, export = exported
     alone = Path(shutil.copytree(export, tmp_path / "pulled" / "onnx"))
     (alone / "config.json").rename(alone.parent / "config.json")
-    assert stored_type(alone) == name, "a pulled export has its config one folder up"
+    assert stored_type(alone) == name, "a pulled export, whose config is one folder up"
     (alone.parent / "config.json").unlink()
     assert stored_type(alone) == name and predict_texts(alone, ["good"]) == predict_texts(export, ["good"])
 
