@@ -30,6 +30,7 @@ from flows.cli.runner import plan_recipe, planned_records, run_recipe
 from flows.home import Home
 from flows.run.environment import prepare_environment
 from tasks.errors import LimbeckError
+from tasks.recipe.candidates import CandidateKnobs
 from tasks.recipe.data import Augmentation, CorpusText, TransferText
 from tasks.recipe.judging import Exporting, Quantizing, Speed
 from tasks.recipe.knobs import Knobs, is_semantic
@@ -54,7 +55,7 @@ from tasks.recipe.slices import (
     SignalSlice,
     TeacherSlice,
 )
-from tasks.recipe.students import Shape
+from tasks.recipe.students import DroppedTraining, Shape
 from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Training
 from tests.engine.test_sources import edit_during_a_run
 from tests.suites.code_mutations import Executed, executed_edits, family_edits, moves, watched
@@ -240,8 +241,8 @@ def knobs_of(
     model: BaseModel, path: tuple[Any, ...] = ()
 ) -> Iterator[tuple[tuple[Any, ...], type[BaseModel], Any, Any]]:
     """Yield path, model, declaration and value of every knob of a recipe; a section that is not there has none."""
-    for name, declared in type(model).model_fields.items():
-        value = getattr(model, name)
+    for field_name, declared in type(model).model_fields.items():
+        name, value = declared.alias or field_name, getattr(model, field_name)
         if isinstance(value, BaseModel):
             yield from knobs_of(value, (*path, name))
         elif isinstance(value, tuple) and value and isinstance(value[0], Knobs):
@@ -336,13 +337,13 @@ def knob_cases(base: Base) -> Iterator[Case]:
 def forgotten(cases: list[Case]) -> Iterator[Case]:
     """Yield every knob of the schema that no recipe of this suite could change: a new knob must be walked too."""
     walked = {case.knob for case in cases}
-    abstract = (Knobs, Training, TaskTraining, SeededTraining, Shape, ByMethod, Exporting, Quantizing, Recipe)
+    abstract = (*TRAININGS, Knobs, Shape, ByMethod, Exporting, Quantizing, CandidateKnobs, Recipe)
     sections = {type_ for type_ in families(Knobs) if type_ not in abstract and not issubclass(type_, SLICES)}
     for model in sections:
         for name, declared in model.model_fields.items():
             if (
-                (model.__name__, name) not in walked
-                and name not in BY_BYTES
+                (model.__name__, declared.alias or name) not in walked
+                and name not in BY_BYTES | {"by"}  # which says what knobs there are
                 and not is_section(declared.annotation)
                 and not is_knobs(declared.annotation)
             ):
@@ -358,6 +359,9 @@ def families(model: type) -> set[type]:
     """Return a class with all that derive from it."""
     return {model, *(inner for child in model.__subclasses__() for inner in families(child))}
 
+
+TRAININGS = (Training, TaskTraining, SeededTraining, DroppedTraining)
+"""What the sections that train have in common."""
 
 SLICES = (
     OfTask,
@@ -779,7 +783,26 @@ def all_cases(home: Home, folder: Path) -> list[Case]:
         case for base in planned_bases(Home(folder / "empty").create(), folder / "planned") for case in base.cases()
     ]
     executed = [case for base in bases for case in executed_code(base)]
+    knobs += list(other_parents(links_of(bases[0]).run()))
     return [*knobs, *forgotten(knobs), *executed, *outside_cases(bases[0], folder / "scratch")]
+
+
+def links_of(base: Base) -> Base:
+    """Return the chain of candidates that is planned otherwise, of another recipe's task and teacher."""
+    from tests.suites.planned import chained
+
+    same = {section: base.values[section] for section in ("task", "data", "teacher", "scoring", "speed", "resources")}
+    values = {"name": "links", **same, "task_distillation": {"prediction": FAST}, **chained()[0]}
+    return Base("links", base.home, values, base.folder)
+
+
+def other_parents(links: Base) -> Iterator[Case]:
+    """Make each follower from another model of its chain; a plan that was never run cannot tell two models apart."""
+    for number, other in ((2, "cut"), (2, "teacher"), (3, "further")):
+        candidate = Recipe.model_validate(links.values).candidates[number]
+        seen = links.missed(changed(links.values, ("candidates", number, "from"), other))
+        expected = links.below(links.of_label(candidate.name))
+        yield Case(f"links: {candidate.name} from {other}", expected, seen, "run", (type(candidate).__name__, "from"))
 
 
 def show(cases: list[Case]) -> int:

@@ -70,13 +70,21 @@ class Planned:
                     after = self.keys(changed(whole.model_dump(mode="json"), path, other))
                 except (ValidationError, LimbeckError):
                     continue  # not legal here
-                seen = {stage for stage, keys in after.items() if keys != before.get(stage)}
+                seen = changed_stages(before, after, renamed=path[-1] == "name")
                 expected = stages_of(rule.stages, before | after) if rule and is_semantic(declared) else set[str]()
                 where = (model.__name__, str(path[-1]))
                 idle = [one for one in idle if one is not rule]
                 yield Case(f"{self.name}: {knob}", expected, seen, f"{value} → {other}, planned", where)
                 break
         yield from (Case(f"{self.name}: {rule.knobs}", {"no knob could be changed"}, set()) for rule in idle)
+
+
+def changed_stages(before: Keys, after: Keys, *, renamed: bool) -> set[str]:
+    """Return the stages whose keys differ; where a model got another name, those whose keys no stage had."""
+    known = {key for keys in before.values() for key in keys}
+    if renamed:
+        return {stage for stage, keys in after.items() if not set(keys) <= known}
+    return {stage for stage, keys in after.items() if keys != before.get(stage)}
 
 
 def stages_of(patterns: Sequence[str], known: Keys) -> set[str]:
@@ -101,6 +109,7 @@ def planned_bases(home: Home, folder: Path) -> list[Planned]:
         "ways": ways(),
         "general": general(rows),
         "elsewhere": elsewhere(rows),
+        "chained": chained(),
         "sweep": swept(),
     }
     found = [Planned(name, home, {"name": name, **values, **own}, rules) for name, (own, rules) in made.items()]
@@ -230,6 +239,64 @@ def elsewhere(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
         Rule("scoring.flops_length", ("score-model/*",)),
     ]
     return own, rules
+
+
+def chained() -> tuple[dict[str, Any], list[Rule]]:
+    """A chain of candidates by every maker, a baseline that branches off from it, and a new student beside it."""
+    own: dict[str, Any] = {
+        "candidates": [
+            {"name": "cut", "from": "teacher", "by": "layer-dropping", "strategy": "contribution", "drop": 1, **FAST},
+            {"name": "further", "from": "cut", "by": "distillation", "intermediate": KEPT, "prediction": FAST},
+            {"name": "again", "from": "further", "by": "layer-dropping", "seeds": [0], "drop": 1, **FAST},
+            {"name": "plain", "from": "cut", "by": "distillation", "signal": "labels", "seeds": [0], **BASELINE},
+            {"name": "new", "from": "teacher", "by": "distillation", "shape": NARROW, "start": "random"},
+        ]
+    }
+    cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
+    inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
+    rules = [
+        Rule("candidates.?.name", ()),
+        Rule("candidates.?.role", ()),
+        # A follower takes its parent's model of the same seed, and has the parent's seeds unless it states its own.
+        Rule("candidates.0.seeds", (seeded(cut), seeded(inner), seeded(last), *scored("cut", "further")), [[0, 1]]),
+        Rule("candidates.0.from", (cut, "measure-contributions"), ["pretrained"]),
+        Rule("candidates.0.token", ("measure-contributions",)),
+        Rule("candidates.0.max_length", (cut, "measure-contributions")),
+        Rule("candidates.0.strategy", (cut,), ["bottom"]),
+        Rule("candidates.0.drop", (cut,), [2]),
+        Rule("candidates.0.*", (cut,)),
+        Rule("candidates.1.intermediate.*", (inner,)),
+        # The teacher answers once for all students that ask in the same way.
+        Rule("candidates.1.prediction.max_length", (last, "answer-rows")),
+        Rule("candidates.1.prediction.precision", (last, "answer-rows")),
+        Rule("candidates.1.prediction.*", (last,)),
+        Rule("candidates.1.stages", (), [["intermediate"]]),  # it is the only optional stage of this recipe
+        Rule("candidates.2.token", ()),  # it drops from the top and measures nothing
+        Rule("candidates.2.strategy", (again,), ["bottom"]),
+        Rule("candidates.2.drop", (again,), [2]),
+        Rule("candidates.2.*", (again,)),
+        Rule("candidates.3.signal", (plain,), ["teacher"]),
+        Rule("candidates.4.shape.*", (new,)),
+        Rule("candidates.4.start", (new,), ["embeddings"]),
+        Rule("candidates.4.seeds", (seeded(new), *scored("new")), [[0, 1]]),
+        Rule("candidates.4.prediction", (new,), [{**FAST, "steps": 2}]),
+    ]
+    return own, rules
+
+
+KEPT: dict[str, Any] = {**FAST, "matching": {"layer_map": "kept", "projection": "none"}}
+BASELINE: dict[str, Any] = {"role": "baseline", "prediction": FAST}
+NARROW: dict[str, Any] = {"layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16}
+
+
+def seeded(stage: str) -> str:
+    """Return the pattern of a stage that is made once a seed."""
+    return f"{stage} s?"
+
+
+def scored(*candidates: str) -> list[str]:
+    """Return the stages that take all seeds of a candidate."""
+    return [f"score-model/{name}" for name in candidates]
 
 
 def swept() -> tuple[dict[str, Any], list[Rule]]:
