@@ -2,7 +2,7 @@
 
 moto calls a stack complete although it made nothing of a type that it does not know; with these there is none left
 among ours. Each is made by a call of AWS's own API, whose model checks names and types on the way. moto also drops
-properties of types that it knows: what stands in the templates is checked by ``template_checks.py``, not here.
+properties of types that it knows: those are held by the reviewed snapshot (``template_snapshot.py``), not here.
 """
 
 from __future__ import annotations

@@ -13,12 +13,18 @@ import yaml
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "cloudformation"
 ORDER = ("network", "storage", "workers", "control", "guardrails")
 """The stacks, each after those whose exports it imports."""
+STAGES = ("dev", "prod")
 
 Templates = dict[str, dict[str, Any]]
 
 
 class Loader(yaml.SafeLoader):
-    """Reads the short forms of CloudFormation's functions as their long forms."""
+    """Reads the short forms of CloudFormation's functions as their long forms, and refuses a key that stands twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        made = super().construct_mapping(node, deep)
+        assert len(made) == len(node.value), f"a key stands twice: {node.start_mark}"
+        return made
 
 
 def long_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
