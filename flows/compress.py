@@ -26,6 +26,7 @@ from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, RowsSlice
+from tasks.results.facts import RowsFacts
 from tasks.results.row import ResultRow
 from tasks.stage.session import Session
 
@@ -43,7 +44,7 @@ async def make_everything(
 ) -> tuple[list[ResultRow], list[Candidate], Artifact]:
     """Run every stage of the recipe; return the rows of the results, their candidates and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
-    require_rows_for_int8(recipe, rows.facts)
+    require_rows_for_int8(recipe, rows.read(RowsFacts))
     learned, purging = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
     if not session.is_guess(base):
@@ -63,7 +64,7 @@ async def make_everything(
     everyone = beside_models(candidates, exports)
     await comparing
     judged = await judge_all(recipe, everyone, shared)
-    known = rows if learned is rows else evolve(learned, facts=with_purge(rows.facts, learned.facts))
+    known = rows if learned is rows else evolve(learned, facts=with_purge(rows, learned).as_json())
     return with_exports(judged, await check_speed(recipe, exports)), everyone, known
 
 

@@ -40,6 +40,8 @@ from tasks.prepare_rows import prepare_rows
 from tasks.recipe.data import Data
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice, ScoreSlice
+from tasks.results.facts import RowsFacts, ScoreFacts
+from tasks.results.row import Estimate
 from tasks.score_model import score_model
 from tasks.scoring.evaluation import agreement, read_evaluation, read_judged_rows, write_evaluation
 from tasks.stage.session import Session, use_session
@@ -83,10 +85,16 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
             rows = await rows_for(scoring, recipe, subject, workspace)
             card = await scored(recipe, subject, beside, rows)
         same = await asyncio.to_thread(
-            compared, tracker, scoring, recipe, (subject, store.folder(rows), store.folder(card)), rows.facts, workspace
+            compared,
+            tracker,
+            scoring,
+            recipe,
+            (subject, store.folder(rows), store.folder(card)),
+            rows.read(RowsFacts),
+            workspace,
         )
         known = await asyncio.to_thread(known_to, tracker, scoring, beside, store.folder(rows), workspace)
-    figures = figures_of(scoring, recipe, card.facts, same, beside, known)
+    figures = figures_of(scoring, recipe, card.read(ScoreFacts), same, beside, known)
     await asyncio.to_thread(tracker.note_scores, scoring.name, subject.number, figures["numbers"], figures["tags"])
     await leave(scoring, subject, figures)
     if same is not None and same < ALIKE:
@@ -169,13 +177,13 @@ def compared(
     scoring: VersionToScore,
     recipe: Recipe,
     found: tuple[Subject, Path, Path],
-    facts: Mapping[str, Any],
+    facts: RowsFacts,
     workspace: Path,
 ) -> float | None:
     """Return the share of rows predicted as when the version was evaluated; None if there are no predictions to compare
     with."""
     (subject, rows, card), split = found, recipe.gate.split
-    digest = facts.get("rows_sha256", {}).get(split)
+    digest = facts.rows_sha256.get(split)
     if scoring.source or digest is None or digest != subject.tags.get("rows.sha256"):
         return None
     try:
@@ -207,7 +215,7 @@ def known_to(
 def figures_of(
     scoring: VersionToScore,
     recipe: Recipe,
-    card: Mapping[str, Any],
+    card: ScoreFacts,
     same: float | None,
     beside: Subject | None,
     known: Mapping[str, int],
@@ -216,20 +224,20 @@ def figures_of(
     numbers: dict[str, float] = {} if same is None else {"score.as_judged": same}
     tags = {name: f"{value:.4f}" for name, value in numbers.items()}
     lines = [] if same is None else [f"| same predictions as in its evaluation | {same:.2%} |"]
-    for split, metrics in card["metrics"].items():
+    for split, metrics in card.metrics.items():
         place = (scoring.label or Path(scoring.source).stem) if scoring.source else split
         for metric, found in metrics.items():
-            numbers[f"score.{place}.{metric}"] = found["value"]
+            numbers |= number(f"score.{place}.{metric}", found)
             tags[f"score.{place}.{metric}"] = format_with_interval(found)
-            lines.append(f"| {metric} on {card['rows'][split]:,} rows ({place}) | {format_with_interval(found)} |")
-        if known.get(split, 0) > MOST_KNOWN * card["rows"][split]:
+            lines.append(f"| {metric} on {card.rows[split]:,} rows ({place}) | {format_with_interval(found)} |")
+        if known.get(split, 0) > MOST_KNOWN * card.rows[split]:
             lines.append(
                 f"| rows ({place}) in the champion's training data, excluded from its comparison | "
-                f"{known[split]:,} of {card['rows'][split]:,} |"
+                f"{known[split]:,} of {card.rows[split]:,} |"
             )
         elif beside is not None:
-            ahead = card["difference"][split]
-            numbers[f"score.{place}.ahead_of_champion"] = ahead["value"]
+            ahead = (card.difference or {})[split]
+            numbers |= number(f"score.{place}.ahead_of_champion", ahead)
             tags[f"score.{place}.ahead_of_champion"] = (
                 f"{format_with_interval(ahead)} (version {beside.number}, {recipe.spec.headline})"
             )
@@ -242,9 +250,16 @@ def figures_of(
     return {"numbers": numbers, "tags": tags, "lines": lines}
 
 
-def format_with_interval(found: Mapping[str, Any]) -> str:
+def number(name: str, found: Estimate) -> dict[str, float]:
+    """Return a figure under its name; nothing where it is undefined."""
+    return {} if found.value is None else {name: float(found.value)}
+
+
+def format_with_interval(found: Estimate) -> str:
     """Return a figure with its interval."""
-    return f"{found['value']:.4f} [{found['low']:.4f}, {found['high']:.4f}]"
+    if found.value is None:
+        return "undefined"
+    return f"{found.value:.4f} [{found.low:.4f}, {found.high:.4f}]"
 
 
 async def leave(scoring: VersionToScore, subject: Subject, figures: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ from tasks.preflight import require_selection
 from tasks.prepare_rows import prepare_rows
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, RowsSlice, ScoreSlice
+from tasks.results.facts import RowsFacts
 from tasks.score_model import score_model
 from tasks.stage.session import Session
 
@@ -46,7 +47,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     """Run every stage of the sweep; return the tried models with their scores."""
     grid = await asyncio.to_thread(grid_of, recipe, sources, session)
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
-    require_selection(rows.facts)
+    require_selection(rows.read(RowsFacts))
     rows, _ = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))

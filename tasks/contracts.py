@@ -8,9 +8,12 @@ itself is an edge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
+from pydantic import BaseModel
+
+Facts = TypeVar("Facts", bound=BaseModel)
 
 KINDS = (
     "source",
@@ -42,13 +45,21 @@ class Artifact:
     uri: str
     """Its location; never part of a key."""
     bytes: int
-    facts: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
-    """Small figures measured while it was computed (scores, counts), for gates and tables; never part of a key."""
+    facts: Mapping[str, object] = attrs.field(factory=dict, eq=False)
+    """Small figures measured while it was computed (scores, counts), for gates and tables; never part of a key.
+    They are empty in a plan, which has no figures."""
     used: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
     """Resources that its computation took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger;
     empty if they were not recorded."""
     task_run: str = attrs.field(default="", eq=False)
     """Id of the Prefect task run that returned it in this flow run; empty for what no stage of the run returned."""
+
+    def read(self, model: type[Facts]) -> Facts:
+        """Return its facts as the model of its stage (``tasks/results/facts.py``).
+
+        Raises pydantic's ValidationError for facts of another kind of stage, and in a plan for most.
+        """
+        return model.model_validate(self.facts)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for manifests and reports."""

@@ -26,6 +26,7 @@ from tasks.recipe.students import (
     other_architectures,
     takes_layers,
 )
+from tasks.results.facts import RowsFacts
 
 # class names of models that were saved with a head for words
 WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")
@@ -278,20 +279,20 @@ def check_sweep(
         )
 
 
-def require_selection(facts: Mapping[str, Any]) -> None:
+def require_selection(facts: RowsFacts) -> None:
     """Reject rows of which none could be held back for choosing strategies; accept a plan, which has not counted them
     yet."""
-    if facts and not facts["rows"].get("selection"):
+    if facts.rows and not facts.rows.get("selection"):
         raise DataError(
             "a sweep chooses strategies on selection rows, at most a tenth of train, and train is too small for "
             "one; add rows"
         )
 
 
-def require_rows_for_int8(recipe: Recipe, facts: Mapping[str, Any]) -> None:
+def require_rows_for_int8(recipe: Recipe, facts: RowsFacts) -> None:
     """Reject rows of which none could be held back for judging int8; accept a plan, which has not counted them yet."""
     wanted = recipe.exports is not None and "int8" in recipe.exports.formats
-    if wanted and facts and not facts["rows"].get("selection"):
+    if wanted and facts.rows and not facts.rows.get("selection"):
         raise DataError(
             "int8 is evaluated on selection rows, at most a tenth of train, and train is too small for one; add rows, "
             "or set exports.formats: [onnx]"

@@ -19,8 +19,9 @@ async def prepare_rows(context: StageContext, knobs: RowsSlice, *, source: Artif
     """Read the source, check labels and texts, and hold rows back for selection and reporting."""
     from tasks.ports.rows.prepared import prepare_rows as prepare
 
-    context.facts |= await asyncio.to_thread(prepare, context.folder(source), knobs, context.output)
-    for line in purge_lines(context.facts):
+    found = await asyncio.to_thread(prepare, context.folder(source), knobs, context.output)
+    context.facts |= found.as_json()
+    for line in purge_lines(found.rows, found.purged):
         context.listen({"event": "log", "message": line})
 
 
@@ -53,9 +54,8 @@ async def prepare_judging_set(
     """Read the rows of a judging set in the format and classes of the task."""
     from tasks.ports.rows.judging_sets import prepare_judging_set as prepare
 
-    context.facts |= await asyncio.to_thread(
-        prepare, context.folder(source), knobs, context.folder(rows), context.output
-    )
+    found = await asyncio.to_thread(prepare, context.folder(source), knobs, context.folder(rows), context.output)
+    context.facts |= found.as_json()
 
 
 @stage(makes="leaks", libraries=("numpy", "pyarrow"))
@@ -85,4 +85,5 @@ async def purge_rows(context: StageContext, knobs: PurgeSlice, *, rows: Artifact
     from tasks.ports.rows.judging_sets import purge_train
 
     sets = dict(zip(knobs.names, map(context.folder, judging), strict=True))
-    context.facts |= await asyncio.to_thread(purge_train, context.folder(rows), sets, context.output)
+    found = await asyncio.to_thread(purge_train, context.folder(rows), sets, context.output)
+    context.facts |= found.as_json()

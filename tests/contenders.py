@@ -27,6 +27,7 @@ from tasks.ports.tracking.registry import Registry, RegistryState
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION_TAG, evaluation_digest
 from tasks.recipe.recipe import Recipe
+from tasks.results.facts import RowsFacts
 from tasks.results.row import ResultRow
 from tasks.scoring.predictions import Predictions, write_predictions
 from tests.report.figures import stated
@@ -110,7 +111,7 @@ def judging_of(
         for model in everybody
     }
     places = {name: (lambda place=place: place) for name, place in cards.items()}
-    data = {"rows": {"validation": COUNT}, "rows_sha256": {"validation": sha256(said.encode()).hexdigest()}}
+    data = RowsFacts(rows={"validation": COUNT}, rows_sha256={"validation": sha256(said.encode()).hexdigest()})
     return Judging(recipe_for(**gate), everybody, data, lambda: rows, places, {}, folder)
 
 

@@ -16,6 +16,7 @@ from tasks.ports.files.tokenizer_files import same_reading
 from tasks.preflight import check_students, require_selection
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import TeacherSlice
+from tasks.results.facts import ModelFacts, RowsFacts
 from tests.tiny import write_tiny_bert
 
 
@@ -216,14 +217,16 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
 CLASSES, VALUES = TeacherSlice(task_type="classification"), TeacherSlice(task_type="regression")
 
 
-def judged(score: float, rows: int, split: str = "selection") -> dict[str, Any]:
-    return {
-        "selection_score": score,
-        "selection_accuracy": score,
-        "majority": 0.5,
-        "selection_count": rows,
-        "selection_split": split,
-    }
+def judged(score: float, rows: int, split: str = "selection") -> ModelFacts:
+    return ModelFacts.model_validate(
+        {
+            "selection_score": score,
+            "selection_accuracy": score,
+            "majority": 0.5,
+            "selection_count": rows,
+            "selection_split": split,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,20 +264,24 @@ def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
 
 def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() -> None:
     facts = {"selection_score": -1.3, "selection_count": 1000, "selection_split": "selection", "majority": 0.0}
-    assert require_floor(VALUES, {**facts, "selection_correlation": 0.4}) == ""
+
+    def doubt(correlation: float, **changes: int) -> str:
+        return require_floor(
+            VALUES, ModelFacts.model_validate({**facts, **changes, "selection_correlation": correlation})
+        )
+
+    assert doubt(0.4) == ""
     with pytest.raises(GateError, match="the minimum correlation"):
-        require_floor(VALUES, {**facts, "selection_correlation": 0.2})
-    few = require_floor(VALUES, {**facts, "selection_count": 20, "selection_correlation": 0.2})
-    assert "from -0.266 to 0.590" in few and "from -1.000 to 1.000" in require_floor(
-        VALUES, {**facts, "selection_count": 3, "selection_correlation": 0.2}
-    )
+        doubt(0.2)
+    assert "from -0.266 to 0.590" in doubt(0.2, selection_count=20)
+    assert "from -1.000 to 1.000" in doubt(0.2, selection_count=3)
 
 
 def test_a_sweep_needs_rows_to_choose_by() -> None:
     with pytest.raises(DataError, match="too small for one; add rows"):
-        require_selection({"rows": {"train": 5, "validation": 1, "selection": 0}})
-    require_selection({"rows": {"selection": 1}})
-    require_selection({})  # a plan has not counted them
+        require_selection(RowsFacts(rows={"train": 5, "validation": 1, "selection": 0}))
+    require_selection(RowsFacts(rows={"selection": 1}))
+    require_selection(RowsFacts())  # a plan has not counted them
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 from tasks.contracts import Artifact
 from tasks.recipe.candidates import PRETRAINED, CandidateKnobs
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice
+from tasks.results.facts import ModelFacts
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Candidate:
     @property
     def selection_scores(self) -> list[float | None]:
         """The score of every seed on the selection rows; None if it was not measured, or is not known yet."""
-        return [model.facts.get("selection_score") for model in self.models]
+        return [model.read(ModelFacts).selection_score for model in self.models]
 
     @property
     def model(self) -> Artifact:
@@ -88,7 +89,7 @@ class Candidate:
         """All checkpoints, that of the chosen seed first: the order of scorecards."""
         return [self.models[self.chosen], *(model for number, model in enumerate(self.models) if number != self.chosen)]
 
-    def as_in_recipe(self, values: Sequence[float]) -> list[float]:
+    def as_in_recipe(self, values: Sequence[float | None]) -> list[float | None]:
         """Return values that are in the order of ``chosen_first`` in the order of the recipe's seeds."""
         others = [*values[1:]]
         return [*others[: self.chosen], values[0], *others[self.chosen :]] if values else []
@@ -104,6 +105,8 @@ def label(name: str, seed: int, seeds: tuple[int, ...]) -> str:
     return name if len(seeds) == 1 else f"{name} s{seed}"
 
 
-def deviation(per_seed: Sequence[float]) -> float | None:
-    """Return the sample standard deviation over seeds (n - 1 in the denominator); None for a single seed."""
-    return stdev(per_seed) if len(per_seed) > 1 else None
+def deviation(per_seed: Sequence[float | None]) -> float | None:
+    """Return the sample standard deviation over seeds (n - 1 in the denominator); None for a single seed, and where a
+    score is undefined."""
+    scores = [score for score in per_seed if score is not None]
+    return stdev(scores) if 1 < len(scores) == len(per_seed) else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
@@ -16,12 +15,14 @@ from tasks.contrast_models import contrast_models
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
 from tasks.recipe.students import Shape
+from tasks.results.facts import ContrastFacts, ScoreFacts
+from tasks.results.row import Comparison
 from tasks.scoring.quality.verdicts import verdicts
 
 
 async def contrast_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, dict[str, Comparison]]]:
     """Return the verdicts of comparing each candidate with each labels-only baseline, on every split, by candidate."""
     scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
     knobs = ContrastSlice(
@@ -42,7 +43,7 @@ async def contrast_all(
         )
     )
     known = {
-        pair: artifact.facts for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
+        pair: artifact.read(ContrastFacts) for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
     }  # a plan has no figures
     return verdicts(known, recipe.scoring.confidence)
 
@@ -67,8 +68,9 @@ def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[s
     weights). A plan compares the recipe's shapes."""
     if ours.role in ("teacher", "export") or ours.name in plain_baselines(recipe):
         return False
-    sizes = [[scored[name].facts.get(figure) for figure in ("parameters", "flops")] for name in (ours.name, baseline)]
-    if all(size[0] is not None for size in sizes):
-        return sizes[0] == sizes[1]
+    cards = [scored[name] for name in (ours.name, baseline)]
+    if all(card.facts for card in cards):
+        one, other = (card.read(ScoreFacts) for card in cards)
+        return (one.parameters, one.flops) == (other.parameters, other.flops)
     shapes = {student.name: [getattr(student, name) for name in Shape.model_fields] for student in recipe.new_students}
     return ours.name in shapes and shapes[ours.name] == shapes[baseline]

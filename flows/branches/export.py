@@ -25,6 +25,7 @@ from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, QuantizeSlice, SpeedSlice
+from tasks.results.facts import GraphFacts, SpeedFacts
 from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
@@ -75,7 +76,7 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
     judged = {"task_type": recipe.spec.kind, "max_length": recipe.scoring.max_length}
     slice_ = ExportSlice(**stage_knobs(knobs, Exporting), **judged)
     full = await export_onnx(slice_, model=candidate.model, rows=rows, label=candidate.name)
-    because = against_full(full.facts, knobs.parity) if full.facts else ""  # a plan has no figures
+    because = against_full(full.read(GraphFacts), knobs.parity) if full.facts else ""  # a plan has no figures
     found = {"onnx": Export(candidate, "onnx", graph(full), because)}
     if "int8" in knobs.formats and because:
         found["int8"] = Export(candidate, "int8", None, f"there is no valid fp32 graph to quantize: {because}")
@@ -85,7 +86,11 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
         )
         small = await quantize_onnx(slice_2, export=full, rows=rows, label=candidate.name)
         found["int8"] = Export(
-            candidate, "int8", graph(small), against_fp32(small.facts, knobs.tolerance) if small.facts else "", full
+            candidate,
+            "int8",
+            graph(small),
+            against_fp32(small.read(GraphFacts), knobs.tolerance) if small.facts else "",
+            full,
         )
     return [found[one] for one in knobs.formats]
 
@@ -110,9 +115,8 @@ async def timed(recipe: Recipe, export: Export) -> Export:
     )
     if not pace.facts:
         return export  # a plan has no figures
-    return replace(
-        export, because=too_slow(pace.facts, least), speedup=pace.facts["speedup"], unsteady=pace.facts["unsteady"]
-    )
+    found = pace.read(SpeedFacts)
+    return replace(export, because=too_slow(found, least), speedup=float(found.speedup), unsteady=found.unsteady or "")
 
 
 def stage_knobs(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def stage_knobs(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
 
 def graph(artifact: Artifact) -> Artifact | None:
     """Return the artifact if it holds a graph; None if it holds only the reason why there is none."""
-    return artifact if artifact.facts.get("made", True) else None
+    return artifact if artifact.read(GraphFacts).made else None
 
 
 def fits_seven_bits(knobs: Exports) -> bool:
@@ -172,8 +176,9 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
     """Return the fields that only an export's row has, or that differ from the model's."""
     facts = dict(export.artifact.facts) if export.artifact else {}
     facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
+    way = export.artifact.read(GraphFacts).way if export.artifact else ""
     because = export.because or ("" if role_of(model.role).registered else NO_VERSION)
-    engine = " ".join(filter(None, [ENGINES[export.format], facts.get("way")]))
+    engine = " ".join(filter(None, [ENGINES[export.format], way]))
     return {
         "of": export.of.name,
         "engine": engine,

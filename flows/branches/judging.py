@@ -12,7 +12,8 @@ from flows.branches.judging_sets import score_sets, with_judged
 from tasks.contracts import Artifact
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice, SpeedSlice
-from tasks.results.row import ResultRow
+from tasks.results.facts import ModelFacts, ScoreFacts, SpeedFacts
+from tasks.results.row import Conditions, ResultRow
 from tasks.score_model import measure_speed, score_model
 from tasks.scoring.speed.paces import with_paces
 
@@ -56,7 +57,11 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
         row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)
     ]
     rows = with_judged(
-        with_paces(unpaced, [speed.facts for speed in speeds]), candidates, elsewhere, shared.judging, recipe.gate.split
+        with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds]),
+        candidates,
+        elsewhere,
+        shared.judging,
+        recipe.gate.split,
     )
     plain = plain_students(recipe)
     making = {one.name: {"made_from": one.made_from, "made_by": one.by} for one in recipe.candidates}
@@ -77,29 +82,35 @@ def row(candidate: Candidate, card: Artifact, speed: Artifact) -> ResultRow:
 
     Latency and speed-up are added after all candidates were timed (``with_paces``).
     """
-    quality, pace = dict(card.facts), dict(speed.facts)
+    quality, pace, made = card.read(ScoreFacts), speed.read(SpeedFacts), candidate.model.read(ModelFacts)
     per_seed = {
         split: {name: candidate.as_in_recipe(values) for name, values in found.items()}
-        for split, found in quality["per_seed"].items()
+        for split, found in quality.per_seed.items()
     }
-    scored = ("parameters", "bytes", "flops", "flops_length", "metrics", "retained", "agreement", "means", "headline")
-    return ResultRow.model_validate(
-        {
-            "name": candidate.name,
-            "role": candidate.role,
-            **{name: quality[name] for name in scored},
-            "per_seed": per_seed,
-            "deviation": {
-                split: {name: deviation(values) for name, values in found.items()} for split, found in per_seed.items()
-            },
-            **{name: quality.get(name) for name in ("difference", "truncated", "provenance")},
-            "memory_bytes": pace["memory_bytes"],
-            "measured_at": {name: pace[name] for name in ("batch", "length", "threads", "repeats", "engine")},
-            "train_seconds": [model.facts.get("train_seconds") for model in candidate.models],
-            "checkpoint": candidate.model.sha256,
-            "selected_seed": candidate.seeds[candidate.chosen],
-            "selection_score": candidate.selection_scores[candidate.chosen],
-            "selection_scores": candidate.selection_scores,
-            "note": candidate.model.facts.get("note"),
-        }
+    spread = {split: {name: deviation(values) for name, values in found.items()} for split, found in per_seed.items()}
+    return ResultRow(
+        name=candidate.name,
+        role=candidate.role,
+        parameters=quality.parameters,
+        bytes=quality.bytes,
+        flops=quality.flops,
+        flops_length=quality.flops_length,
+        metrics=quality.metrics,
+        retained=quality.retained,
+        agreement=quality.agreement,
+        means=quality.means,
+        headline=quality.headline,
+        per_seed=per_seed,
+        deviation=spread,
+        difference=quality.difference,
+        truncated=quality.truncated,
+        provenance=quality.provenance,
+        memory_bytes=pace.memory_bytes,
+        measured_at=Conditions(**{name: getattr(pace, name) for name in Conditions.model_fields}),
+        train_seconds=tuple(model.read(ModelFacts).train_seconds for model in candidate.models),
+        checkpoint=candidate.model.sha256,
+        selected_seed=candidate.seeds[candidate.chosen],
+        selection_score=candidate.selection_scores[candidate.chosen],
+        selection_scores=tuple(candidate.selection_scores),
+        note=made.note,
     )

@@ -9,10 +9,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import stdev
-from typing import Any
 
-from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.run.judging_sources import SOURCE, known_of_sets, sets_in, sources_of_sets
 from tasks.contracts import Artifact
 from tasks.ports.rows.judging_sets import judging_rows, overlapping
@@ -21,6 +19,7 @@ from tasks.ports.store.artifacts import Store
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
+from tasks.results.facts import SetFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
 from tasks.score_model import score_judging_set
 from tasks.scoring.judging_sets import SetAnswers
@@ -170,14 +169,14 @@ def judged_of(
     """
     found = {}
     for name, card in cards.items():
-        facts, about = SetScores.model_validate(card.facts), sets[name].facts
-        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in card.facts["per_seed"].items()}
-        deviation = {metric: stdev(values) if len(values) > 1 else None for metric, values in per_seed.items()}
+        facts, about = card.read(SetScores), sets[name].read(SetFacts)
+        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts.per_seed.items()}
+        deviation = {metric: deviation(values) for metric, values in per_seed.items()}
         # With merged classes the task is a different, easier one: the two scores cannot be subtracted.
         own, over = row.score(split), (row.means or {}).get(split, Means()).metrics.get(row.headline, UNDEFINED)
         means = facts.means or Means()
         drop, over_seeds = (
-            None if about["merged"] else drop_of(row.headline, ours, there.get(row.headline, UNDEFINED))
+            None if about.merged else drop_of(row.headline, ours, there.get(row.headline, UNDEFINED))
             for ours, there in ((own, facts.metrics), (over, means.metrics))
         )
         found[name] = facts.replaced(
@@ -185,7 +184,7 @@ def judged_of(
             deviation=deviation,
             means=means.replaced(drop=over_seeds),
             drop=drop,
-            merges=about["merges"],
+            merges=about.merges,
         )
     return found
 
@@ -206,7 +205,7 @@ def drop_of(headline: str, own: Estimate, there: Estimate) -> float | None:
 
 def planned_sets(
     recipe: Recipe, names: Sequence[str], classes: Sequence[str] | None, train: Sequence[Sentences], largest: int
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, SetFacts]:
     """Return the facts that a plan can compute for the named judging sets, which no stage has read yet: their rows, and
     their overlap with these training rows.
 
@@ -221,11 +220,9 @@ def planned_sets(
                 Path(source.uri), rows_slice(recipe, name), classes, train if given.overlaps == "leave-out" else None
             )
             ours_N, theirs_N = overlapping(split.sentences, train)
-            found[name] = {
-                **facts,
-                "leaked": {"training rows": int(ours_N.sum())},
-                "learned": {"training rows": int(theirs_N.sum())},
-            }
+            found[name] = facts.replaced(
+                leaked={"training rows": int(ours_N.sum())}, learned={"training rows": int(theirs_N.sum())}
+            )
     return found
 
 
@@ -239,6 +236,6 @@ def answers_of_sets(session: Session, names: Sequence[str], store: Store, worksp
         places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
         place = workspace / "judging" / name
         found[name] = SetAnswers(
-            partial(store.folder, rows), facts["rows_sha256"], facts["rows"], places, facts.get("leaked", {}), place
+            partial(store.folder, rows), facts.rows_sha256, facts.rows, places, facts.leaked, place
         )
     return found

@@ -268,7 +268,7 @@ def shortened(dropping: LayerDropping) -> LayerDropping:
 
 def selection_score(candidate: Candidate) -> float | None:
     """Return the mean score of a candidate's models on the selection rows; None if a plan does not know it."""
-    scores = [model.facts["selection_score"] for model in candidate.models if "selection_score" in model.facts]
+    scores = [score for score in candidate.selection_scores if score is not None]
     return sum(scores) / len(scores) if len(scores) == len(candidate.models) else None
 
 

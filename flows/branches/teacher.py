@@ -17,6 +17,7 @@ from tasks.prepare_corpus import pretrain_base
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import TeacherSlice
 from tasks.recipe.training import Colleague, Teacher
+from tasks.results.facts import ModelFacts
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Artifact]) -> Artifact:
@@ -44,7 +45,7 @@ async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifa
 def hold_against_floor(knobs: TeacherSlice, teacher: Artifact) -> None:
     """Raise GateError for a teacher below its floor, and log a warning if its rows are too few to tell. A plan does not
     warn, and does not check a teacher that is not scored yet."""
-    doubt = require_floor(knobs, teacher.facts) if teacher.facts else ""
+    doubt = require_floor(knobs, teacher.read(ModelFacts)) if teacher.facts else ""
     if doubt and FlowRunContext.get() is not None:
         get_run_logger().warning(doubt)
 

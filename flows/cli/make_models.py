@@ -160,11 +160,12 @@ def plan(
     from tasks.report.tables.ledger import plan_lines, plan_table
 
     session = planned_session(chosen, home)
-    found = plan_of(session) | {"held_back": planned_rows(chosen, session)}
+    held = planned_rows(chosen, session)
+    found = plan_of(session) | {"held_back": held.as_json()}
     out.print(plan_table(found["stages"], f"plan of {chosen.name}"))
     for line in (
         plan_lines(found)
-        + held_back_lines(found["held_back"])
+        + held_back_lines(held)
         + ([f"The run would be refused: {found['refused']}."] if found["refused"] else [])
     ):
         out.print(line, highlight=False, markup=False)

@@ -18,6 +18,7 @@ from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
 from tasks.errors import BudgetError
 from tasks.recipe.recipe import Recipe
+from tasks.results.facts import HeldBack
 from tasks.scoring.costs.ledger import sum_of
 from tasks.stage.session import Session, StageRecord
 
@@ -159,9 +160,9 @@ SMALL = 16 * 2**20
 """Largest source, in bytes, that a plan splits to count the remaining training rows: this takes seconds."""
 
 
-def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
+def planned_rows(recipe: Recipe, session: Session) -> HeldBack:
     """Return the facts about a plan's held-out rows: from cached stages, or by splitting the rows now if the source is
-    small; else empty."""
+    small; else nothing."""
     from flows.branches.judging_sets import planned_sets
     from flows.run.judging_sources import known_of_sets
     from flows.run.opening import held_back
@@ -170,15 +171,16 @@ def planned_rows(recipe: Recipe, session: Session) -> dict[str, Any]:
     from tasks.recipe.slices import RowsSlice
 
     known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
-    if known and not missing:
+    if known.is_known and not missing:
         return known
     source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
     if source.bytes > SMALL:
         return known
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
-    found = known or {"rows": facts["rows"], "purged": facts["purged"], "leaked": {"training rows": facts["leaked"]}}
+    now = HeldBack(rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked})
+    found = known if known.is_known else now
     sets = planned_sets(recipe, missing, names, divided["train"].sentences, SMALL)
-    return {**found, **({"judging": {**found.get("judging", {}), **sets}} if sets else {})}
+    return found.replaced(judging={**found.judging, **sets}) if sets else found
 
 
 def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[StageRecord]:

@@ -31,6 +31,7 @@ from tasks.promote_models import promote_models
 from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
 from tasks.report.page.headline import chosen, gate_tag
+from tasks.results.facts import ModelFacts, RowsFacts
 from tasks.results.row import Amount, Cost, ResultRow
 from tasks.results.run import Promotion, Registered, RunResult, StageLine
 from tasks.scoring.costs.ledger import inference_joules
@@ -103,20 +104,21 @@ def result_of(
     data: Artifact,
 ) -> RunResult:
     """Return the figures and decisions of a finished run, in the form of the ``--json`` file."""
+    facts = data.read(RowsFacts)
     return RunResult(
         recipe=recipe.name,
         task=recipe.spec.name,
         task_type=recipe.spec.kind,
         headline=recipe.spec.headline,
         split=recipe.gate.split,
-        rows=data.facts["rows"],
+        rows=facts.rows,
         synthetic=recipe.data.synthetic,
         stages=tuple(stage_row(record) for record in run.session.records),
         models=tuple(models),
         registered=tuple(registered),
         promotion=promotion,
         links=run.tracker.urls(None),
-        labels=data.facts.get("labels"),
+        labels=facts.labels,
         held_back=held_back(run.session),
     )
 
@@ -164,10 +166,10 @@ def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artif
     return Judging(
         recipe,
         rows,
-        data.facts,
+        data.read(RowsFacts),
         partial(store.folder, data),
         {name: partial(store.folder, card) for name, card in cards.items() if card is not None},
-        {where: counts.get(split, 0) for where, counts in held_back(session)["leaked"].items()},
+        {where: counts.get(split, 0) for where, counts in held_back(session).leaked.items()},
         workspace,
         [partial(store.folder, text) for text in [session.artifact_of("prepare-transfer", "")] if text is not None],
         answers_of_sets(session, [row.name for row in rows], store, workspace),
@@ -245,15 +247,13 @@ def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict
 def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, object]:
     """Return the seeds, and the summed steps and training seconds of the stages with each seed's label."""
     own = {
-        seed: [record.artifact.facts for record in records if record.artifact and trains(record, shown)]
+        seed: [record.artifact.read(ModelFacts) for record in records if record.artifact and trains(record, shown)]
         for seed, shown in labels.items()
     }
     return {
         "seeds": list(labels),
-        "steps": [sum(facts.get("steps", 0) for facts in stages) for stages in own.values()],
-        "train_seconds": [
-            round(sum(facts.get("train_seconds", 0.0) for facts in stages), 3) for stages in own.values()
-        ],
+        "steps": [sum(facts.steps for facts in stages) for stages in own.values()],
+        "train_seconds": [round(sum(facts.train_seconds or 0.0 for facts in stages), 3) for stages in own.values()],
     }
 
 

@@ -18,6 +18,10 @@ from flows.publish.results import spent, stage_row
 from flows.run.ledger import costs_of_candidates, ledger_of
 from flows.run.opening import Run, held_back
 from tasks.recipe.recipe import Recipe
+from tasks.results.facts import ModelFacts, ScoreFacts, SimilarityFacts
+
+SIZES = {"parameters", "bytes", "flops"}
+"""Figures of a scorecard that every row of a sweep has."""
 
 
 async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any]:
@@ -32,7 +36,7 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any
     }
     costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
     cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"]} for cell in result["cells"]]
-    result |= {"cells": cells, "ledger": ledger_of(run.session), "held_back": held_back(run.session)}
+    result |= {"cells": cells, "ledger": ledger_of(run.session), "held_back": held_back(run.session).as_json()}
     result |= for_the_page(recipe, run)
     plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
     await asyncio.to_thread(run.tracker.sweep, result, plot, text)
@@ -54,13 +58,13 @@ def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
     grid, split, headline = swept.grid, recipe.gate.split, recipe.spec.headline
     cells = [cell_row(swept, strategy, drop, split) for drop in grid.drops for strategy in grid.strategies]
     chosen = {(cell["drop"], cell["strategy"]) for cell in chosen_by_drop(cells).values()}
-    teacher = dict(swept.teacher.facts)
+    teacher = swept.teacher.read(ScoreFacts)
     return {
         "recipe": recipe.name,
         "task": recipe.spec.name,
         "headline": headline,
         "split": split,
-        "rows": teacher["rows"][split],
+        "rows": teacher.rows[split],
         "confidence": recipe.scoring.confidence,
         "layers": grid.layers,
         "strategies": list(grid.strategies),
@@ -69,12 +73,12 @@ def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
         "halving": grid.halving,
         "after_finetuning": grid.dropping.after_finetuning,
         "teacher": {
-            "score": teacher["metrics"][split][headline],
-            **{name: teacher[name] for name in ("parameters", "bytes", "flops")},
+            "score": teacher.metrics[split][headline].as_json(),
+            **teacher.model_dump(mode="json", include=SIZES),
         },
         "cells": [{**cell, "chosen": (cell["drop"], cell["strategy"]) in chosen} for cell in cells],
         "answer": layers_needed(cells),
-        "similarity": similarity_rows(swept.similarity.facts),
+        "similarity": similarity_rows(swept.similarity.read(SimilarityFacts)),
     }
 
 
@@ -92,29 +96,30 @@ def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
     """Return the scores of a candidate, or only its state if it dropped out before scoring."""
     if tried.candidate is None or tried.card is None:
         return {"state": "dropped out"}
-    card, models = dict(tried.card.facts), tried.candidate.models
-    per_seed, means = tried.candidate.as_in_recipe(card["per_seed"][split][card["headline"]]), card["means"][split]
+    card, models = tried.card.read(ScoreFacts), tried.candidate.models
+    per_seed, means = tried.candidate.as_in_recipe(card.per_seed[split][card.headline]), card.means[split]
+    made = [model.read(ModelFacts) for model in models]
     return {
         "state": "scored",
-        "kept": models[0].facts["kept_layers"],
+        "kept": list(made[0].kept_layers),
         "seeds": list(swept.grid.dropping.seeds),
-        "score": means["metrics"][card["headline"]],
+        "score": means.metrics[card.headline].as_json(),
         "per_seed": per_seed,
         "deviation": deviation(per_seed),
-        "difference": means["difference"],
+        "difference": means.difference.as_json() if means.difference else None,
         "selection_score": selection_score(tried.candidate),
-        **{name: card[name] for name in ("parameters", "bytes", "flops")},
-        "train_seconds": [model.facts.get("train_seconds") for model in models],
+        **card.model_dump(mode="json", include=SIZES),
+        "train_seconds": [facts.train_seconds for facts in made],
         "checkpoints": [model.sha256 for model in models],
     }
 
 
-def similarity_rows(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+def similarity_rows(facts: SimilarityFacts) -> list[dict[str, Any]]:
     """Return one row for the embeddings and for each layer, counted from 0 as in ``kept``."""
-    names = ["embeddings", *range(len(facts["cka"]) - 1)]
+    names = ["embeddings", *range(len(facts.cka) - 1)]
     return [
         {"layer": name, "cka": cka, "cosine": cosine}
-        for name, cka, cosine in zip(names, facts["cka"], facts["cosines"], strict=True)
+        for name, cka, cosine in zip(names, facts.cka, facts.cosines, strict=True)
     ]
 
 

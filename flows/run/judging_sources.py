@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from tasks.contracts import Artifact
 from tasks.errors import DataError
 from tasks.ports.rows.judging_sets import resolve_judging_set
 from tasks.recipe.data import JudgingSet
 from tasks.recipe.recipe import Recipe
+from tasks.results.facts import RowsFacts, SetFacts, SetPurge
 from tasks.stage.session import Session
 
 SOURCE = "judge:"
@@ -34,25 +34,16 @@ def sets_in(recipe: Recipe, sources: Iterable[str]) -> dict[str, JudgingSet]:
     return {name: given for name, given in recipe.judging_sets.items() if f"{SOURCE}{name}" in sources}
 
 
-def with_purge(facts: Mapping[str, Any], learned: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the facts of prepared rows after a purge for judging sets; ``learned`` holds the facts of that purge, or
-    None without one."""
-    if not learned:
-        return dict(facts)
-    before = facts["purged"]
-    purged = {
-        **before,
-        "rows": before["rows"] + learned["rows"],
-        "by": {**before["by"], **learned["by"]},
-        "words_left": learned["words_left"],
-    }
-    return {**facts, "rows": {**facts["rows"], "train": learned["left"]}, "purged": purged}
+def with_purge(rows: Artifact, purge: Artifact | None) -> RowsFacts:
+    """Return the facts of prepared rows after the purge for judging sets; None, and a planned one, purge nothing."""
+    learned = purge.read(SetPurge) if purge is not None and purge.facts else None
+    return rows.read(RowsFacts).after_purge(learned)
 
 
-def known_of_sets(session: Session) -> dict[str, dict[str, Any]]:
+def known_of_sets(session: Session) -> dict[str, SetFacts]:
     """Return by set the facts from this run's stages: its rows, rows left out, merged classes and overlaps. In a plan,
     sets without cached facts are missing."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for record in session.records:
         if (
             record.name in ("prepare-judging-set", "compare-judging-set")
@@ -60,4 +51,4 @@ def known_of_sets(session: Session) -> dict[str, dict[str, Any]]:
             and record.artifact.facts
         ):
             found.setdefault(record.label, {}).update(record.artifact.facts)
-    return {name: facts for name, facts in found.items() if "rows_sha256" in facts}
+    return {name: SetFacts.model_validate(facts) for name, facts in found.items() if "rows_sha256" in facts}

@@ -7,11 +7,11 @@ Outputs are arrays by name, rows first. Shape letter: N rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from tasks.metrics.metrics import METRICS
+from tasks.results.facts import GraphFacts
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.graphs import GRAPHS
 
@@ -35,11 +35,11 @@ def loss(value: float, full: float, metric: str) -> float:
     return value - full if METRICS[metric].lower_is_better else full - value
 
 
-def against_full(facts: Mapping[str, Any], parity: float) -> str:
+def against_full(facts: GraphFacts, parity: float) -> str:
     """Return the reason why an fp32 graph may not be published; empty if it may."""
-    if not facts["made"]:
-        return str(facts["because"])
-    found = facts["largest_difference"]
+    if not facts.made:
+        return facts.because
+    found = facts.largest_difference
     return (
         ""
         if found <= parity
@@ -47,15 +47,15 @@ def against_full(facts: Mapping[str, Any], parity: float) -> str:
     )
 
 
-def against_fp32(facts: Mapping[str, Any], tolerance: float) -> str:
+def against_fp32(facts: GraphFacts, tolerance: float) -> str:
     """Return the reason why an int8 graph may not be published; empty if it may."""
-    if not facts["made"]:
-        return str(facts["because"])
-    lost = facts["loss"]
+    if not facts.made:
+        return facts.because
+    lost = facts.loss
     if lost <= tolerance + 1e-12:
         return ""
     return (
-        f"int8 ({facts['way']}) loses {lost:.4f} of {facts['metric']} against its own fp32 graph on the selection "
+        f"int8 ({facts.way}) loses {lost:.4f} of {facts.metric} against its own fp32 graph on the selection "
         f"rows, and "
         f"exports.tolerance allows {tolerance:g}"
     )

@@ -6,8 +6,7 @@ and must not be part of their keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from tasks.results.facts import SpeedFacts
 
 NOISE = 0.05
 """Share by which a measured speed-up may lie below the required one.
@@ -18,17 +17,17 @@ chance, so the allowance is larger than both.
 """
 
 
-def too_slow(facts: Mapping[str, Any], least: float) -> str:
+def too_slow(facts: SpeedFacts, least: float) -> str:
     """Return the reason why an int8 graph may not be published; empty if it may. ``facts`` compare int8 with its own
     fp32, timed alternately.
 
     An unsteady measurement refuses no graph.
     """
-    found = facts["speedup"]
-    if facts["unsteady"] or found >= least * (1 - NOISE):
+    found = facts.speedup
+    if facts.unsteady or found >= least * (1 - NOISE):
         return ""
-    ours, theirs = (facts[name]["p50_ms"] for name in ("model", "teacher"))
-    at = f"batch {facts['batch']}, length {facts['length']}, threads {facts['threads']}"
+    ours, theirs = facts.model.p50_ms, facts.teacher.p50_ms
+    at = f"batch {facts.batch}, length {facts.length}, threads {facts.threads}"
     return (
         f"int8 takes {ours:g} ms, its own fp32 {theirs:g} ms ({at}): {found:.2f} times as fast, and "
         f"exports.min_speedup requires {least:g}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tasks.errors import GateError
 from tasks.recipe.slices import TeacherSlice
+from tasks.results.facts import ModelFacts
 from tasks.task_types.answers import ANSWERS
 
 ENOUGH = (
@@ -14,23 +12,21 @@ ENOUGH = (
 )
 
 
-def require_floor(knobs: TeacherSlice, facts: Mapping[str, Any]) -> str:
+def require_floor(knobs: TeacherSlice, facts: ModelFacts) -> str:
     """Raise GateError for a teacher below its floor; return a warning if its rows are too few to tell, else "".
 
     A floor that the recipe sets is compared with the score itself. So is the default floor on ``ENOUGH`` rows or more;
     on fewer, it refuses a teacher only if the whole interval of its score lies below the floor.
     """
-    rows, floor, source = int(facts["selection_count"]), knobs.floor, "teacher.floor"
+    rows, floor, source = facts.selection_count, knobs.floor, "teacher.floor"
     if floor is not None:
-        score, low, high = (facts["selection_score"],) * 3
+        score = low = high = facts.score
     else:
         usual = ANSWERS[knobs.task_type].floor
-        score, floor, source = facts[usual.fact], usual.least(facts), usual.description
+        score, floor, source = facts.figures[usual.fact], usual.least(facts.figures), usual.description
         low, high = usual.interval(score, rows)
     where = (
-        "selection rows"
-        if facts["selection_split"] == "selection"
-        else "training rows, since there are no selection rows"
+        "selection rows" if facts.selection_split == "selection" else "training rows, since there are no selection rows"
     )
     if score < floor and (rows >= ENOUGH or high < floor):
         raise GateError(

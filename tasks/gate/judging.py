@@ -18,6 +18,7 @@ from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
 from tasks.recipe.judging import Criterion
 from tasks.recipe.recipe import Recipe
+from tasks.results.facts import RowsFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow
 from tasks.scoring.evaluation import (
     Evaluation,
@@ -53,7 +54,7 @@ class Judging:
     recipe: Recipe
     models: Sequence[ResultRow]
     """The rows of the results, the teacher first."""
-    data: Mapping[str, Any]
+    data: RowsFacts
     """Facts of the prepared rows: counts and digests by split."""
     rows_folder: Callable[[], Path]
     scorecards: Mapping[str, Callable[[], Path]]
@@ -71,7 +72,7 @@ class Judging:
     @property
     def rows_sha256(self) -> str:
         """The digest of the gate's rows."""
-        return str(self.data["rows_sha256"][self.recipe.gate.split])
+        return str(self.data.rows_sha256[self.recipe.gate.split])
 
     @property
     def digests(self) -> dict[str, str]:
@@ -113,7 +114,7 @@ class Judging:
         gate = self.recipe.gate.for_headline(self.recipe.spec.headline)
         teacher, *candidates = (gate_row(self.recipe, model) for model in self.models)
         evidence = Evidence(
-            champion, partial(self.interval, theirs), self.data["rows"][gate.split], self.overlaps, self.elsewhere
+            champion, partial(self.interval, theirs), self.data.rows[gate.split], self.overlaps, self.elsewhere
         )
         return {decision.name: decision for decision in evaluate_candidates(candidates, teacher, gate, evidence)}
 

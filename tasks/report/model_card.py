@@ -105,7 +105,7 @@ def model_card(
             for one in data["licences"]
         ),
         rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()),
-        held="".join(f"- {line}\n" for line in held_back_lines(data.get("held_back") or {})),
+        held="".join(f"- {line}\n" for line in held_back_lines(data.get("held_back"))),
         seeds="".join(f"- {line}\n" for line in seed_lines(model)),
         recipe=recipe["name"],
         run=data["run"][:8],

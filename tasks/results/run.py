@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict
 
+from tasks.results.facts import HeldBack
 from tasks.results.row import Number, ResultRow, Stated, Verdict
 
 
@@ -93,7 +94,7 @@ class RunResult(Stated):
     links: dict[str, str] | None = None
     ledger: dict[str, Any] | None = None
     labels: tuple[str, ...] | None = None
-    held_back: dict[str, Any] | None = None
+    held_back: HeldBack | None = None
     manifest: dict[str, Any] | None = None
     run: str | None = None
     """Id of the run in MLflow."""

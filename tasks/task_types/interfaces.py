@@ -151,8 +151,8 @@ class Floor:
 
     fact: str
     """The fact of a fine-tuned teacher that is compared, one of those that ``Answers.guess`` returns."""
-    least: Callable[[Mapping[str, Any]], float]
-    """Returns the floor from the teacher's facts."""
+    least: Callable[[Mapping[str, float]], float]
+    """Returns the floor from the figures that ``Answers.guess`` returns."""
     description: str
     """Describes the floor for users, as in "the floor is 0.550 (the majority class plus 5 points)"."""
     interval: Callable[[float, int], tuple[float, float]]

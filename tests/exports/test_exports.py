@@ -28,6 +28,7 @@ from tasks.exports.parity import against_fp32, against_full, apart, loss
 from tasks.exports.quantizing import best, draw, quietly
 from tasks.exports.speed_check import NOISE, too_slow
 from tasks.recipe.judging import Exports
+from tasks.results.facts import GraphFacts, Pace, SpeedFacts
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
 from tasks.scoring.predict import predict_texts, truncated_share
 from tests.scoring.small import logits_of, sentences, write_classifier
@@ -262,13 +263,12 @@ def test_parity_by_hand() -> None:
 
 
 def test_verdicts_say_what_was_allowed() -> None:
-    made = {"made": True, "largest_difference": 0.5, "loss": 0.02, "way": "static", "metric": "accuracy"}
+    made = GraphFacts(largest_difference=0.5, loss=0.02, way="static", metric="accuracy")
     assert against_full(made, 0.5) == "" and "by up to 0.5, and exports.parity allows 0.1" in against_full(made, 0.1)
     assert against_fp32(made, 0.02) == ""
     assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy against its own fp32 graph")
-    assert (
-        against_full({"made": False, "because": "no"}, 1) == against_fp32({"made": False, "because": "no"}, 1) == "no"
-    )
+    unmade = GraphFacts(made=False, because="no")
+    assert against_full(unmade, 1) == against_fp32(unmade, 1) == "no"
 
 
 @pytest.mark.parametrize(
@@ -283,17 +283,20 @@ def test_verdicts_say_what_was_allowed() -> None:
     ],
 )
 def test_int8_is_held_to_its_own_fp32_s_pace(ours: float, theirs: float, least: float, refused: bool) -> None:
-    facts = {
-        "model": {"p50_ms": ours},
-        "teacher": {"p50_ms": theirs},
-        "speedup": theirs / ours,
-        "batch": 2,
-        "length": 32,
-        "threads": 1,
-        "unsteady": "",
-    }
+    facts = SpeedFacts(
+        model=Pace(p50_ms=ours, p95_ms=ours, low_ms=ours, high_ms=ours),
+        teacher=Pace(p50_ms=theirs, p95_ms=theirs, low_ms=theirs, high_ms=theirs),
+        speedup=theirs / ours,
+        speedup_low=theirs / ours,
+        speedup_high=theirs / ours,
+        calls=9,
+        batch=2,
+        length=32,
+        threads=1,
+        unsteady="",
+    )
     said = too_slow(facts, least)
-    assert too_slow(facts | {"unsteady": "after 9 calls"}, least) == "", "what is unsteady keeps nothing out"
+    assert too_slow(facts.replaced(unsteady="after 9 calls"), least) == "", "what is unsteady keeps nothing out"
     assert bool(said) is refused and 0 < NOISE < 0.1
     assert not refused or said.startswith(
         f"int8 takes {ours:g} ms, its own fp32 {theirs:g} ms (batch 2, length 32, threads 1)"

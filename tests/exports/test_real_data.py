@@ -11,6 +11,7 @@ from tasks.engine.job import Job
 from tasks.exports.parity import against_fp32, against_full
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.slices import RowsSlice, TeacherSlice
+from tasks.results.facts import GraphFacts
 from tasks.training.jobs import JOBS
 from tests.exports.test_exports import EXPORT, QUANTIZE, do
 from tests.ports.test_tables import SHARED
@@ -69,5 +70,5 @@ def test_int8_loses_at_most_a_point_of_sst2(tmp_path: Path) -> None:
         },
         small["fp32"],
     )
-    assert against_full(full, 1e-3) == "" and against_fp32(small, 0.01) == ""
+    assert against_full(GraphFacts(**full), 1e-3) == "" and against_fp32(GraphFacts(**small), 0.01) == ""
     assert small["fp32"]["score"] > 0.75 and small["bytes"] < 0.27 * full["bytes"]

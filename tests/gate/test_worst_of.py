@@ -19,6 +19,7 @@ from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evide
 from tasks.gate.worst_of import Elsewhere
 from tasks.recipe.judging import Criterion, Gate
 from tasks.recipe.recipe import Recipe
+from tasks.results.facts import RowsFacts
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.scoring.quality.gain import Gain
 from tests.report.figures import stated
@@ -244,7 +245,7 @@ def test_intervals_on_a_set_are_read_from_the_answers_of_the_chosen_seed_to_it(t
     judging = Judging(
         recipe(criterion),
         rows,
-        {"rows": {"validation": 872}, "rows_sha256": {"validation": "r" * 64}},
+        RowsFacts(rows={"validation": 872}, rows_sha256={"validation": "r" * 64}),
         Path,
         {},
         {},

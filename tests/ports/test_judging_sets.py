@@ -178,7 +178,7 @@ def test_a_set_is_written_in_the_terms_of_the_task(rows: Path, tmp_path: Path) -
     )
     two = (("not_entailment", ("neutral", "contradiction")),)
     facts = prepare_judging_set(source, knobs(classes=two), rows, tmp_path / "set")
-    assert {name: facts[name] for name in ("rows", "merged", "merges", "left_out", "unlabelled")} == {
+    assert facts.model_dump(mode="json", include={"rows", "merged", "merges", "left_out", "unlabelled"}) == {
         "rows": 2,
         "merged": [0, 1, 1],
         "merges": ["neutral and contradiction"],
@@ -195,7 +195,7 @@ def test_rows_that_overlap_with_train_are_left_out_where_the_recipe_says_so(rows
         tmp_path / "s.csv",
         [("it rains", "all is dry", "contradiction"), ("a cat sits", "a cat", "entailment"), ("x y", "z", "")],
     )
-    assert prepare_judging_set(source, knobs(leave_out=True), rows, tmp_path / "left")["left_out"] == 1
+    assert prepare_judging_set(source, knobs(leave_out=True), rows, tmp_path / "left").left_out == 1
     kept = prepare_judging_set(source, knobs(), rows, tmp_path / "kept")
     assert (kept["rows"], kept["left_out"], kept["unlabelled"]) == (2, 0, 1)
     with pytest.raises(
@@ -220,7 +220,7 @@ def test_fewer_rows_are_the_same_ones_wherever_they_stand(tmp_path: Path) -> Non
 def test_regression_keeps_its_numbers(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "sts.csv", [("a man", "a human", 4.5), ("a dog", "a plane", 0.0)])
     split, facts = judging_rows(source, knobs(task_type="regression"), None)
-    assert split.labels == [4.5, 0.0] and facts["merged"] is None and facts["merges"] == []
+    assert split.labels == [4.5, 0.0] and facts.merged is None and facts.merges == ()
 
 
 # --- what they are held against ---------------------------------------------------------------------------------------
@@ -256,7 +256,12 @@ def test_train_is_purged_for_a_set_and_nothing_else_of_the_rows_changes(rows: Pa
         write_csv(tmp_path / "s.csv", [("it rains", "new one", "neutral")]), knobs(), rows, tmp_path / "set"
     )
     facts = purge_train(rows, {"other": tmp_path / "set"}, tmp_path / "left")
-    assert facts == {"rows": 1, "by": {"other": 1}, "left": 2, "words_left": pytest.approx((7 + 3 + 8 + 3) / 2)}
+    assert facts.as_json() == {
+        "rows": 1,
+        "by": {"other": 1},
+        "left": 2,
+        "words_left": pytest.approx((7 + 3 + 8 + 3) / 2),
+    }
     before, after = (pq.ParquetFile(folder / "train.parquet").read() for folder in (rows, tmp_path / "left"))
     assert (
         after.column("text").to_pylist() == [text for text, _, _ in TRAIN[:2]]

@@ -33,15 +33,15 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
         knobs,
         tmp_path / "rows",
     )
-    assert facts["leaked"] == {"validation": 0, "selection": 0} and facts["purged"]["rows"] == 1
+    assert facts.leaked == {"validation": 0, "selection": 0} and facts.purged.rows == 1
     as_before = prepare_rows(tmp_path / "one", knobs.model_copy(update={"purge": False}), tmp_path / "before")
-    assert as_before["leaked"] == {"validation": 1, "selection": 0} and as_before["purged"]["rows"] == 0
+    assert as_before.leaked == {"validation": 1, "selection": 0} and as_before.purged.rows == 0
     again = prepare_rows(
         write(tmp_path / "two", ["The  film 3 was GOOD,good", *clean]),
         knobs.model_copy(update={"train_rows": 10}),
         tmp_path / "again",
     )
-    assert again["rows_sha256"] == facts["rows_sha256"], (
+    assert again.rows_sha256 == facts.rows_sha256, (
         "ids move with the number of training rows; the rows that judge are the same"
     )
     other = prepare_rows(
@@ -49,7 +49,7 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
         knobs,
         tmp_path / "other",
     )
-    assert other["rows_sha256"] != facts["rows_sha256"], "another label is another row"
+    assert other.rows_sha256 != facts.rows_sha256, "another label is another row"
 
     (tmp_path / "text.txt").write_text("a song 1 was bad\nthey say that A SONG 2 was  bad\nsomething else\n")
     leaks = {"validation": 2, "selection": 0}

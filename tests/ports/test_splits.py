@@ -60,10 +60,10 @@ def test_no_phrase_of_a_held_back_sentence_is_learned_from() -> None:
         "phrases stand inside of their sentences"
     )
     assert leakage_of(purged) == {"validation": 0, "selection": 0, "holdout": 0}
-    assert facts["rows"] == 20 * 2 and facts["by"] == {"validation": 0, "selection": 20, "holdout": 20}, (
+    assert facts.rows == 20 * 2 and facts.by == {"validation": 0, "selection": 20, "holdout": 20}, (
         "phrases of five words and of thirteen"
     )
-    assert facts["words_left"] < facts["words_before"] and facts["of"] == 300
+    assert facts.words_left < facts.words_before and facts.of == 300
     as_before, _ = divide(
         {"train": train, "validation": given("nothing of the kind")},
         knobs(selection_rows=10, holdout_rows=10, purge=False),
@@ -82,7 +82,7 @@ def test_a_given_validation_split_purges_train_as_well() -> None:
     ]
     train = Split("train.csv", texts, None, [0] * 10)
     purged, facts = divide({"train": train, "validation": given("it was a fine old film", "Some Thing")}, knobs())
-    assert purged["train"].texts == ["it was", "fine old film indeed", *"vwxyz"] and facts["by"]["validation"] == 3
+    assert purged["train"].texts == ["it was", "fine old film indeed", *"vwxyz"] and facts.by["validation"] == 3
 
 
 def test_pairs_that_share_a_sentence_are_on_one_side() -> None:
@@ -94,7 +94,7 @@ def test_pairs_that_share_a_sentence_are_on_one_side() -> None:
         knobs(selection_rows=12),
     )
     assert not set(purged["train"].texts) & set(purged["selection"].texts)
-    assert len(purged["selection"]) == 12 and len(purged["train"]) == 180 - 12 - facts["rows"] and facts["rows"] >= 12
+    assert len(purged["selection"]) == 12 and len(purged["train"]) == 180 - 12 - facts.rows and facts.rows >= 12
 
 
 def test_groups_decide_where_a_column_names_them() -> None:
@@ -106,7 +106,7 @@ def test_groups_decide_where_a_column_names_them() -> None:
     sides = {split: set(rows.groups or ()) for split, rows in purged.items()}
     assert len(sides["selection"]) == 1 and len(purged["selection"]) == 10
     assert not sides["train"] & (sides["selection"] | sides["validation"]) and texts[55] not in purged["train"].texts
-    assert leakage_of(purged) == {"validation": 0, "selection": 0} and facts["way"] == "group"
+    assert leakage_of(purged) == {"validation": 0, "selection": 0} and facts.way == "group"
 
 
 def test_too_large_a_holdout_is_refused_and_the_largest_that_fits_is_true() -> None:
@@ -249,7 +249,7 @@ def test_a_column_of_groups_is_read_and_none_may_be_empty(tmp_path: Path) -> Non
     splits, _, facts = divided_rows(
         tmp_path / "train.csv", task_knobs(TaskSpec(name="mine"), selection_rows=8, group="author")
     )
-    assert facts["purged"]["way"] == "group" and set(splits["selection"].groups or ()).isdisjoint(
+    assert facts.purged.way == "group" and set(splits["selection"].groups or ()).isdisjoint(
         splits["train"].groups or ()
     )
     with pytest.raises(DataError, match="has no group column 'auther'.*did you mean 'author'"):

@@ -29,7 +29,7 @@ def many(count: int = 100) -> list[tuple[str, str]]:
 
 def test_string_labels_without_a_validation_split(tmp_path: Path) -> None:
     facts = prepare_rows(write(tmp_path / "a.csv", many()), RowsSlice(task=SPEC, selection_rows=10), tmp_path / "out")
-    assert facts["labels"] == ["no", "yes"] and facts["rows"] == {"train": 80, "validation": 10, "selection": 10}
+    assert facts.labels == ["no", "yes"] and facts.rows == {"train": 80, "validation": 10, "selection": 10}
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_real_glue(tmp_path: Path, task: str, pairs: bool) -> None:
         pytest.skip(f"real data not found: {source}")
     facts = prepare_rows(source, RowsSlice(task=GLUE[task], selection_rows=100), tmp_path / "out")
     first = pq.read_table(tmp_path / "out" / "validation.parquet").slice(0, 1).to_pylist()[0]
-    assert facts["rows"]["selection"] >= 100 and (first["pair"] is not None) == pairs
+    assert facts.rows["selection"] >= 100 and (first["pair"] is not None) == pairs
 
 
 def test_shards_are_one_split_in_order(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_shards_are_one_split_in_order(tmp_path: Path) -> None:
         shard = [(f"text {number} {row}", "yes" if row % 2 else "no") for row in range(40)]
         write(tmp_path / "rows" / f"train-{number:05d}-of-00003.csv", shard)
     facts = prepare_rows(tmp_path / "rows", RowsSlice(task=SPEC, selection_rows=10), tmp_path / "out")
-    assert sum(facts["rows"].values()) == 120
+    assert sum(facts.rows.values()) == 120
 
 
 def test_two_train_files_that_are_no_shards_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tasks.errors import DataError
 from tasks.preflight import require_rows_for_int8
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
+from tasks.results.facts import RowsFacts
 
 STUDENT = {"name": "half", "layers": 2}
 PLAIN = {"name": "r", "task": "sst2", "gate": {"split": "validation"}, "students": [STUDENT]}
@@ -59,9 +60,9 @@ def test_int8_needs_rows_to_be_judged_on() -> None:
         recipe(data={"selection_rows": 0})
     assert recipe(data={"selection_rows": 0}, exports={"formats": ["onnx"]}).exports is not None
     with pytest.raises(DataError, match="train is too small for one"):
-        require_rows_for_int8(recipe(), {"rows": {"train": 5}})
-    require_rows_for_int8(recipe(), {})  # a plan has not counted them
-    require_rows_for_int8(recipe(exports=None), {"rows": {"train": 5}})
+        require_rows_for_int8(recipe(), RowsFacts(rows={"train": 5}))
+    require_rows_for_int8(recipe(), RowsFacts())  # a plan has not counted them
+    require_rows_for_int8(recipe(exports=None), RowsFacts(rows={"train": 5}))
 
 
 def test_what_decides_neither_graph_is_in_neither_key() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from attrs import evolve
 from rich.console import Console
 
 from flows.branches.candidate import Candidate
@@ -15,8 +16,9 @@ from tasks.ports.tracking.figures import judged_figures
 from tasks.report.results.results_cuts import trimmed
 from tasks.report.results.results_file import Run
 from tasks.report.results.results_page import results_page
-from tasks.report.tables.held_back import held_back_lines
+from tasks.report.tables.held_back import held_back_lines, purge_lines
 from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_section, judging_table
+from tasks.results.facts import HeldBack
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
 from tests.gate.test_worst_of import figures
@@ -153,8 +155,8 @@ def test_a_drop_is_that_of_one_model_and_seeds_stand_as_in_the_recipe() -> None:
 
 
 def test_what_overlaps_is_told_where_held_back_rows_are() -> None:
-    lines = held_back_lines(HELD_BACK | {"judging": SETS})
-    assert lines[:-2] == held_back_lines(HELD_BACK)
+    lines = held_back_lines(HeldBack.model_validate(HELD_BACK | {"judging": SETS}))
+    assert lines[:-2] == held_back_lines(HeldBack.model_validate(HELD_BACK))
     assert lines[-2] == (
         "Judging set: snli has 500 rows; 12 that overlap with training rows were excluded; 3 without a label were "
         "excluded. "
@@ -164,12 +166,15 @@ def test_what_overlaps_is_told_where_held_back_rows_are() -> None:
 
 
 def test_a_purge_for_a_set_is_counted_with_the_other() -> None:
-    found = with_purge(HELD_BACK, {"rows": 10, "by": {"snli": 10}, "left": 740, "words_left": 8.4})
-    assert held_back_lines(found)[0] == (
+    rows = Artifact("rows", "0" * 64, "", 0, {name: HELD_BACK[name] for name in ("rows", "purged")})
+    purge = evolve(rows, facts={"rows": 10, "by": {"snli": 10}, "left": 740, "words_left": 8.4})
+    found = with_purge(rows, purge)
+    assert purge_lines(found.rows, found.purged)[0] == (
         "210 of 1,000 training rows (21.0%) were removed, because their text overlaps with that of held-out rows "
         "(holdout 200, snli 10); 740 training rows of 8.4 words on average remain (9.4 before)."
     )
-    assert with_purge(HELD_BACK, None) == HELD_BACK
+    assert with_purge(rows, None).as_json() == rows.facts
+    assert with_purge(rows, evolve(purge, facts={})).as_json() == rows.facts, "a plan has no figures"
 
 
 def test_the_page_has_a_table_for_every_set() -> None:

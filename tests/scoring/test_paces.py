@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tasks.results.facts import SpeedFacts
 from tasks.results.row import ResultRow
 from tasks.scoring.speed.paces import with_paces
 from tasks.scoring.speed.speed import figure_of, paces_of
@@ -20,7 +21,8 @@ def pace(model: float, teacher: float, unsteady: str = "") -> dict[str, Any]:
 
 def rows_of(*paces: dict[str, Any], **shapes: dict[str, Any]) -> list[ResultRow]:
     rows = [stated(f"c{number}", **SHAPE | shapes.get(f"c{number}", {})) for number in range(len(paces))]
-    return with_paces([rows[0].replaced(parameters=9000), *rows[1:]], paces)
+    found = [SpeedFacts.model_validate(one) for one in paces]
+    return with_paces([rows[0].replaced(parameters=9000), *rows[1:]], found)
 
 
 def test_speed_up_is_the_quotient_of_the_two_figures_that_are_printed() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tasks.metrics.of_classes import ACCURACY
 from tasks.metrics.of_values import MSE
+from tasks.results.facts import ContrastFacts
 from tasks.scoring.quality.intervals import Difference, paired_difference, welch
 from tasks.scoring.quality.verdicts import INSIDE, OPEN, holm, verdicts
 
@@ -24,8 +25,8 @@ def found(
 
 
 def words(**measured: dict[str, Any]) -> dict[str, str]:
-    said = verdicts({(name, "plain"): one for name, one in measured.items()}, 0.95)
-    return {name: against["plain"]["holdout"]["verdict"] for name, against in said.items()}
+    said = verdicts({(name, "plain"): ContrastFacts(**one) for name, one in measured.items()}, 0.95)
+    return {name: against["plain"]["holdout"].verdict for name, against in said.items()}
 
 
 def test_holm_by_hand() -> None:
@@ -71,8 +72,8 @@ def test_nothing_to_compare_says_nothing() -> None:
 def test_splits_are_tables_of_their_own() -> None:
     both = found(0.03)
     both["splits"]["validation"] = {"value": 0.0, "low": -0.01, "high": 0.01, "p": 0.9}
-    said = verdicts({("a", "plain"): both, ("b", "plain"): found(0.9)}, 0.95)
-    assert said["a"]["plain"]["holdout"]["p"] == pytest.approx(0.06) and said["a"]["plain"]["validation"]["p"] == 0.9
+    said = verdicts({("a", "plain"): ContrastFacts(**both), ("b", "plain"): ContrastFacts(**found(0.9))}, 0.95)
+    assert said["a"]["plain"]["holdout"].p == pytest.approx(0.06) and said["a"]["plain"]["validation"].p == 0.9
     assert set(said["b"]["plain"]) == {"holdout"}
 
 

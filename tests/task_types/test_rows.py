@@ -152,7 +152,7 @@ def test_names_in_a_config_are_in_the_order_of_their_numbers() -> None:
 def test_a_table_goes_through_its_reader_into_prepared_rows(name: str, labels: list[Any], tmp_path: Path) -> None:
     knobs = RowsSlice(task=TaskSpec(name="mine", kind=name), selection_rows=10)
     facts = prepare_rows(write(tmp_path / "t.parquet", labels), knobs, tmp_path / "rows")
-    assert sum(facts["unlabelled"].values()) == 40 and sum(facts["rows"].values()) == 80
+    assert sum(facts.unlabelled.values()) == 40 and sum(facts.rows.values()) == 80
     schema = pq.read_schema(tmp_path / "rows" / "train.parquet")
     assert schema.field("label").type == READERS[name].label_type()
     assert read_facts(tmp_path / "rows").kind == name

@@ -34,6 +34,7 @@ from tasks.ports.rows.tables import (
 )
 from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
+from tasks.results.facts import SetFacts, SetPurge
 from tasks.task_types.interfaces import JudgingLabels
 from tasks.task_types.readers import READERS
 
@@ -82,7 +83,7 @@ def files_of_set(source: Path, split: str, where: str) -> list[Path]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, output: Path) -> dict[str, Any]:
+def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, output: Path) -> SetFacts:
     """Read and check a set, convert its labels to the task's, and write it; ``rows`` are the prepared rows of the task.
     Return counts and the merged classes.
 
@@ -93,13 +94,13 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
     output.mkdir(parents=True, exist_ok=True)
     label_type = READERS[knobs.task_type].label_type()
     write_split(output, SPLIT, numbered_rows(split, 0, split.numbers.tolist()), label_type)
-    write_merged(output, facts["merged"])
+    write_merged(output, facts.merged)
     return facts
 
 
 def judging_rows(
     source: Path, knobs: JudgingRowsSlice, names: Sequence[str] | None, learned: Iterable[Sentences] | None = None
-) -> tuple[Split, dict[str, Any]]:
+) -> tuple[Split, SetFacts]:
     """Read a set's rows with the task's classes ``names`` (None for a task without classes); rows that overlap with
     ``learned`` ones are left out. Return the rows and facts about them."""
     where = place_of(knobs)
@@ -114,14 +115,14 @@ def judging_rows(
             f"{where}: none of the {before:,} rows of {split.file} remains for evaluation ({unlabelled:,} have no "
             f"label, {taken_out_N.sum():,} overlap with training rows); name other rows"
         )
-    facts = {
-        "rows": len(split),
-        "rows_sha256": digest_of(split),
-        "unlabelled": unlabelled,
-        "left_out": int(taken_out_N.sum()),
-        "merged": merged,
-        "merges": said_of(merged, list(names or ())),
-    }
+    facts = SetFacts(
+        rows=len(split),
+        rows_sha256=digest_of(split),
+        unlabelled=unlabelled,
+        left_out=int(taken_out_N.sum()),
+        merged=None if merged is None else tuple(merged),
+        merges=tuple(said_of(merged, list(names or ()))),
+    )
     return split, facts
 
 
@@ -202,7 +203,7 @@ def documents(source: Path, column: str, most: int | None) -> Iterator[Sentences
 # --- purge of train ---------------------------------------------------------------------------------------------------
 
 
-def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str, Any]:
+def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> SetPurge:
     """Copy prepared rows without the training rows that overlap with one of the sets; return the number of removed rows
     for each set, and the size of the rest.
 
@@ -227,4 +228,4 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> dict[str,
     words = [
         sum(len(sentence.split()) for sentence in row) for row, gone in zip(sentences, gone_N, strict=True) if not gone
     ]
-    return {"rows": int(gone_N.sum()), "by": by, "left": len(words), "words_left": float(np.mean(words))}
+    return SetPurge(rows=int(gone_N.sum()), by=by, left=len(words), words_left=float(np.mean(words)))

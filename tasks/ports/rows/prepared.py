@@ -24,6 +24,7 @@ from tasks.ports.rows.tables import (
     table_rows,
 )
 from tasks.recipe.slices import RowsSlice
+from tasks.results.facts import RowsFacts
 from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
 
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
 
 
-def prepare_rows(source: Path, knobs: RowsSlice, output: Path) -> dict[str, Any]:
+def prepare_rows(source: Path, knobs: RowsSlice, output: Path) -> RowsFacts:
     """Read, check and divide the rows of a task, and write them; return counts and shares."""
     divided, names, facts = divided_rows(source, knobs)
     write_rows(divided, knobs.task, names, output, READERS[knobs.task.kind].label_type())
     return facts
 
 
-def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list[str] | None, dict[str, Any]]:
+def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list[str] | None, RowsFacts]:
     """Read, check and divide the rows of a task; return its splits, the names of its labels, and counts and shares."""
     spec, reader = knobs.task, READERS[knobs.task.kind]
     files = split_files(source, spec)
@@ -53,7 +54,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
     facts = facts_of(divided) | reader.label_facts(divided["validation"].labels, names)
-    return divided, names, facts | {"purged": purged, "unlabelled": dropped}
+    return divided, names, RowsFacts.model_validate({**facts, "purged": purged, "unlabelled": dropped})
 
 
 def read_labels(rows: Split, spec: TaskSpec, reader: Reader, names: Sequence[str] | None) -> Split:

@@ -18,6 +18,7 @@ from tasks.errors import DataError
 from tasks.ports.rows.data_leakage import HELD, leaked, leaked_by_group
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, numbered, related, sentences_of, standing_alone
 from tasks.recipe.data import Data
+from tasks.results.facts import Purge
 
 MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # largest share of train for a held-back split
 MOST_PURGED = 0.4  # largest share of train that may be removed because it overlaps with held-back rows
@@ -81,7 +82,7 @@ class Held:
         return len(self.given) if self.given else 0
 
 
-def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], dict[str, Any]]:
+def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], Purge]:
     """Hold rows back and remove overlapping rows from train; return the splits, and facts about the removed rows."""
     train, sentences = splits["train"], splits["train"].sentences
     groups = shuffled_groups(train, sentences, data)
@@ -96,15 +97,15 @@ def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], d
     if not rest:
         raise DataError(f"{train.file} has {len(train)} rows and none remains for training; hold out fewer")
     words_N = np.asarray([sum(len(sentence.split()) for sentence in row) for row in sentences])
-    facts = {
-        "rows": int(purged_N.sum()),
-        "of": len(train),
-        "way": "group" if data.group else "text" if data.purge else "none",
-        "by": purged_by_split(first_N[purged_N], held),
-        "words_before": float(words_N.mean()),
-        "words_left": float(words_N[rest].mean()),
-        "short": dict(held.short),
-    }
+    facts = Purge(
+        rows=int(purged_N.sum()),
+        of=len(train),
+        way="group" if data.group else "text" if data.purge else "none",
+        by=purged_by_split(first_N[purged_N], held),
+        words_before=float(words_N.mean()),
+        words_left=float(words_N[rest].mean()),
+        short=dict(held.short),
+    )
     parts = {
         name: train.take(sorted(held.rows(name))) for name in held.drawn if held.drawn[name] or name == "selection"
     }

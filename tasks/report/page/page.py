@@ -67,7 +67,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: Mapping[
         "drops": dropped_section(result),
         "lineage": lineage_section(result, model),
         "licences": licence_lines(result),
-        "held": held_back_lines(result.held_back or {}),
+        "held": held_back_lines(result.held_back),
         "ledger": ledger_section(result),
         "how": reproduction(result),
         "judged": judging_section(result),
@@ -87,7 +87,7 @@ def sweep_page(result: Mapping[str, Any]) -> str:
         "chart": sweep_chart(result),
         "similar": SIMILAR,
         "ledger": ledger_section(shared),
-        "held": held_back_lines(result.get("held_back") or {}),
+        "held": held_back_lines(shared.held_back),
         "how": reproduction(shared),
     }
     return page("sweep.html", shared, sweep=result, **parts)

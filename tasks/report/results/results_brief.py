@@ -25,7 +25,7 @@ def brief_table(run: Run) -> str:
     lines += [line(cells(run, entry, splits)) for _, entry, _ in in_order([run])]
     made = run.made
     how = f"{made.date}, {made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
-    divided = purged_briefly(run.purged.model_dump() if run.purged else None)
+    divided = purged_briefly(run.purged)
     return "\n".join([*lines, "", f"`{run.recipe}` with the teacher `{made.teacher}`: {how}; {divided}."])
 
 

@@ -293,4 +293,4 @@ def how(result: Run | Sweep, more: str = "") -> str:
 
 def divided(result: Run | Sweep) -> str:
     """Return a few words on the purge of a run's training rows."""
-    return purged_briefly(result.purged.model_dump() if result.purged else None)
+    return purged_briefly(result.purged)

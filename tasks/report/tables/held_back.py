@@ -7,9 +7,10 @@ The same lines are displayed in the log of a run, under its plan, on its page an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol
 
 from tasks.report.tables.judging_sets import set_lines
+from tasks.results.facts import HeldBack, Purge
 
 BEFORE = "computed before splits were purged, so evaluation rows overlap with training rows"
 WAYS = {
@@ -19,41 +20,40 @@ WAYS = {
 NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with held-out rows are used in training."
 
 
-def held_back_lines(found: Mapping[str, Any]) -> list[str]:
-    """Return lines on the rows removed from train and on remaining overlaps; ``found`` is a result's ``held_back``,
-    empty if unknown."""
-    return [*purge_lines(found), *leak_lines(found), *set_lines(found.get("judging") or {})] if found else []
+def held_back_lines(found: HeldBack | None) -> list[str]:
+    """Return lines on the rows removed from train and on remaining overlaps; empty if they are unknown."""
+    if found is None or not found.is_known:
+        return []
+    return [*purge_lines(found.rows, found.purged), *leak_lines(found), *set_lines(found.judging)]
 
 
-def purge_lines(found: Mapping[str, Any]) -> list[str]:
+def purge_lines(rows: Mapping[str, int], purged: Purge | None) -> list[str]:
     """Return lines on the rows removed from train, by split, and on the remaining rows; empty for rows that were split
     before the purge existed."""
-    purged = found.get("purged")
-    if not purged:
+    if purged is None:
         return []
-    rows, words = found["rows"], purged["words_left"]
-    left = f"{rows['train']:,} training rows of {words:.1f} words on average remain"
+    left = f"{rows['train']:,} training rows of {purged.words_left:.1f} words on average remain"
     lines = [f"{NOT_PURGED} {left}."]
-    if purged["way"] != "none":
-        by = listed({split: count for split, count in purged["by"].items() if count})
+    if purged.way != "none":
+        by = listed({split: count for split, count in purged.by.items() if count})
         lines = [
-            f"{purged['rows']:,} of {purged['of']:,} training rows ({purged['rows'] / purged['of']:.1%}) were "
-            f"removed, because {WAYS[purged['way']]}"
-            f"{f' ({by})' if by else ''}; {left} ({purged['words_before']:.1f} before)."
+            f"{purged.rows:,} of {purged.of:,} training rows ({purged.rows / purged.of:.1%}) were "
+            f"removed, because {WAYS[purged.way]}"
+            f"{f' ({by})' if by else ''}; {left} ({purged.words_before:.1f} before)."
         ]
     return lines + [
         f"{wanted:,} rows were requested for {split}, and only {rows.get(split, 0):,} are not contained in another row."
-        for split, wanted in purged["short"].items()
+        for split, wanted in purged.short.items()
     ]
 
 
-def leak_lines(found: Mapping[str, Any]) -> list[str]:
+def leak_lines(found: HeldBack) -> list[str]:
     """Return a line for each kind of training data with which held-back rows overlap."""
-    rows = found["rows"]
+    rows = found.rows
     return [
         f"Held-out rows that overlap with the {where}: "
         f"{', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
-        for where, splits in found["leaked"].items()
+        for where, splits in found.leaked.items()
     ]
 
 
@@ -62,12 +62,24 @@ def listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def purged_briefly(purged: Mapping[str, Any] | None) -> str:
+class PurgeCount(Protocol):
+    """The number of purged rows, as results have it, and the results page."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that were removed."""
+
+    @property
+    def of(self) -> int:
+        """Rows of train before."""
+
+    @property
+    def way(self) -> str:
+        """The way of splitting: ``text``, ``group`` or ``none``."""
+
+
+def purged_briefly(purged: PurgeCount | None) -> str:
     """Return a few words on the purge of a finished run's training rows; ``purged`` is None if it was not recorded."""
     if purged is None:
         return BEFORE
-    return (
-        "train not purged"
-        if purged["way"] == "none"
-        else f"{purged['rows']:,} of {purged['of']:,} training rows purged"
-    )
+    return "train not purged" if purged.way == "none" else f"{purged.rows:,} of {purged.of:,} training rows purged"

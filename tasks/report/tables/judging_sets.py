@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.report.format.baseline_comparison import Bounded
 from tasks.report.format.numbers import plural
 from tasks.report.tables.results import DASH, number, over_seeds, with_interval
+from tasks.results.facts import SetFacts
 from tasks.results.row import UNDEFINED, ResultRow, SetScores
 from tasks.results.run import RunResult
 
@@ -113,11 +114,11 @@ def line(cells: Sequence[str]) -> str:
 
 def judging_section(result: RunResult) -> dict[str, Any] | None:
     """Return the part of a run's page on its judging sets; None if there are none."""
-    models = result.models
+    models, known = result.models, result.held_back.judging if result.held_back else {}
     sets = [
         {
             "name": name,
-            "about": about_set(name, (result.held_back or {}).get("judging", {}).get(name, {})),
+            "about": about_set(name, known.get(name)),
             "rows": [judging_cells(model, name) for model in models if name in sets_of(model)],
         }
         for name in judged_on(models)
@@ -125,25 +126,25 @@ def judging_section(result: RunResult) -> dict[str, Any] | None:
     return {"sets": sets, "heads": HEADS[1:], "headline": models[0].headline} if sets else None
 
 
-def about_set(name: str, known: Mapping[str, Any]) -> str:
-    """Return a sentence on a set: its number of rows, the rows left out, and merged classes."""
-    if not known:
+def about_set(name: str, known: SetFacts | None) -> str:
+    """Return a sentence on a set: its number of rows, the rows left out, and merged classes; empty if it is unknown."""
+    if known is None:
         return ""
-    parts = [f"{name} has {known['rows']:,} rows"]
-    parts += [f"{known['left_out']:,} that overlap with training rows were excluded"] if known.get("left_out") else []
-    parts += [f"{known['unlabelled']:,} without a label were excluded"] if known.get("unlabelled") else []
-    parts += [f"{one} count as one class" for one in known.get("merges") or ()]
+    parts = [f"{name} has {known.rows:,} rows"]
+    parts += [f"{known.left_out:,} that overlap with training rows were excluded"] if known.left_out else []
+    parts += [f"{known.unlabelled:,} without a label were excluded"] if known.unlabelled else []
+    parts += [f"{one} count as one class" for one in known.merges]
     return "; ".join(parts) + "."
 
 
-def set_lines(sets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def set_lines(sets: Mapping[str, SetFacts]) -> list[str]:
     """Return a line for every set: its description, and the number of its rows that overlap with training data."""
     said = []
     for name, known in sets.items():
-        leaked, learned = known.get("leaked") or {}, known.get("learned") or {}
+        learned = known.learned
         found = [
             f"{count:,} with the {where}" + (f" ({learned[where]:,} of those)" if count and where in learned else "")
-            for where, count in leaked.items()
+            for where, count in known.leaked.items()
         ]
         said.append(
             f"Judging set: {about_set(name, known)}" + (f" Of these overlap: {', '.join(found)}." if found else "")

@@ -11,7 +11,9 @@ seed on a side the variance between trainings is unknown: a difference that rows
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from tasks.results.facts import ContrastFacts, SplitContrast
+from tasks.results.row import Comparison
 
 INSIDE, OPEN = "inside the noise", "not known by one seed"
 
@@ -28,34 +30,27 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def verdicts(found: Mapping[Pair, Mapping[str, Any]], confidence: float) -> dict[str, dict[str, dict[str, Any]]]:
+def verdicts(found: Mapping[Pair, ContrastFacts], confidence: float) -> dict[str, dict[str, dict[str, Comparison]]]:
     """Return the verdicts on every candidate by baseline and split, each with the difference, its interval and its
     p-value.
 
     ``found`` holds the results of the comparisons by pair; they are corrected together, split by split.
     """
-    said: dict[str, dict[str, dict[str, Any]]] = {}
-    for split in sorted({split for facts in found.values() for split in facts["splits"]}):
-        pairs = [pair for pair, facts in found.items() if split in facts["splits"]]
-        measured = [found[pair]["splits"][split] for pair in pairs]
-        for pair, one, p in zip(pairs, measured, holm([one["p"] for one in measured]), strict=True):
-            word = verdict(one, p, confidence, lower_is_better=found[pair]["lower_is_better"])
-            word = OPEN if word != INSIDE and min(found[pair]["seeds"]) < 2 else word
+    said: dict[str, dict[str, dict[str, Comparison]]] = {}
+    for split in sorted({split for facts in found.values() for split in facts.splits}):
+        pairs = [pair for pair, facts in found.items() if split in facts.splits]
+        measured = [found[pair].splits[split] for pair in pairs]
+        for pair, one, p in zip(pairs, measured, holm([one.p for one in measured]), strict=True):
+            word = verdict(one, p, confidence, lower_is_better=found[pair].lower_is_better)
+            word = OPEN if word != INSIDE and min(found[pair].seeds) < 2 else word
             name, baseline = pair
-            entry = {
-                "value": one["value"],
-                "low": one["low"],
-                "high": one["high"],
-                "p": p,
-                "seeds": found[pair]["seeds"],
-                "verdict": word,
-            }
+            entry = Comparison(value=one.value, low=one.low, high=one.high, p=p, seeds=found[pair].seeds, verdict=word)
             said.setdefault(name, {}).setdefault(baseline, {})[split] = entry
     return said
 
 
-def verdict(difference: Mapping[str, float], p: float, confidence: float, *, lower_is_better: bool) -> str:
+def verdict(difference: SplitContrast, p: float, confidence: float, *, lower_is_better: bool) -> str:
     """Return the verdict on one difference; the interval must exclude zero as well, independently of the p-value."""
-    if p > 1 - confidence or difference["low"] <= 0 <= difference["high"]:
+    if p > 1 - confidence or difference.low <= 0 <= difference.high:
         return INSIDE
-    return "better" if (difference["value"] > 0) != lower_is_better else "worse"
+    return "better" if (difference.value > 0) != lower_is_better else "worse"

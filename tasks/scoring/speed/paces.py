@@ -9,15 +9,16 @@ no preference, no Pareto front.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from tasks.results.facts import SpeedFacts
 from tasks.results.row import ResultRow, Timing
 from tasks.scoring.speed.speed import figure_of
 from tasks.scoring.speed.timing import NEAR
 
 
-def with_paces(rows: Sequence[ResultRow], paces: Sequence[Mapping[str, Any]]) -> list[ResultRow]:
+def with_paces(rows: Sequence[ResultRow], paces: Sequence[SpeedFacts]) -> list[ResultRow]:
     """Return the rows of the results, the teacher's first, with latency and speed-up; ``paces`` are the measurements of
     their stages."""
     first = paces[0]
@@ -29,23 +30,23 @@ def with_paces(rows: Sequence[ResultRow], paces: Sequence[Mapping[str, Any]]) ->
     return [row.replaced(unsteady=row.unsteady or apart.get(row.name)) for row in paced]
 
 
-def pace_of(pace: Mapping[str, Any], teachers: Mapping[str, Any], *, alone: bool) -> dict[str, object]:
+def pace_of(pace: SpeedFacts, teachers: SpeedFacts, *, alone: bool) -> dict[str, object]:
     """Return one row's figures of speed; ``alone`` is the teacher's own row."""
-    theirs, measured = teachers["model"]["p50_ms"], pace["model"]["p50_ms"]
-    latency = theirs if alone else figure_of(theirs / pace["speedup"])
-    bounds = [measured / pace["model"]["high_ms"], measured / pace["model"]["low_ms"]]
+    theirs, measured = teachers.model.p50_ms, pace.model.p50_ms
+    latency = theirs if alone else figure_of(theirs / pace.speedup)
+    bounds = [measured / pace.model.high_ms, measured / pace.model.low_ms]
     if not alone:
-        bounds = [pace["speedup_low"] / pace["speedup"], pace["speedup_high"] / pace["speedup"]]
+        bounds = [pace.speedup_low / pace.speedup, pace.speedup_high / pace.speedup]
     low, high = min(1.0, *bounds), max(1.0, *bounds)  # figures are rounded, and may lie outside of a narrow interval
-    because = pace["unsteady"] or (f"its teacher is unsteady: {teachers['unsteady']}" if teachers["unsteady"] else None)
+    because = pace.unsteady or (f"its teacher is unsteady: {teachers.unsteady}" if teachers.unsteady else None)
     return {
         "latency_ms": latency,
         "latency_low_ms": latency / high,
         "latency_high_ms": latency / low,
-        "latency_p95_ms": pace["model"]["p95_ms"] * latency / measured,
+        "latency_p95_ms": pace.model.p95_ms * latency / measured,
         "speedup": theirs / latency,
         "unsteady": because or None,
-        "timed": Timing(measured_ms=measured, teacher_ms=pace["teacher"]["p50_ms"], calls=pace["calls"]),
+        "timed": Timing(measured_ms=measured, teacher_ms=pace.teacher.p50_ms, calls=pace.calls),
     }
 
 

@@ -50,7 +50,7 @@ def guess_by_majority(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[s
     return {"majority": float(majority), "selection_accuracy": ACCURACY(predictions_N, labels_N)}
 
 
-def least_accuracy(facts: Mapping[str, Any]) -> float:
+def least_accuracy(facts: Mapping[str, float]) -> float:
     """Return the least accuracy of a teacher: clearly above that of the majority class, and possible."""
     return min(0.999, facts["majority"] + MARGIN)
 

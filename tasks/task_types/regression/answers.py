@@ -42,7 +42,7 @@ def guess_by_mean(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, 
     return {"majority": 0.0, "selection_correlation": PEARSON(predictions_N, labels_N)}
 
 
-def least_correlation(facts: Mapping[str, Any]) -> float:
+def least_correlation(facts: Mapping[str, float]) -> float:
     """Return the least correlation of a teacher."""
     return CORRELATED
 

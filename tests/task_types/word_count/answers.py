@@ -30,7 +30,7 @@ def guess(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
     return {"selection_correlation": PEARSON(predictions_N, labels_N)}
 
 
-def least(facts: Mapping[str, Any]) -> float:
+def least(facts: Mapping[str, float]) -> float:
     """Return the least correlation of a teacher."""
     return 0.2
 
