@@ -17,6 +17,7 @@ from tasks.inspect_answers import inspect_answers
 from tasks.ports.store.collect import inputs_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import InspectSlice
+from tasks.results.record import Lineage, Node
 from tasks.scoring.inspection_files import read_figures, read_texts
 from tasks.stage.session import Session, current_session
 
@@ -69,30 +70,23 @@ def texts_in(folders: Iterable[Path]) -> dict[str, Any]:
     return {row: texts for folder in folders for row, texts in read_texts(folder).items()}
 
 
-def lineage_of(session: Session, sources: Mapping[str, Artifact]) -> dict[str, Any]:
+def lineage_of(session: Session, sources: Mapping[str, Artifact]) -> Lineage:
     """Return a run's stages as a graph: a node for each stage and source with the digest of its artifact, and an edge
     from each to the stages that read that artifact."""
     nodes = [
-        {"id": artifact.sha256[:12], "name": name, "label": "", "cache": "source", "made": artifact.sha256}
+        Node(id=artifact.sha256[:12], name=name, label="", cache="source", made=artifact.sha256)
         for name, artifact in sources.items()
     ]
     makers = {artifact.sha256: artifact.sha256[:12] for artifact in sources.values()}
-    finished = {record.key: record for record in session.records if record.artifact is not None}
-    for record in finished.values():
-        nodes.append(
-            {
-                "id": record.key[:12],
-                "name": record.name,
-                "label": record.label,
-                "cache": record.cache,
-                "made": record.artifact.sha256,  # type: ignore[union-attr]
-            }
-        )
-        makers.setdefault(record.artifact.sha256, record.key[:12])  # type: ignore[union-attr]
+    finished = {record.key: (record, record.artifact) for record in session.records if record.artifact is not None}
+    for record, artifact in finished.values():
+        short = record.key[:12]
+        nodes.append(Node(id=short, name=record.name, label=record.label, cache=record.cache, made=artifact.sha256))
+        makers.setdefault(artifact.sha256, short)
     edges = {
         (makers[digest], record.key[:12])
-        for record in finished.values()
+        for record, _ in finished.values()
         for digest in inputs_of([record.explanation])
         if digest in makers
     }
-    return {"nodes": nodes, "edges": sorted([first, second] for first, second in edges)}
+    return Lineage(nodes=tuple(nodes), edges=tuple(sorted(edges)))

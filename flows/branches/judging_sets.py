@@ -171,7 +171,7 @@ def judged_of(
     for name, card in cards.items():
         facts, about = card.read(SetScores), sets[name].read(SetFacts)
         per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts.per_seed.items()}
-        deviation = {metric: deviation(values) for metric, values in per_seed.items()}
+        spread = {metric: deviation(values) for metric, values in per_seed.items()}
         # With merged classes the task is a different, easier one: the two scores cannot be subtracted.
         own, over = row.score(split), (row.means or {}).get(split, Means()).metrics.get(row.headline, UNDEFINED)
         means = facts.means or Means()
@@ -181,7 +181,7 @@ def judged_of(
         )
         found[name] = facts.replaced(
             per_seed=per_seed,
-            deviation=deviation,
+            deviation=spread,
             means=means.replaced(drop=over_seeds),
             drop=drop,
             merges=about.merges,

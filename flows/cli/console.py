@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from tasks.report.format.durations import duration
+from tasks.results.record import Reproduction
 
 QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
 
@@ -179,7 +180,7 @@ def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
     )
 
 
-def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
+def show_reproduction(console: Console, found: Reproduction) -> None:
     """Print the comparison of a reproduction with the first run, stage by stage."""
     from rich.table import Table
 
@@ -191,14 +192,14 @@ def show_reproduction(console: Console, found: Mapping[str, Any]) -> None:
         "second",
         "verdict",
         "reason",
-        title=f"run {found['run'][:8]}: first and repeated run",
+        title=f"run {found.run[:8]}: first and repeated run",
         title_justify="left",
     )
-    for stage in found["stages"]:
+    for stage in found.stages:
         table.add_row(*row_of(stage))
     console.print()
     console.print(table)
-    for line in [*found["sources"], *summary(found)]:
+    for line in [*found.sources, *summary(found)]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -161,16 +161,16 @@ def plan(
 
     session = planned_session(chosen, home)
     held = planned_rows(chosen, session)
-    found = plan_of(session) | {"held_back": held.as_json()}
-    out.print(plan_table(found["stages"], f"plan of {chosen.name}"))
+    found = plan_of(session)
+    out.print(plan_table(found.stages, f"plan of {chosen.name}"))
     for line in (
         plan_lines(found)
         + held_back_lines(held)
-        + ([f"The run would be refused: {found['refused']}."] if found["refused"] else [])
+        + ([f"The run would be refused: {found.refused}."] if found.refused else [])
     ):
         out.print(line, highlight=False, markup=False)
     if json_file is not None:
-        write_json(json_file, found)
+        write_json(json_file, {**found.as_json(), "held_back": held.as_json()})
 
 
 MADE_BY = {"distillation": "students", "layer-dropping": "dropped"}

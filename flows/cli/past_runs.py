@@ -99,11 +99,13 @@ def ledger(
     from flows.run.history import find_run
     from flows.run.opening import write_json
     from tasks.report.tables.ledger import LEGEND, counted_lines, ledger_table
+    from tasks.results.record import Ledger
 
     found = find_run(mlflow, run)
     noted = mlflow.recall(found["run"], "ledger")
-    out.print(ledger_table(noted, f"{found['kind']} {found['run'][:8]} of {found['recipe']}: cost"))
-    for line in [*counted_lines(noted), LEGEND]:
+    shown = Ledger.model_validate(noted)
+    out.print(ledger_table(shown, f"{found['kind']} {found['run'][:8]} of {found['recipe']}: cost"))
+    for line in [*counted_lines(shown), LEGEND]:
         out.print(line, highlight=False, markup=False)
     if json_file is not None:
         write_json(json_file, noted)
@@ -175,9 +177,9 @@ def reproduce(
         mlflow, found, home=Home.from_environment(), environment=before, keep=keep, from_cache=from_cache, anyway=anyway
     )
     if json_file is not None:
-        write_json(json_file, compared)
+        write_json(json_file, compared.as_json())
     show_reproduction(out, compared)
-    if not compared["equal"]:
+    if not compared.equal:
         raise typer.Exit(DIFFERENT)
 
 

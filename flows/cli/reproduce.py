@@ -21,6 +21,7 @@ from flows.run.history import as_it_was
 from tasks.errors import DataError, EngineError, RecipeError, RegistryError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
+from tasks.results.record import Manifest, Reproduction
 
 ROOT = Path(__file__).resolve().parents[2]
 DIFFERENT = 3  # exit status of a successful reproduction with different bytes
@@ -38,7 +39,7 @@ def reproduce(
     keep: Path | None = None,
     from_cache: bool = False,
     anyway: bool = False,
-) -> dict[str, Any]:
+) -> Reproduction:
     """Repeat a past run, or with ``from_cache`` look up its results in the store, and compare."""
     from tasks.report.reproduction import compare
 
@@ -52,13 +53,13 @@ def reproduce(
     else:
         with own_folder(keep) as folder:
             now = run_again(then, folder, environment)
-    return {"run": found["run"], "sources": changed, **compare(then, now)}
+    return compare(then, now).replaced(run=found["run"], sources=changed)
 
 
-def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any]:
+def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> Manifest:
     """Return the manifest of a run; raise RegistryError if there is none, as only finished runs have one."""
     try:
-        return tracker.recall(found["run"], "manifest")
+        return Manifest.model_validate(tracker.recall(found["run"], "manifest"))
     except RegistryError as error:
         raise RegistryError(
             f"run {found['run'][:8]} has no manifest: it did not finish, or is of an older release; see limbeck runs "
@@ -66,42 +67,36 @@ def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> dict[str, Any
         ) from error
 
 
-def recipe_again(then: Mapping[str, Any]) -> dict[str, Any]:
+def recipe_again(then: Manifest) -> dict[str, Any]:
     """Return the recipe of a run with its original cores and threads, independent of today's defaults."""
-    values = as_it_was({name: value for name, value in then["recipe"].items() if name != "notify"})
-    hardware = then["hardware"]
+    values = as_it_was({name: value for name, value in then.recipe.items() if name != "notify"})
+    hardware = then.hardware
     # Older releases had no knob for threads: a stage that ran alone had half of the cores.
-    alone = hardware.get("threads_alone", max(1, hardware["cores"] // 2))
+    alone = hardware.get("threads_alone", max(1, int(hardware["cores"] or 1) // 2))
     used = {"cores": hardware["cores"], "threads": hardware["threads"], "threads_alone": alone}
     return values | {"resources": {**(values.get("resources") or {}), **used}}
 
 
-def changed_sources(recipe: Recipe, then: Mapping[str, Any]) -> list[str]:
+def changed_sources(recipe: Recipe, then: Manifest) -> list[str]:
     """Return a message for each source of a run that has changed since."""
     from flows.run.opening import find_sources
 
     now = {name: artifact.sha256 for name, artifact in find_sources(recipe).items()}
     return [
-        f"the source {name!r} has changed since (digest {noted['sha256'][:8]} then, {now.get(name, 'none')[:8]} now)"
-        for name, noted in then["sources"].items()
-        if now.get(name) != noted["sha256"]
+        f"the source {name!r} has changed since (digest {noted.sha256[:8]} then, {now.get(name, 'none')[:8]} now)"
+        for name, noted in then.sources.items()
+        if now.get(name) != noted.sha256
     ]
 
 
-def found_in_store(recipe: Recipe, then: Mapping[str, Any], home: Home) -> dict[str, Any]:
+def found_in_store(recipe: Recipe, then: Manifest, home: Home) -> Manifest:
     """Return a manifest of the store's results for this recipe and today's code, without running anything."""
     from flows.cli.runner import planned_records
     from flows.publish.manifest import code_state, hardware_of, library_versions, stage_row
 
-    os.environ["LIMBECK_PROCESSES"] = str(then["hardware"].get("processes", 1))  # as in the second run
-    rows = [stage_row(record) for record in planned_records(recipe, home, then["kind"])]
-    return {
-        "versions": library_versions(),
-        "hardware": hardware_of(recipe),
-        "code": code_state(),
-        "stages": rows,
-        "models": {},
-    }
+    os.environ["LIMBECK_PROCESSES"] = str(then.hardware.get("processes", 1))  # as in the second run
+    rows = [stage_row(record) for record in planned_records(recipe, home, then.kind)]
+    return Manifest(versions=library_versions(), hardware=hardware_of(recipe), code=code_state(), stages=tuple(rows))
 
 
 @contextmanager
@@ -117,7 +112,7 @@ def own_folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+def run_again(then: Manifest, folder: Path, environment: Mapping[str, str]) -> Manifest:
     """Run the recipe in a home of its own and return the new manifest; the run prints to this command's output."""
     (folder / "recipe.json").write_text(json.dumps(recipe_again(then), indent=1))
     command = [
@@ -125,14 +120,14 @@ def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, s
         "-P",
         "-m",
         "flows.cli",
-        then["kind"],
+        then.kind,
         str(folder / "recipe.json"),
         "--json",
         str(folder / "result.json"),
     ]
     own = {name: value for name, value in environment.items() if name not in NOT_THERE}
     path = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
-    processes = str(then["hardware"].get("processes", 1))
+    processes = str(then.hardware.get("processes", 1))
     done = run_to_its_end(
         command, own | {"LIMBECK_HOME": str(folder / "home"), "PYTHONPATH": path, "LIMBECK_PROCESSES": processes}
     )
@@ -140,8 +135,7 @@ def run_again(then: Mapping[str, Any], folder: Path, environment: Mapping[str, s
         raise KeyboardInterrupt
     if done != 0:
         raise EngineError(f"the second run ended with status {done}; its output is above")
-    manifest: dict[str, Any] = json.loads((folder / "result.json").read_text())["manifest"]
-    return manifest
+    return Manifest.model_validate(json.loads((folder / "result.json").read_text())["manifest"])
 
 
 def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> int:

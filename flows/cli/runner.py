@@ -19,6 +19,8 @@ from tasks.engine.fork_server import ForkServer, new_fork_server
 from tasks.errors import BudgetError
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import HeldBack
+from tasks.results.record import Plan, PlannedStage
+from tasks.results.row import Cost
 from tasks.scoring.costs.ledger import sum_of
 from tasks.stage.session import Session, StageRecord
 
@@ -120,40 +122,36 @@ def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
 
 
 def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:
-    """Plan a run without running anything; return for each stage whether it is cached, why, and its estimated cost."""
-    rows: list[dict[str, Any]] = plan_of(planned_session(recipe, home, kind))["stages"]
-    return rows
+    """Plan a run without running anything; return for each stage whether it is cached, why, and its estimated cost, in
+    the form of ``limbeck plan --json``."""
+    return [row.as_json() for row in plan_of(planned_session(recipe, home, kind)).stages]
 
 
-def plan_of(session: Session) -> dict[str, Any]:
-    """Return a plan in the form of ``limbeck plan --json``: every stage, the estimated cost, the savings of the cache,
-    and the reason if the budget is too small."""
+def plan_of(session: Session) -> Plan:
+    """Return a plan: every stage, the estimated cost, the savings of the cache, and the reason if the budget is too
+    small."""
     rates = session.rates
+    costs = [planned_cost(record, rates) for record in session.records]
     rows = [
-        {
-            "stage": record.display_name,
-            "cache": record.cache,
-            "why": record.why,
-            "seconds": record.estimate,
-            "cost": planned_cost(record, rates),
-        }
-        for record in session.records
+        PlannedStage(
+            stage=record.display_name,
+            cache=record.cache,
+            why=record.why,
+            seconds=record.estimate,
+            cost=Cost.model_validate(cost),
+        )
+        for record, cost in zip(session.records, costs, strict=True)
     ]
-    costs: dict[str, list[Any]] = {
-        cache: [row["cost"] for row in rows if row["cache"] == cache] for cache in ("miss", "hit")
-    }
+    total, saved = (
+        Cost.model_validate(sum_of(cost for row, cost in zip(rows, costs, strict=True) if row.cache == cache))
+        for cache in ("miss", "hit")
+    )
     refused = ""
     try:
         session.require_plan()
     except BudgetError as error:
         refused = str(error)
-    return {
-        "stages": rows,
-        "total": sum_of(costs["miss"]),
-        "saved": sum_of(costs["hit"]),
-        "refused": refused,
-        "warnings": list(rates.warnings),
-    }
+    return Plan(stages=tuple(rows), total=total, saved=saved, refused=refused, warnings=tuple(rates.warnings))
 
 
 SMALL = 16 * 2**20

@@ -13,6 +13,7 @@ from tasks.ports.machine import cpu_model, gpu_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe
+from tasks.results.record import Provenance
 
 
 def run_metadata(
@@ -20,21 +21,21 @@ def run_metadata(
 ) -> dict[str, Any]:
     """Return the kind and the provenance of a result; ``command`` is empty if it was not recorded."""
     made = made_by(recipe, seconds=seconds, command=command)
-    minutes = {**made["minutes"], "cached": round(cached_seconds(result, home) / 60, 2)}
-    return {"kind": "sweep" if "cells" in result else "run", "made": {**made, "minutes": minutes}}
+    minutes = {**made.minutes, "cached": round(cached_seconds(result, home) / 60, 2)}
+    return {"kind": "sweep" if "cells" in result else "run", "made": made.replaced(minutes=minutes).as_json()}
 
 
-def made_by(recipe: Recipe, *, seconds: float, command: str) -> dict[str, Any]:
+def made_by(recipe: Recipe, *, seconds: float, command: str) -> Provenance:
     """Return the provenance of a run, as far as the run itself knows it."""
-    return {
-        "teacher": teacher_name(recipe),
-        "date": datetime.now(UTC).date().isoformat(),
-        "command": command,
-        "commit": made_with().get("mlflow.source.git.commit"),
-        "versions": {name: version(name) for name in PINNED},
-        "hardware": {"cpu": cpu_model(), "cores": recipe.resources.cores or available_cores(), "gpu": gpu_model()},
-        "minutes": {"run": round(seconds / 60, 2)},
-    }
+    return Provenance(
+        teacher=teacher_name(recipe),
+        date=datetime.now(UTC).date().isoformat(),
+        command=command,
+        commit=made_with().get("mlflow.source.git.commit"),
+        versions={name: version(name) for name in PINNED},
+        hardware={"cpu": cpu_model(), "cores": recipe.resources.cores or available_cores(), "gpu": gpu_model()},
+        minutes={"run": round(seconds / 60, 2)},
+    )
 
 
 def cached_seconds(result: Mapping[str, Any], home: Home) -> float:

@@ -32,25 +32,25 @@ from tasks.ports.tracking.run_files import keep_report, keep_result, keeps, read
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.page.page import PAGE, report_link, run_page, sweep_page
+from tasks.results.record import AboutRun
 from tasks.results.run import RunResult
 
 Result = dict[str, Any]
 
 
-def for_the_page(recipe: Recipe, run: Run) -> Result:
+def for_the_page(recipe: Recipe, run: Run) -> AboutRun:
     """Return the content of a page beside the figures: the confidence of intervals, the run's id and provenance, the
     graph of stages, licences, and the file of texts for the suggested commands."""
     options = RUN_OPTIONS.get()
     made = made_by(recipe, seconds=time.monotonic() - run.session.opened, command=options.command if options else "")
-    lineage = lineage_of(run.session, run.sources)
-    return {
-        "run": run.tracker.parent,
-        "confidence": recipe.scoring.confidence,
-        "made": made,
-        "lineage": lineage,
-        "licences": licences_of(recipe),
-        "texts": texts_to_ask(recipe),
-    }
+    return AboutRun(
+        run=run.tracker.parent,
+        confidence=recipe.scoring.confidence,
+        made=made,
+        lineage=lineage_of(run.session, run.sources),
+        licences=tuple(licences_of(recipe)),
+        texts=texts_to_ask(recipe),
+    )
 
 
 async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
 from tasks.report.page.headline import chosen, gate_tag
 from tasks.results.facts import ModelFacts, RowsFacts
-from tasks.results.row import Amount, Cost, ResultRow
+from tasks.results.record import Ledger
+from tasks.results.row import Amount, ResultRow
 from tasks.results.run import Promotion, Registered, RunResult, StageLine
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.stage.session import StageRecord
@@ -46,7 +47,7 @@ async def publish_results(
     """Log the figures, register the models, publish the pages, send the recipe's notices, and return the content of the
     ``--json`` file."""
     costs = costs_of_candidates([row.name for row in rows], run.session, ancestors_of(recipe))
-    rows = [row.replaced(cost=with_energy(costs[row.name], energy_of_inference(recipe, row, run))) for row in rows]
+    rows = [row.replaced(cost=costs[row.name].replaced(joules=energy_of_inference(recipe, row, run))) for row in rows]
     registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
     registered, decisions = decided(registered, promotion), promotion.pop("decisions")
     verdicts = {entry.candidate: entry for entry in registered}
@@ -59,14 +60,14 @@ async def publish_results(
     ]
     ledger, manifest = ledger_of(run.session), manifest_of(recipe, run, models, split=recipe.gate.split)
     result = result_of(recipe, run, models, registered, Promotion.model_validate(promotion), data)
-    result = result.replaced(ledger=ledger, manifest=manifest, **for_the_page(recipe, run))
+    result = result.replaced(ledger=ledger, manifest=manifest, **dict(for_the_page(recipe, run)))
     best = chosen(result)
     await asyncio.to_thread(
         run.tracker.candidates, models, best=best.name, standing=gate_tag(best), split=recipe.gate.split
     )
     await asyncio.to_thread(run.tracker.log_stages, run.session.records)
     await asyncio.to_thread(run.tracker.ledger, ledger)
-    await asyncio.to_thread(run.tracker.note, "manifest", manifest)
+    await asyncio.to_thread(run.tracker.note, "manifest", manifest.as_json())
     written = result.as_json()
     written["report"] = await leave_report(recipe, run, written)
     await leave_pages(result, run.tracker)
@@ -121,11 +122,6 @@ def result_of(
         labels=facts.labels,
         held_back=held_back(run.session),
     )
-
-
-def with_energy(cost: Mapping[str, Any], joules: Amount) -> Cost:
-    """Return the cost of a candidate, extended by the energy of one inference."""
-    return Cost.model_validate({**cost, "joules": joules})
 
 
 def energy_of_inference(recipe: Recipe, row: ResultRow, run: Run) -> Amount:
@@ -195,12 +191,12 @@ def counts(result: RunResult) -> str:
     return f"{hits} of {len(result.stages)} stages cached; {new} new model versions registered"
 
 
-def spent(ledger: Mapping[str, Any] | None) -> list[str]:
+def spent(ledger: Ledger | None) -> list[str]:
     """Return a line on the cost of the run and the savings by the cache; empty for an older result without a ledger."""
     from tasks.report.tables.ledger import amount
 
     return (
-        [f"the stages of this run took {amount(ledger['total'])} in total; the cache saved {amount(ledger['saved'])}"]
+        [f"the stages of this run took {amount(ledger.total)} in total; the cache saved {amount(ledger.saved)}"]
         if ledger
         else []
     )

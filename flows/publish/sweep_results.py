@@ -35,18 +35,19 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any
         "links": run.tracker.urls(None),
     }
     costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
-    cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"]} for cell in result["cells"]]
-    result |= {"cells": cells, "ledger": ledger_of(run.session), "held_back": held_back(run.session).as_json()}
-    result |= for_the_page(recipe, run)
+    cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"].as_json()} for cell in result["cells"]]
+    ledger = ledger_of(run.session)
+    result |= {"cells": cells, "ledger": ledger.as_json(), "held_back": held_back(run.session).as_json()}
+    result |= for_the_page(recipe, run).as_json()
     plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
     await asyncio.to_thread(run.tracker.sweep, result, plot, text)
     await asyncio.to_thread(run.tracker.log_stages, run.session.records)
-    await asyncio.to_thread(run.tracker.ledger, result["ledger"])
-    result["manifest"] = manifest_of(recipe, run, kind="sweep")
+    await asyncio.to_thread(run.tracker.ledger, ledger)
+    result["manifest"] = manifest_of(recipe, run, kind="sweep").as_json()
     await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
     result["report"] = await leave_report(recipe, run, result)
     await leave_artifacts(result, plot, text)
-    for line in [*answer_lines(result), *spent(result["ledger"])]:
+    for line in [*answer_lines(result), *spent(ledger)]:
         get_run_logger().info(line)
     return result
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from tasks.ports.store.collect import inputs_of
 from tasks.recipe.chains import origins_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.running import Costs
+from tasks.results.record import Basis, Billed, Ledger, StageCost
+from tasks.results.row import Cost
 from tasks.scoring.costs.figures import Figure, measured, scaled
 from tasks.scoring.costs.ledger import cost_of, foreseen, nothing_known, sum_of
 from tasks.scoring.costs.rates import Rates, rates_for
@@ -33,37 +34,38 @@ def new_budget(costs: Costs) -> RunBudget:
     return RunBudget(limits, rates_for(costs), costs.budget.by_estimate)
 
 
-def ledger_of(session: Session) -> dict[str, Any]:
-    """Return the ledger of a finished or stopped run, in the form of ``--json``."""
+def ledger_of(session: Session) -> Ledger:
+    """Return the ledger of a finished or stopped run."""
     budget = session.budget or RunBudget({})
     rows = [stage_cost(record, budget.rates) for record in session.records]
-    ran = [row["cost"] for row in rows if row["cache"] == "miss" and row["ran"]]
-    return {
-        "stages": rows,
-        "total": sum_of(ran),
-        "saved": sum_of(row["cost"] for row in rows if row["cache"] == "hit"),
-        "billed": billed(budget),
-        "basis": basis(budget.rates),
-        "budget": dict(budget.limits),
-        "warnings": list(budget.rates.warnings),
-    }
+    ran, cached = ([cost for row, cost in rows if row.cache == cache and row.ran] for cache in ("miss", "hit"))
+    return Ledger(
+        stages=tuple(row for row, _ in rows),
+        total=Cost.model_validate(sum_of(ran)),
+        saved=Cost.model_validate(sum_of(cached)),
+        billed=billed(budget),
+        basis=basis(budget.rates),
+        budget=dict(budget.limits),
+        warnings=tuple(budget.rates.warnings),
+    )
 
 
-def stage_cost(record: StageRecord, rates: Rates) -> dict[str, Any]:
-    """Return one stage's row; the cost of a cached stage is that of its original computation."""
+def stage_cost(record: StageRecord, rates: Rates) -> tuple[StageCost, dict[str, Figure]]:
+    """Return one stage's row and its cost; the cost of a cached stage is that of its original computation."""
     ran = record.cache == "hit" or bool(record.used)
     cost = cost_of(record.used, rates) if ran else nothing_known("it did not run")
-    return {
-        "stage": record.display_name,
-        "state": record.state,
-        "cache": record.cache,
-        "ran": ran,
-        "cost": cost,
-        "used": dict(record.used),
-    }
+    row = StageCost(
+        stage=record.display_name,
+        state=record.state,
+        cache=record.cache,
+        ran=ran,
+        cost=Cost.model_validate(cost),
+        used=dict(record.used),
+    )
+    return row, cost
 
 
-def billed(budget: RunBudget) -> dict[str, Figure]:
+def billed(budget: RunBudget) -> Billed:
     """Return the price of the whole machine for the run's wall-clock time; its stages are busy for less."""
     hours = measured((time.monotonic() - budget.opened) / 3600, "the run's wall clock")
     dollars = {}
@@ -71,21 +73,21 @@ def billed(budget: RunBudget) -> dict[str, Figure]:
         price = budget.rates.dollars_per_hour(market)
         by = "no price: set costs.instance and costs.region" if price is None else f"hours x {price:g} $ ({market})"
         dollars[f"dollars_{market.replace('-', '_')}"] = scaled(hours, price, by)
-    return {"hours": hours, **dollars}
+    return Billed.model_validate({"hours": hours, **dollars})
 
 
-def basis(rates: Rates) -> dict[str, Any]:
+def basis(rates: Rates) -> Basis:
     """Return the rates behind the costs, with the date and source of prices."""
     price = rates.price
-    return {
-        "market": rates.market,
-        "instance": price.instance if price else None,
-        "region": price.region if price else rates.grid or None,
-        "kg_per_kwh": rates.kg_per_kwh,
-        "grid": rates.grid or None,
-        "pue": rates.pue,
-        "prices": price.model_dump(mode="json", include={"on_demand", "spot", "as_of", "source"}) if price else None,
-    }
+    return Basis(
+        market=rates.market,
+        instance=price.instance if price else None,
+        region=price.region if price else rates.grid or None,
+        kg_per_kwh=rates.kg_per_kwh,
+        grid=rates.grid or None,
+        pue=rates.pue,
+        prices=price.model_dump(mode="json", include={"on_demand", "spot", "as_of", "source"}) if price else None,
+    )
 
 
 def ancestors_of(recipe: Recipe) -> dict[str, tuple[str, ...]]:
@@ -97,16 +99,14 @@ def ancestors_of(recipe: Recipe) -> dict[str, tuple[str, ...]]:
 
 def costs_of_candidates(
     names: Sequence[str], session: Session, ancestors: Mapping[str, Sequence[str]] = NO_ANCESTORS
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Cost]:
     """Return by candidate the cost of its own stages, cached or not, and separately that of the shared stages that
     they depend on, and of the ``ancestors`` that it is made from."""
     makers = {record.artifact.sha256: record for record in reversed(session.records) if record.artifact is not None}
     return {name: candidate_cost(name, session, makers, ancestors.get(name, ())) for name in names}
 
 
-def candidate_cost(
-    name: str, session: Session, makers: Mapping[str, StageRecord], ancestors: Sequence[str]
-) -> dict[str, Any]:
+def candidate_cost(name: str, session: Session, makers: Mapping[str, StageRecord], ancestors: Sequence[str]) -> Cost:
     """Return the cost of one candidate."""
     own = [record for record in session.records if record.artifact is not None and is_own(record, name)]
     seen = {record.number for record in own}
@@ -114,10 +114,11 @@ def candidate_cost(
     earlier = [record for record in others if any(is_own(record, ancestor) for ancestor in ancestors)]
     shared = [record for record in others if record not in earlier]
     beside = {"shared": shared} | ({"ancestors": earlier} if ancestors else {})
-    return cost_of_stages(own, own, session.rates) | {
-        part: cost_of_stages(some, own, session.rates) | {"stages": sorted(record.display_name for record in some)}
+    parts = {
+        part: {**cost_of_stages(some, own, session.rates), "stages": sorted(record.display_name for record in some)}
         for part, some in beside.items()
     }
+    return Cost.model_validate({**cost_of_stages(own, own, session.rates), **parts})
 
 
 def cost_of_stages(records: Sequence[StageRecord], own: Sequence[StageRecord], rates: Rates) -> dict[str, Figure]:

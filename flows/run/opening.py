@@ -110,7 +110,7 @@ async def close_early(session: Session, tracker: Tracker, status: str) -> None:
     """Close the MLflow run of an unfinished run, with its stages and its ledger so far."""
     with contextlib.suppress(LimbeckError):  # the reason of the end matters more than the notes
         await asyncio.shield(asyncio.to_thread(tracker.log_stages, session.records if tracker.parent else []))
-        await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else {}))
+        await asyncio.shield(asyncio.to_thread(tracker.ledger, ledger_of(session) if tracker.parent else None))
     await asyncio.shield(asyncio.to_thread(tracker.close, status))
 
 

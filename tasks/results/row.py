@@ -31,7 +31,7 @@ class Stated(BaseModel):
 
     def as_json(self) -> dict[str, Any]:
         """Return the values to write to JSON files, without fields that were never set."""
-        return self.model_dump(mode="json", exclude_unset=True)
+        return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
 
 
 class Estimate(Stated):
@@ -99,6 +99,11 @@ class Timing(Stated):
     calls: int
 
 
+def with_value(amount: object) -> object:
+    """Return an amount with its value by name; older releases wrote the number alone."""
+    return {"value": amount} if isinstance(amount, (int, float)) else amount
+
+
 class Amount(Stated):
     """One figure of a ledger, with its method; for a sum with unknown parts, ``at_least`` is the sum of the known
     parts."""
@@ -109,17 +114,20 @@ class Amount(Stated):
     at_least: Number | None = None
 
 
-class Cost(Stated):
-    """The cost of a candidate's own training stages, and the energy of one inference (``joules``)."""
+Part = Annotated[Amount | None, BeforeValidator(with_value)]
 
-    seconds: Amount | None = None
-    gpu_seconds: Amount | None = None
-    kwh: Amount | None = None
-    co2e_kg: Amount | None = None
-    co2e_lb: Amount | None = None
-    dollars_on_demand: Amount | None = None
-    dollars_spot: Amount | None = None
-    joules: Amount | None = None
+
+class Cost(Stated):
+    """The cost of stages; for a candidate, that of its own training, and the energy of one inference (``joules``)."""
+
+    seconds: Part = None
+    gpu_seconds: Part = None
+    kwh: Part = None
+    co2e_kg: Part = None
+    co2e_lb: Part = None
+    dollars_on_demand: Part = None
+    dollars_spot: Part = None
+    joules: Part = None
     ancestors: Cost | None = None
     """The cost of the candidates that this one is made from; None if it is made from none."""
 

@@ -6,11 +6,12 @@ wrote are required, so that a run of an older release can still be displayed and
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict
 
 from tasks.results.facts import HeldBack
+from tasks.results.record import Ledger, Lineage, Manifest, Provenance
 from tasks.results.row import Number, ResultRow, Stated, Verdict
 
 
@@ -92,15 +93,15 @@ class RunResult(Stated):
     registered: tuple[Registered, ...] = ()
     promotion: Promotion | None = None
     links: dict[str, str] | None = None
-    ledger: dict[str, Any] | None = None
+    ledger: Ledger | None = None
     labels: tuple[str, ...] | None = None
     held_back: HeldBack | None = None
-    manifest: dict[str, Any] | None = None
+    manifest: Manifest | None = None
     run: str | None = None
     """Id of the run in MLflow."""
     confidence: Number | None = None
-    made: dict[str, Any] | None = None
-    lineage: dict[str, Any] | None = None
+    made: Provenance | None = None
+    lineage: Lineage | None = None
     licences: tuple[dict[str, str], ...] | None = None
     texts: str | None = None
     """The file of texts in the suggested commands for the registered model."""

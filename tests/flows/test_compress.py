@@ -24,6 +24,7 @@ from tasks.prepare_rows import prepare_rows
 from tasks.recipe.data import JudgingSet
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice, TeacherSlice
+from tasks.results.facts import HeldBack
 from tasks.stage.session import StageRecord
 from tests.conftest import engines_in_this_process
 
@@ -125,14 +126,14 @@ def test_the_plan_says_what_a_knob_would_cost(
 def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
-    def planned(**data: Any) -> dict[str, Any]:
+    def planned(**data: Any) -> HeldBack:
         recipe = recipe_for(tiny_bert, tiny_rows, data={"source": str(tiny_rows), **data})
         return planned_rows(recipe, planned_session(recipe, home))
 
-    assert planned(selection_rows=20)["rows"] == first["rows"], "of a cached stage, what it said"
+    assert planned(selection_rows=20).rows == first["rows"], "of a cached stage, what it said"
     unseen = planned(selection_rows=10)
-    assert unseen["rows"]["selection"] == 10 and unseen["purged"]["words_left"] > 5
-    assert unseen["leaked"] == {"training rows": {"validation": 0, "selection": 0}}
+    assert unseen.rows["selection"] == 10 and unseen.purged is not None and unseen.purged.words_left > 5
+    assert unseen.leaked == {"training rows": {"validation": 0, "selection": 0}}
 
 
 def test_one_edited_byte_runs_everything_that_depends_on_it(
@@ -370,11 +371,11 @@ def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, A
         one.endswith(" on third") for one in missed[2:]
     )
     assert len(missed) == 2 + len(result["models"])
-    told = planned_rows(more, session)["judging"]
+    told = planned_rows(more, session).judging
     assert (
-        told["third"]["rows"] == 6
-        and [*told["third"]["leaked"]] == ["training rows"]
-        and told["other"]["leaked"]["general text"] == 2
+        told["third"].rows == 6
+        and [*told["third"].leaked] == ["training rows"]
+        and told["other"].leaked["general text"] == 2
     )
     renamed = recipe.model_copy(update={"data": recipe.data.model_copy(update={"judge": {"renamed": sets["other"]}})})
     assert {row["cache"] for row in plan_recipe(renamed, home=home)} == {"hit"}, "what a set is called is in no key"
@@ -384,9 +385,8 @@ def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, A
             "gate": recipe.gate.model_copy(update={"criteria": ()}),
         }
     )
-    assert {row["cache"] for row in plan_recipe(none, home=home)} == {"hit"} and "judging" not in planned_rows(
-        none, planned_session(none, home)
-    )
+    assert {row["cache"] for row in plan_recipe(none, home=home)} == {"hit"}
+    assert not planned_rows(none, planned_session(none, home)).judging
 
 
 def test_a_set_for_which_train_is_purged_changes_what_is_learned(

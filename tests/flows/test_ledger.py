@@ -20,6 +20,7 @@ from tasks.contracts import Artifact
 from tasks.errors import BudgetError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
+from tasks.report.tables.ledger import part_of
 from tasks.scoring.costs.figures import least
 from tasks.scoring.costs.ledger import PARTS
 from tasks.stage import context, metering
@@ -165,21 +166,22 @@ def test_a_plan_says_what_the_like_of_it_took_and_what_is_unknown(
         | {"students": [{"name": "half", "layers": 2, "stages": []}, {"name": "other", "layers": 1, "stages": []}]}
     )
     plan = plan_of(planned_session(longer, home))
-    missing = {row["stage"]: row["cost"] for row in plan["stages"] if row["cache"] == "miss"}
+    missing = {row.stage: row.cost for row in plan.stages if row.cache == "miss"}
     assert {"distill-predictions/other", "score-model/other", "measure-speed/other"} <= set(missing) and all(
         stage.endswith("/other") for stage in missing
     )
     assert all(
-        figure["how"] == "estimated" and figure["value"] is not None
+        figure.how == "estimated" and figure.value is not None
         for cost in missing.values()
-        for figure in cost.values()
+        for figure in cost.amounts().values()
     )
-    assert least(plan["saved"]["kwh"]) > 0 and "no stage was run" in plan["refused"]
+    saved = part_of(plan.saved, "kwh")
+    assert (saved.value or saved.at_least or 0.0) > 0 and "no stage was run" in plan.refused
     fresh = plan_of(planned_session(longer, Home(home.root / "fresh").create()))
     assert (
-        {row["cost"]["kwh"]["value"] for row in fresh["stages"]} == {None}
-        and fresh["total"]["kwh"]["value"] is None
-        and not fresh["refused"]
+        {part_of(row.cost, "kwh").value for row in fresh.stages} == {None}
+        and part_of(fresh.total, "kwh").value is None
+        and not fresh.refused
     )
 
 

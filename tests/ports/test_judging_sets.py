@@ -197,7 +197,7 @@ def test_rows_that_overlap_with_train_are_left_out_where_the_recipe_says_so(rows
     )
     assert prepare_judging_set(source, knobs(leave_out=True), rows, tmp_path / "left").left_out == 1
     kept = prepare_judging_set(source, knobs(), rows, tmp_path / "kept")
-    assert (kept["rows"], kept["left_out"], kept["unlabelled"]) == (2, 0, 1)
+    assert (kept.rows, kept.left_out, kept.unlabelled) == (2, 0, 1)
     with pytest.raises(
         DataError,
         match=r"none of the 1 rows of one.csv remains for evaluation \(0 have no label, 1 overlap with training rows\)",

@@ -120,7 +120,7 @@ def test_too_large_a_holdout_is_refused_and_the_largest_that_fits_is_true() -> N
     ) as error:
         divide(parts, knobs(selection_rows=5, holdout_rows=45))
     largest = int(str(error.value).partition("data.holdout_rows to ")[2].split()[0])
-    assert divide(parts, knobs(selection_rows=5, holdout_rows=largest))[1]["rows"] == 5 * (5 + 23) <= 0.4 * 360
+    assert divide(parts, knobs(selection_rows=5, holdout_rows=largest))[1].rows == 5 * (5 + 23) <= 0.4 * 360
     with pytest.raises(DataError, match=f"the largest holdout that fits is {largest} rows"):
         divide(parts, knobs(selection_rows=5, holdout_rows=largest + 1))
 

@@ -29,7 +29,7 @@ def many(count: int = 100) -> list[tuple[str, str]]:
 
 def test_string_labels_without_a_validation_split(tmp_path: Path) -> None:
     facts = prepare_rows(write(tmp_path / "a.csv", many()), RowsSlice(task=SPEC, selection_rows=10), tmp_path / "out")
-    assert facts.labels == ["no", "yes"] and facts.rows == {"train": 80, "validation": 10, "selection": 10}
+    assert facts.labels == ("no", "yes") and facts.rows == {"train": 80, "validation": 10, "selection": 10}
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:

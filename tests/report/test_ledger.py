@@ -14,14 +14,21 @@ from tasks.report.tables.ledger import (
     counted_lines,
     format_figure,
     ledger_table,
+    part_of,
     plan_lines,
     plan_table,
 )
+from tasks.results.record import Ledger, Plan
+from tasks.results.row import Amount
 from tasks.results.run import RunResult
 
 
 def figure(value: float | None, how: str = "measured", **more: float) -> dict[str, Any]:
     return {"value": value, "how": how, "by": "by hand", **more}
+
+
+def shown(value: float | None, how: str = "measured", **more: float) -> str:
+    return format_figure(Amount.model_validate(figure(value, how, **more)))
 
 
 COST = {name: figure(2.0, "estimated") for name in HEADINGS} | {
@@ -43,39 +50,36 @@ LEDGER = {
     "warnings": ["the price of i in r is old"],
 }
 
-RESULT = RunResult(recipe="r", task="t", headline="accuracy", split="validation", models=(), ledger=LEDGER)
+RESULT = RunResult(
+    recipe="r", task="t", headline="accuracy", split="validation", models=(), ledger=Ledger.model_validate(LEDGER)
+)
 
 
 def test_signs() -> None:
-    assert [
-        format_figure(one)
-        for one in (
-            figure(0.5),
-            figure(0.5, "estimated"),
-            figure(None, "unknown"),
-            figure(None, "unknown", at_least=0.25),
-        )
-    ] == ["0.5", "~0.5", "?", "≥0.25"]
-    assert format_figure(figure(0.0)) == "0", "nothing was spent: that is known"
-    assert format_figure(figure(None, "unknown", at_least=0.0)) == "?"
+    assert [shown(0.5), shown(0.5, "estimated")] == ["0.5", "~0.5"]
+    assert [shown(None, "unknown"), shown(None, "unknown", at_least=0.25)] == ["?", "≥0.25"]
+    assert shown(0.0) == "0", "nothing was spent: that is known"
+    assert shown(None, "unknown", at_least=0.0) == "?"
 
 
 def test_a_few_words_leave_out_what_is_unknown() -> None:
-    assert amount(COST) == "90.0 s, ~2 kWh, $~2" and amount(UNKNOWN) == "nothing"
+    assert (
+        amount(Cost.model_validate(COST)) == "90.0 s, ~2 kWh, $~2" and amount(Cost.model_validate(UNKNOWN)) == "nothing"
+    )
 
 
 def test_the_table_has_a_line_for_each_stage_and_its_sums() -> None:
     console = Console(width=120, record=True, file=None, quiet=True)
     console.quiet = False
     with console.capture() as caught:
-        console.print(ledger_table(LEDGER, "cost"))
+        console.print(ledger_table(READ, "cost"))
     lines = [line.split() for line in caught.get().splitlines()]
     assert ["finetune-teacher", "completed", "90.0", "s", "0.0", "s", "~2", "?", "~2", "~2", "~2"] in lines
     assert any(line[:4] == ["saved", "by", "the", "cache"] and line[4:] == ["?"] * 7 for line in lines)
 
 
 def test_what_was_counted_with_is_told_also_on_the_page() -> None:
-    first, whole, warning = counted_lines(LEDGER)
+    first, whole, warning = counted_lines(READ)
     assert first == "Basis: i in r; no grid (costs.region), so no CO2e." and "0.5 h: $~1 on demand, $? spot" in whole
     assert warning == "Warning: the price of i in r is old."
     part = ledger_section(RESULT)
@@ -95,12 +99,13 @@ def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
         {"stage": "b", "cache": "miss", "why": "w", "cost": UNKNOWN},
     ]
     least = UNKNOWN | {"seconds": figure(None, "unknown", at_least=90.0)}
-    first, *_, warning = plan_lines({"stages": rows, "total": least, "saved": UNKNOWN, "warnings": ["old"]})
+    plan = Plan.model_validate({"stages": rows, "total": least, "saved": UNKNOWN, "warnings": ["old"]})
+    first, *_, warning = plan_lines(plan)
     assert (
         first == "2 of 2 stages would run, which takes ≥90.0 s; the cost of 1 of them is unknown."
         and warning == "Warning: old."
     )
-    assert [column.header for column in plan_table(rows, "plan").columns] == [
+    assert [column.header for column in plan_table(plan.stages, "plan").columns] == [
         "stage",
         "cache",
         "reason",
@@ -108,3 +113,15 @@ def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
         "kWh",
         "$",
     ]
+
+
+def test_a_ledger_of_an_older_release_has_its_figures_beside_the_name_of_a_stage() -> None:
+    """Two releases ago a stage had a name of two parts, and a figure could be a number alone."""
+    old = Ledger.model_validate({"stages": [{"name": "distill", "label": "small", "seconds": 3.5, "kwh": COST["kwh"]}]})
+    (stage,) = old.stages
+    assert stage.stage == "distill small" and part_of(stage.cost, "seconds").value == 3.5
+    assert part_of(stage.cost, "kwh").how == "estimated" and part_of(stage.cost, "co2e_kg").value is None
+
+
+def test_a_ledger_is_written_as_it_is_read() -> None:
+    assert READ.as_json() == LEDGER

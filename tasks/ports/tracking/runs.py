@@ -22,6 +22,7 @@ from tasks.ports.processes import this_process
 from tasks.ports.tracking.client import legal, without_secrets
 from tasks.ports.tracking.figures import flatten, is_number
 from tasks.ports.tracking.history import RunHistory
+from tasks.results.record import Ledger
 
 ROOT = Path(__file__).resolve().parents[3]
 CURVE_SECONDS = 20.0  # seconds between two uploads of a curve, so that MLflow shows the progress of a long stage
@@ -211,22 +212,23 @@ class RunLog(RunHistory):
             ]
             self.client.log_dict(self.parent, {"stages": rows}, "run/stages.json")
 
-    def ledger(self, ledger: Mapping[str, Any]) -> None:
+    def ledger(self, ledger: Ledger | None) -> None:
         """Log the costs of the run and the savings by its cache: the full ledger as a file, the known totals as metrics
         of the parent."""
-        if not ledger:
+        if ledger is None or ledger.basis is None:
             return
-        market = f"dollars_{ledger['basis']['market'].replace('-', '_')}"
+        market = f"dollars_{ledger.basis.market.replace('-', '_')}"
         named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": market}
-        parts = {"": ledger["total"], "saved_": ledger["saved"]}
+        parts = {"": ledger.total.amounts(), "saved_": ledger.saved.amounts()}
         known = [
-            (f"{before}{name}", part[figure]["value"], 0)
+            (f"{before}{name}", value, 0)
             for before, part in parts.items()
             for name, figure in named.items()
+            if (value := part[figure].value) is not None
         ]
         with self.asking("log the ledger"):
-            self.client.log_dict(self.parent, dict(ledger), "run/ledger.json")
-            self.send(self.parent, metrics=[point for point in known if point[1] is not None])
+            self.client.log_dict(self.parent, ledger.as_json(), "run/ledger.json")
+            self.send(self.parent, metrics=known)
 
     def makers(self) -> dict[str | None, str]:
         """Return the run that computed each key; of two runs with the same key, the newer one, which computed the

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
 from tasks.report.page.charts import clipped
 from tasks.report.page.svg import box, drawing, short, text
+from tasks.results.record import Node
 
 BOX_WIDE, BOX_HIGH, APART, BELOW = 164.0, 44.0, 14.0, 34.0
 
 
-def lineage_chart(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[str]]) -> Markup:
+def lineage_chart(nodes: Sequence[Node], edges: Sequence[Sequence[str]]) -> Markup:
     """Draw stages as boxes, each below all of its inputs."""
     edges = without_shortcuts(edges)
-    levels = levels_of([node["id"] for node in nodes], edges)
-    rows: dict[int, list[Mapping[str, Any]]] = {}
+    levels = levels_of([node.id for node in nodes], edges)
+    rows: dict[int, list[Node]] = {}
     for node in nodes:
-        rows.setdefault(levels[node["id"]], []).append(node)
+        rows.setdefault(levels[node.id], []).append(node)
     ordered = crossings_undone([rows[level] for level in sorted(rows)], edges)
     wide = max(len(row) for row in ordered) * (BOX_WIDE + APART) + APART
     places = {
-        node["id"]: (
+        node.id: (
             (wide - len(row) * (BOX_WIDE + APART) + APART) / 2 + column * (BOX_WIDE + APART),
             8 + level * (BOX_HIGH + BELOW),
         )
@@ -31,8 +31,8 @@ def lineage_chart(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[s
         for column, node in enumerate(row)
     }
     parts = [thread(places[first], places[second]) for first, second in edges]
-    parts += [stage_box(node, *places[node["id"]]) for row in ordered for node in row]
-    said = "; ".join(f"{node['name']} {node['label']}".strip() for node in nodes)
+    parts += [stage_box(node, *places[node.id]) for row in ordered for node in row]
+    said = "; ".join(f"{node.name} {node.label}".strip() for node in nodes)
     return drawing(
         wide,
         16 + len(ordered) * (BOX_HIGH + BELOW) - BELOW,
@@ -76,22 +76,19 @@ def levels_of(names: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str,
     return levels
 
 
-def crossings_undone(
-    rows: Sequence[Sequence[Mapping[str, Any]]], edges: Sequence[Sequence[str]]
-) -> list[list[Mapping[str, Any]]]:
+def crossings_undone(rows: Sequence[Sequence[Node]], edges: Sequence[Sequence[str]]) -> list[list[Node]]:
     """Return the rows with each stage sorted by the mean position of its inputs, so that fewer edges cross."""
     place: dict[str, float] = {}
     done = []
     for row in rows:
         above = {
-            node["id"]: [place[first] for first, second in edges if second == node["id"] and first in place]
-            for node in row
+            node.id: [place[first] for first, second in edges if second == node.id and first in place] for node in row
         }
         kept = sorted(
             row,
-            key=lambda node, above=above: sum(above[node["id"]]) / len(above[node["id"]]) if above[node["id"]] else 0.5,  # type: ignore[misc]
+            key=lambda node, above=above: sum(above[node.id]) / len(above[node.id]) if above[node.id] else 0.5,  # type: ignore[misc]
         )
-        place |= {node["id"]: (column + 0.5) / len(kept) for column, node in enumerate(kept)}
+        place |= {node.id: (column + 0.5) / len(kept) for column, node in enumerate(kept)}
         done.append(kept)
     return done
 
@@ -105,12 +102,12 @@ def thread(first: tuple[float, float], second: tuple[float, float]) -> Markup:
     )
 
 
-def stage_box(node: Mapping[str, Any], x: float, y: float) -> Markup:
+def stage_box(node: Node, x: float, y: float) -> Markup:
     """Draw one stage: its name, its label, its cache status, and the first digits of its key."""
-    kind = node["cache"]
-    first = clipped(node["name"], 25)
-    second = " · ".join(part for part in (clipped(node["label"], 12), kind, node["id"][:6]) if part)
-    title = f"{node['name']} {node['label']}: {kind}, {node['id']}"
+    kind = node.cache
+    first = clipped(node.name, 25)
+    second = " · ".join(part for part in (clipped(node.label, 12), kind, node.id[:6]) if part)
+    title = f"{node.name} {node.label}: {kind}, {node.id}"
     return (
         box(x, y, BOX_WIDE, BOX_HIGH, f"stage {kind}", title)
         + text(x + BOX_WIDE / 2, y + 18, first, anchor="middle", kind="label strong")

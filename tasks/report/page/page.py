@@ -126,7 +126,7 @@ def page(template: str, result: RunResult, **parts: Any) -> str:
         "recipe": result.recipe,
         "task": result.task,
         "synthetic": result.synthetic,
-        "date": (result.made or {}).get("date"),
+        "date": result.made.date if result.made else None,
         "stages": plural(len(stages), "stage"),
         "hits": sum(stage.cache == "hit" for stage in stages),
         "link": link

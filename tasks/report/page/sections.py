@@ -17,9 +17,10 @@ from tasks.report.page.charts import curve_chart, drop_chart, front_chart, sprea
 from tasks.report.page.headline import UNREGISTERED, seeds_sentence, verdict_of
 from tasks.report.page.lineage_chart import lineage_chart
 from tasks.report.page.svg import drawing, mark
-from tasks.report.tables.ledger import counted_lines
+from tasks.report.tables.ledger import counted_lines, part_of
+from tasks.results.record import Lineage, Provenance
 from tasks.results.roles import ROLES, role_of
-from tasks.results.row import ResultRow
+from tasks.results.row import Amount, Cost, ResultRow
 from tasks.results.run import Registered, RunResult
 from tasks.task_types.interfaces import ErrorFigure, View
 from tasks.task_types.stored import type_of_result
@@ -198,17 +199,15 @@ def dropped_section(result: RunResult) -> Markup | None:
 
 def lineage_section(result: RunResult, model: ResultRow) -> Markup | None:
     """Return the graph of all stages and sources that a model depends on."""
-    lineage = result.lineage or {}
-    nodes, edges = lineage.get("nodes") or [], lineage.get("edges") or []
-    ends = {node["id"] for node in nodes if node.get("made") and node["made"] == model.checkpoint}
-    ends |= {
-        node["id"] for node in nodes if node["label"] == model.name and node["name"] in ("score-model", "measure-speed")
-    }
+    lineage = result.lineage or Lineage()
+    nodes, edges = lineage.nodes, lineage.edges
+    ends = {node.id for node in nodes if node.made and node.made == model.checkpoint}
+    ends |= {node.id for node in nodes if node.label == model.name and node.name in ("score-model", "measure-speed")}
     kept: set[str] = set()
     while ends - kept:
         kept |= ends
         ends = {first for first, second in edges if second in kept}
-    shown = [node for node in nodes if node["id"] in kept]
+    shown = [node for node in nodes if node.id in kept]
     return (
         lineage_chart(shown, [(first, second) for first, second in edges if first in kept and second in kept])
         if shown
@@ -236,70 +235,60 @@ LEDGER = {
 def ledger_section(result: RunResult) -> dict[str, Any] | None:
     """Return the ledger's rows: the total, the savings by the cache, every model and every stage."""
     ledger = result.ledger
-    if not ledger:
+    if ledger is None:
         return None
-    sums = [
-        (words, ledger.get(name) or {}) for name, words in (("total", "the whole run"), ("saved", "saved by the cache"))
-    ]
-    costs = [(model.name, model.cost.as_json()) for model in result.models if model.cost]
-    stages = [(stage_name(stage), stage.get("cost") or stage) for stage in ledger.get("stages") or ()]
+    sums = [("the whole run", ledger.total), ("saved by the cache", ledger.saved)]
+    costs = [(model.name, model.cost) for model in result.models if model.cost]
+    stages = [(stage.stage, stage.cost) for stage in ledger.stages]
     return {
         "heads": list(LEDGER.values()),
         "sums": [ledger_row(*one) for one in sums],
         "models": [ledger_row(*one) for one in costs],
         "stages": [ledger_row(*one) for one in stages],
         "methods": methods([cost for _, cost in (*sums, *costs)]),
-        "counted": counted_lines(ledger) if "basis" in ledger else [],
+        "counted": counted_lines(ledger),
     }
 
 
-def stage_name(stage: Mapping[str, Any]) -> str:
-    """Return the display name of a ledger's stage."""
-    return str(stage.get("stage") or stage.get("shown") or f"{stage.get('name', '')} {stage.get('label', '')}".strip())
-
-
-def ledger_row(name: str, cost: Mapping[str, Any]) -> dict[str, Any]:
+def ledger_row(name: str, cost: Cost) -> dict[str, object]:
     """Return one line of the ledger; every figure has its origin (measured, estimated or unknown)."""
-    return {"name": name, "cells": [ledger_cell(cost.get(part)) for part in LEDGER]}
+    return {"name": name, "cells": [ledger_cell(part_of(cost, part)) for part in LEDGER]}
 
 
-def ledger_cell(found: Any) -> dict[str, str]:
+def ledger_cell(found: Amount) -> dict[str, str]:
     """Return one figure with its origin; for a sum with unknown parts, a lower bound."""
-    if not isinstance(found, Mapping):
-        return {"value": amount(found), "how": "" if number(found) is not None else "unknown"}
-    least = number(found.get("at_least"))
-    shown = f"≥ {amount(least)}" if number(found.get("value")) is None and least else amount(found.get("value"))
-    return {"value": shown, "how": str(found.get("how", ""))}
+    least = number(found.at_least)
+    shown = f"≥ {amount(least)}" if number(found.value) is None and least else amount(found.value)
+    return {"value": shown, "how": found.how}
 
 
-def methods(costs: Sequence[Mapping[str, Any]]) -> list[str]:
+def methods(costs: Sequence[Cost]) -> list[str]:
     """Return the methods by which the figures were determined, each once."""
     found = {
-        f"{LEDGER[part]}: {cost[part]['how']}, {cost[part]['by']}"
+        f"{LEDGER[part]}: {figure.how}, {figure.by}"
         for cost in costs
-        for part in LEDGER
-        if isinstance(cost.get(part), Mapping) and cost[part].get("by")
+        for part, figure in cost.amounts().items()
+        if part in LEDGER and figure.by
     }
     return sorted(found)
 
 
 def reproduction(result: RunResult) -> list[tuple[str, str]]:
     """Return the facts needed to reproduce the run; a required fact that was not recorded is "unknown"."""
-    made, manifest = result.made or {}, result.manifest or {}
-    told = {**manifest, **{name: value for name, value in made.items() if value}}
+    made, manifest = result.made or Provenance(), result.manifest
     seeds = ", ".join(f"{model.name} {'/'.join(map(str, model.seeds))}" for model in result.models if model.seeds)
-    compare = f"limbeck reproduce {result.run[:8]}" if manifest and result.run else ""
+    compare = f"limbeck reproduce {result.run[:8]}" if manifest is not None and result.run else ""
     found = {
-        "command": told.get("command"),
+        "command": made.command,
         "compare": compare,
         "run": result.run,
-        "date": told.get("date"),
-        "commit": told.get("commit"),
-        "versions": joined(told.get("versions"), "{0} {1}"),
+        "date": made.date,
+        "commit": made.commit,
+        "versions": joined(made.versions or (manifest.versions if manifest else {}), "{0} {1}"),
         "seeds": seeds,
-        "hardware": joined(told.get("hardware"), "{0} {1}"),
+        "hardware": joined(made.hardware or (manifest.hardware if manifest else {}), "{0} {1}"),
         "rows": ", ".join(f"{count(many)} {split}" for split, many in result.rows.items()),
-        "time": span(made["minutes"]["run"] * 60) if made.get("minutes") else "",
+        "time": span(made.minutes["run"] * 60) if "run" in made.minutes else "",
     }
     return [(name, str(value) if value else "unknown") for name, value in found.items() if value or name in NEEDED]
 
