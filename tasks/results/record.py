@@ -6,10 +6,7 @@ Everything may be missing: results of older releases lack parts, and keep others
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from tasks.results.row import Amount, Cost, Number, Stated
 
@@ -19,15 +16,6 @@ UNKNOWN_AMOUNT = Amount(value=None, how="unknown")
 UNKNOWN_COST = Cost()
 
 
-def with_cost(stage: object) -> object:
-    """Return the entry of a stage with its name and its cost in one place: older releases wrote the figures of the cost
-    beside the name, which had two parts."""
-    if not isinstance(stage, Mapping) or "cost" in stage:
-        return stage
-    name = stage.get("stage") or stage.get("shown") or f"{stage.get('name', '')} {stage.get('label', '')}".strip()
-    return {**stage, "stage": name, "cost": {part: stage[part] for part in Cost.model_fields if part in stage}}
-
-
 class StageCost(Stated):
     """The cost of one stage of a run; of a cached one, that of its original computation."""
 
@@ -35,9 +23,21 @@ class StageCost(Stated):
     state: str = ""
     cache: str = ""
     ran: bool = False
-    cost: Cost = UNKNOWN_COST
+    cost: Cost | None = None
     used: dict[str, Number | str | None] = {}
     """The resources that it took; see ``tasks/stage/meter.py``."""
+
+    @property
+    def display_name(self) -> str:
+        """The name of the stage; older releases wrote it in two parts."""
+        older = self.model_extra or {}
+        return self.stage or str(older.get("shown") or f"{older.get('name', '')} {older.get('label', '')}".strip())
+
+    @property
+    def figures(self) -> Cost:
+        """Its cost; older releases wrote the figures beside the name."""
+        older = self.model_extra or {}
+        return self.cost or Cost.model_validate({part: older[part] for part in Cost.model_fields if part in older})
 
 
 class Billed(Stated):
@@ -63,7 +63,7 @@ class Basis(Stated):
 class Ledger(Stated):
     """The costs of a run, stage by stage, and the savings by its cache."""
 
-    stages: tuple[Annotated[StageCost, BeforeValidator(with_cost)], ...] = ()
+    stages: tuple[StageCost, ...] = ()
     total: Cost = UNKNOWN_COST
     saved: Cost = UNKNOWN_COST
     billed: Billed | None = None

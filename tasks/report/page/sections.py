@@ -239,7 +239,7 @@ def ledger_section(result: RunResult) -> dict[str, Any] | None:
         return None
     sums = [("the whole run", ledger.total), ("saved by the cache", ledger.saved)]
     costs = [(model.name, model.cost) for model in result.models if model.cost]
-    stages = [(stage.stage, stage.cost) for stage in ledger.stages]
+    stages = [(stage.display_name, stage.figures) for stage in ledger.stages]
     return {
         "heads": list(LEDGER.values()),
         "sums": [ledger_row(*one) for one in sums],

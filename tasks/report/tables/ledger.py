@@ -32,7 +32,7 @@ def ledger_table(ledger: Ledger, title: str) -> Table:
         table.add_column(name, justify="left" if name == "cache" else "right", no_wrap=True)
     for row in ledger.stages:
         style = "dim" if row.cache == "hit" else None
-        table.add_row(row.stage, "hit" if row.cache == "hit" else row.state, *cells(row.cost), style=style)
+        table.add_row(row.display_name, "hit" if row.cache == "hit" else row.state, *cells(row.figures), style=style)
     table.add_section()
     table.add_row("spent by this run", "", *cells(ledger.total), style="bold")
     table.add_row("saved by the cache", "", *cells(ledger.saved))
