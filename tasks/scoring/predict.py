@@ -15,7 +15,6 @@ import numpy as np
 from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
-from tasks.task_types.auto_classes import auto_class_of
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
@@ -28,8 +27,14 @@ def load(folder: Path, task_type: str) -> tuple[Any, Any]:
     import torch
     from transformers import AutoTokenizer
 
-    model, found = auto_class_of(task_type).from_pretrained(
-        folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+    from tasks.task_types.heads import HEADS
+
+    model, found = (
+        HEADS[task_type]
+        .auto_class()
+        .from_pretrained(
+            folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
     )
     # transformers initialises missing weights at random and only warns: the predictions would look like real ones.
     if found["missing_keys"]:

@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tasks.task_types.auto_classes import auto_class_of
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
 
@@ -27,9 +26,13 @@ def package(order: dict[str, Any]) -> None:
     from mlflow.models import infer_signature
     from transformers import AutoTokenizer
 
+    from tasks.task_types.heads import HEADS
+
     source, output, view = order["folder"], Path(order["output"]), VIEWS[order["task_type"]]
-    model = auto_class_of(order["task_type"]).from_pretrained(
-        source, local_files_only=True, dtype=torch.float32, use_safetensors=True
+    model = (
+        HEADS[order["task_type"]]
+        .auto_class()
+        .from_pretrained(source, local_files_only=True, dtype=torch.float32, use_safetensors=True)
     )
     tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
     # Otherwise MLflow would write the absolute path on this machine into the model's metadata and licence file.

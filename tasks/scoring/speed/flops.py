@@ -13,7 +13,6 @@ from typing import Any
 
 from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
-from tasks.task_types.auto_classes import auto_class_of
 
 
 def flops_of(folder: Path, length: int, task_type: str) -> int:
@@ -30,11 +29,13 @@ def counted_flops(folder: Path, length: int, task_type: str) -> int:
     from torch.utils.flop_counter import FlopCounterMode
     from transformers import AutoConfig
 
+    from tasks.task_types.heads import HEADS
+
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     if 0 < getattr(config, "max_position_embeddings", 0) < length + 2:
         config.max_position_embeddings = length + 2  # as in the formula, an input longer than the model's limit counts
     # Eager attention is plain matrix products; torch cannot count every fused kernel.
-    model = auto_class_of(task_type).from_config(config, attn_implementation="eager").eval()
+    model = HEADS[task_type].auto_class().from_config(config, attn_implementation="eager").eval()
     # the counter requests the gradient of a weight that is passed to a module, as in DeBERTa, and finds none
     model.requires_grad_(False)
     ids_BT = torch.ones(1, length, dtype=torch.long)
