@@ -56,13 +56,8 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     unpaced = [
         row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)
     ]
-    rows = with_judged(
-        with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds]),
-        candidates,
-        elsewhere,
-        shared.judging,
-        recipe.gate.split,
-    )
+    paced = with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds])
+    rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
     plain = plain_students(recipe)
     making = {one.name: {"made_from": one.made_from, "made_by": one.by} for one in recipe.candidates}
     return [

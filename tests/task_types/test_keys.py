@@ -24,6 +24,8 @@ LEARNING = {
     "measure-similarity",
     "drop-layers",
 }
+LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed"}
+"""Further stages that load a model by the class that its type's head names."""
 CHOSEN = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform", "combine": "weights"}
 
 
@@ -65,4 +67,4 @@ def test_a_further_type_remakes_nothing(part: str) -> None:
     further = {module: lined, own: with_statements(here[f"tasks.task_types.classification.{part}"])}
     there = Program({**here, **further}, program().never_counted)
     assert remade(there, "classification") == remade(there, "regression") == set()
-    assert remade(there, "further") == LEARNING
+    assert remade(there, "further") == LEARNING | LOADING
