@@ -130,10 +130,12 @@ class Cost(Stated):
     joules: Part = None
     ancestors: Cost | None = None
     """The cost of the candidates that this one is made from; None if it is made from none."""
+    shared: Cost | None = None
+    """The cost of the other stages that it depends on, undivided."""
 
     def amounts(self) -> dict[str, Amount]:
         """Return the known figures by name."""
-        found = {name: getattr(self, name) for name in Cost.model_fields if name != "ancestors"}
+        found = {name: getattr(self, name) for name in Cost.model_fields if name not in ("ancestors", "shared")}
         return {name: amount for name, amount in found.items() if amount is not None}
 
 

@@ -268,7 +268,7 @@ def test_an_export_costs_what_its_own_stage_took_and_its_model_is_shared(home: H
         made("score-model", "half-int8", "scorecard", "f", 100_000, "e", "b", "a"),
     ]
     costs = costs_of_candidates(["teacher", "half", "half-onnx", "half-int8", "other"], session)
-    own = {name: cost["seconds"]["value"] for name, cost in costs.items()}
-    shared = {name: cost["shared"]["seconds"]["value"] for name, cost in costs.items()}
+    own = {name: part_of(cost, "seconds").value for name, cost in costs.items()}
+    shared = {name: part_of(cost.shared, "seconds").value for name, cost in costs.items() if cost.shared is not None}
     assert own == {"teacher": 10, "half": 100, "half-onnx": 1000, "half-int8": 110_000, "other": None}
     assert shared == {"teacher": 1, "half": 11, "half-onnx": 111, "half-int8": 1111, "other": None}
