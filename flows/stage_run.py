@@ -19,7 +19,7 @@ from flows.run.ledger import new_budget
 from flows.run.opening import available_cores
 from flows.run.remote import gpu_limit
 from flows.run.spot import heeding_notices
-from flows.run.stopping import STOPPED
+from flows.run.stopping import is_stop
 from tasks.augment_text import augment_text
 from tasks.contracts import Artifact
 from tasks.drop_layers import measure_similarity
@@ -108,7 +108,7 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
         with use_session(session):
             yield session
     except BaseException as error:
-        status = "KILLED" if isinstance(error, STOPPED) else "FAILED"
+        status = "KILLED" if is_stop(error) else "FAILED"
         raise
     finally:
         if tracker is not None:

@@ -28,6 +28,8 @@ class SharedArtifacts:
     starts: dict[str, Artifact] = field(default_factory=dict)
     layers: int = 0
     """Layers of the teacher."""
+    planned: dict[str, CandidateKnobs] = field(default_factory=dict)
+    """The knobs of all candidates of the recipe by name."""
     made: dict[str, Awaitable[Candidate]] = field(default_factory=dict)
     """The candidates of the recipe by name, for those that are made from them."""
     judging: dict[str, Artifact] = field(default_factory=dict)

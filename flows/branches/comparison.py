@@ -28,11 +28,15 @@ async def contrast_all(
     knobs = ContrastSlice(
         metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence
     )
+    students = recipe.new_students
+    baselines = [one.name for one in students if one.role == "baseline" and one.signal == "labels"]
+    shapes = {one.name: [getattr(one, name) for name in Shape.model_fields] for one in students}
     pairs = [
         (ours.name, theirs)
         for ours in candidates
-        for theirs in plain_baselines(recipe)
-        if comparable(recipe, ours, theirs, scored)
+        if ours.role not in ("teacher", "export") and ours.name not in baselines
+        for theirs in baselines
+        if are_of_one_size(ours.name, theirs, scored, shapes)
     ]
     found = await asyncio.gather(
         *(
@@ -48,29 +52,19 @@ async def contrast_all(
     return verdicts(known, recipe.scoring.confidence)
 
 
-def plain_baselines(recipe: Recipe) -> list[str]:
-    """Return the names of the students of role baseline that learn from labels alone."""
-    return [
-        student.name
-        for student in recipe.new_students
-        if student.role == "baseline" and student.name in plain_students(recipe)
-    ]
-
-
 def plain_students(recipe: Recipe) -> list[str]:
     """Return the names of the new students of any role that learn from labels alone; what is made from another
     candidate may have learned more."""
     return [student.name for student in recipe.new_students if student.signal == "labels"]
 
 
-def comparable(recipe: Recipe, ours: Candidate, baseline: str, scored: Mapping[str, Artifact]) -> bool:
+def are_of_one_size(
+    ours: str, baseline: str, scored: Mapping[str, Artifact], shapes: Mapping[str, Sequence[Any]]
+) -> bool:
     """Return whether a candidate has a baseline's number of parameters and of FLOPs (an ALBERT's layers share their
-    weights). A plan compares the recipe's shapes."""
-    if ours.role in ("teacher", "export") or ours.name in plain_baselines(recipe):
-        return False
-    cards = [scored[name] for name in (ours.name, baseline)]
+    weights). A plan compares the ``shapes`` of the recipe's new students."""
+    cards = [scored[name] for name in (ours, baseline)]
     if all(card.facts for card in cards):
         one, other = (card.read(ScoreFacts) for card in cards)
         return (one.parameters, one.flops) == (other.parameters, other.flops)
-    shapes = {student.name: [getattr(student, name) for name in Shape.model_fields] for student in recipe.new_students}
-    return ours.name in shapes and shapes[ours.name] == shapes[baseline]
+    return ours in shapes and shapes[ours] == shapes[baseline]

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefect.logging import get_run_logger
-
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
 from tasks.errors import Interrupted, LimbeckError
@@ -46,6 +44,8 @@ async def analyse_errors(
     except Interrupted:
         raise
     except LimbeckError as error:
+        from prefect.logging import get_run_logger
+
         get_run_logger().warning(f"the report has no confusions, calibration and disagreements of {name}: {error}")
         return None
     if not found.facts:

@@ -38,6 +38,7 @@ MAKERS = {
 
 async def all_candidates(recipe: Recipe, shared: SharedArtifacts) -> list[Candidate]:
     """Make all candidates of a recipe, as branches of one run; a follower waits for the one that it is made from."""
-    for planned in recipe.planned:  # no branch begins before all are known: this loop awaits nothing
+    shared.planned = {one.name: one for one in recipe.planned}
+    for planned in shared.planned.values():  # no branch begins before all are known: this loop awaits nothing
         shared.made[planned.name] = asyncio.ensure_future(MAKERS[planned.by].make(recipe, planned, shared))
     return list(await asyncio.gather(*shared.made.values()))

@@ -25,7 +25,7 @@ OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
 
 async def make_student(recipe: Recipe, planned: DistilledCandidate, shared: SharedArtifacts) -> Candidate:
     """Train one student with all its seeds concurrently; return the candidate."""
-    student = recipe.as_student(planned, depth_of(planned, {one.name: one for one in recipe.planned}, shared.layers))
+    student = recipe.as_student(planned, depth_of(planned, shared.planned, shared.layers))
 
     async def one(seed: int) -> Artifact:
         new = not planned.is_follower

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from prefect.context import FlowRunContext
-from prefect.logging import get_run_logger
-
 from tasks.contracts import Artifact
 from tasks.finetune_teacher import finetune_teacher
 from tasks.gate.floor import require_floor
@@ -18,6 +15,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import TeacherSlice
 from tasks.recipe.training import Colleague, Teacher
 from tasks.results.facts import ModelFacts
+from tasks.stage.session import current_session
 
 
 async def pretrained_base(recipe: Recipe, sources: dict[str, Artifact]) -> Artifact:
@@ -46,7 +44,9 @@ def hold_against_floor(knobs: TeacherSlice, teacher: Artifact) -> None:
     """Raise GateError for a teacher below its floor, and log a warning if its rows are too few to tell. A plan does not
     warn, and does not check a teacher that is not scored yet."""
     doubt = require_floor(knobs, teacher.read(ModelFacts)) if teacher.facts else ""
-    if doubt and FlowRunContext.get() is not None:
+    if doubt and not current_session().planning:
+        from prefect.logging import get_run_logger
+
         get_run_logger().warning(doubt)
 
 

@@ -199,16 +199,11 @@ def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
 
 
 def recipe_of_kind(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
-    """Return the recipe for a kind of run, and the function that runs all its stages. Only one of the two flows is
-    imported: each import takes Prefect half a second."""
-    if kind == "sweep":
-        from flows.branches.sweep import of_a_sweep
-        from flows.sweep_layers import sweep_everything
+    """Return the recipe for a kind of run, and the function that passes all its stages; it needs no Prefect."""
+    from flows.branches.all_stages import make_everything, sweep_everything
+    from flows.branches.sweep import of_a_sweep
 
-        return of_a_sweep(recipe), sweep_everything
-    from flows.compress import make_everything
-
-    return recipe, make_everything
+    return (of_a_sweep(recipe), sweep_everything) if kind == "sweep" else (recipe, make_everything)
 
 
 def demo_recipe(home: Home, seed: int) -> Recipe:

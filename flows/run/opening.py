@@ -19,7 +19,7 @@ from flows.run.ledger import ledger_of, new_budget
 from flows.run.links import link_to_mlflow
 from flows.run.notices import notification_blocks, require_blocks
 from flows.run.remote import cancel_remote_stages, gpu_limit, new_dispatcher, processes_of_worker, ready_dispatcher
-from flows.run.stopping import RUN_OPTIONS, STOPPED, RunOptions, stopped_by_prefect, stopped_by_sigterm
+from flows.run.stopping import RUN_OPTIONS, RunOptions, is_stop, stopped_by_prefect, stopped_by_sigterm
 from flows.servers.watch import is_lost, login_to_own_server
 from tasks.contracts import Artifact
 from tasks.engine.fork_server import new_fork_server
@@ -99,7 +99,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         await asyncio.wait([opening])
         await stop_branches(already)
         await asyncio.shield(cancel_remote_stages(dispatcher, error))
-        await close_early(session, tracker, "KILLED" if isinstance(error, STOPPED) and not is_lost() else "FAILED")
+        await close_early(session, tracker, "KILLED" if is_stop(error) and not is_lost() else "FAILED")
         raise
     finally:
         if session.engines is not None:  # not earlier: engines write their checkpoints while the branches are stopped

@@ -10,18 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from prefect.exceptions import TerminationSignal
-
 from flows.home import Home
-from flows.run.stopping import RUN_OPTIONS
+from flows.run.stopping import RUN_OPTIONS, is_termination
 from tasks.errors import RecipeError
 from tasks.ports.machine import CLASS
 from tasks.ports.store.open import whole_address
 from tasks.recipe.recipe import Recipe
 from tasks.stage.remote import FLOW, GRACE, Dispatcher
-
-CUT_OFF = (asyncio.CancelledError, KeyboardInterrupt, TerminationSignal)
-"""Exceptions that end a run from outside; all others are failures of the run."""
 
 
 def new_dispatcher() -> Dispatcher | None:
@@ -106,9 +101,14 @@ async def cancel_remote_stages(dispatcher: Dispatcher | None, error: BaseExcepti
     if (
         dispatcher is not None
         and dispatcher.under_way
-        and (not isinstance(error, CUT_OFF) or RUN_OPTIONS.get() is not None or await is_cancelled())
+        and (not is_cut_off(error) or RUN_OPTIONS.get() is not None or await is_cancelled())
     ):
         await dispatcher.withdraw()
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Return whether an exception ends a run from outside; all others are failures of the run."""
+    return isinstance(error, (asyncio.CancelledError, KeyboardInterrupt)) or is_termination(error)
 
 
 async def is_cancelled() -> bool:

@@ -13,16 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from prefect.exceptions import TerminationSignal
-
 from flows.home import Home
 from tasks.engine.fork_server import ForkServer
 from tasks.errors import Interrupted
 from tasks.stage.session import Session, StageWatcher
-
-STOPPED = (Interrupted, KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
-"""Exceptions of a run that was stopped on purpose: Ctrl-C, a signal to an engine, a cancelled task, SIGTERM to a
-worker."""
 
 CANCEL_POLL_SECONDS = 5.0  # seconds between two checks for Cancel in the Prefect UI
 
@@ -45,6 +39,19 @@ class RunOptions:
 
 
 RUN_OPTIONS: ContextVar[RunOptions | None] = ContextVar("run-options", default=None)
+
+
+def is_stop(error: BaseException) -> bool:
+    """Return whether an exception ends a run that was stopped on purpose: by Ctrl-C, a signal to an engine, a cancelled
+    task, or SIGTERM to a worker."""
+    return isinstance(error, (Interrupted, KeyboardInterrupt, asyncio.CancelledError)) or is_termination(error)
+
+
+def is_termination(error: BaseException) -> bool:
+    """Return whether an exception is Prefect's own for SIGTERM to a worker."""
+    from prefect.exceptions import TerminationSignal
+
+    return isinstance(error, TerminationSignal)
 
 
 @contextlib.contextmanager

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prefect.logging import get_run_logger
-
 from tasks.contracts import Artifact
 from tasks.engine.process import run_engine
 from tasks.ports.store.inputs import HeldInputs
@@ -72,6 +70,8 @@ class StageContext:
 
     def listen(self, event: Mapping[str, Any]) -> None:
         """Forward an engine's event to the watcher, the tracker, the Prefect log and the meter."""
+        from prefect.logging import get_run_logger
+
         watcher, tracker = self.session.watcher, self.session.tracker
         if event["event"] == "log":
             get_run_logger().info(event["message"])
@@ -90,6 +90,8 @@ class StageContext:
 
     def log_progress(self, event: Mapping[str, Any]) -> None:
         """Log every tenth of the progress, so that the page in the Prefect UI stays readable."""
+        from prefect.logging import get_run_logger
+
         share = event["done"] / max(1, event["total"])
         if share >= self.heard + 0.1 or share >= 1 > self.heard:
             self.heard = share

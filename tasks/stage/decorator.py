@@ -6,13 +6,9 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from tasks.contracts import Artifact
 from tasks.recipe.knobs import Knobs
 from tasks.stage.keys import ENGINE_LIBRARIES, Body, StageSpec
-from tasks.stage.making import run_stage
 from tasks.stage.planning import plan_stage
 from tasks.stage.session import Session, current_session
 from tasks.stage.task_ends import reported
@@ -43,9 +39,9 @@ def stage(
             body.__name__.replace("_", "-"), makes, body, engine, module, threads, libraries, hardware, distributed
         )
 
-        @task(name=spec.name, task_run_name=spec.name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
-        async def stage_task(knobs: Knobs, shown: str, artifacts: dict[str, Any]) -> Any:
-            return await run_stage(spec, current_session(), knobs, shown.lstrip("/"), artifacts)
+        @functools.cache
+        def prefect_task() -> Any:
+            return prefect_task_of(spec)
 
         @functools.wraps(body)
         async def call(knobs: Knobs, *, label: str = "", **artifacts: Any) -> Artifact:
@@ -54,7 +50,7 @@ def stage(
                 return await plan_stage(spec, session, knobs, label, artifacts)
             # Pass inputs as the states of the tasks that made them: Prefect draws the run graph's edges from states.
             state = await reported(
-                stage_task(knobs, f"/{label}" if label else "", linked(session, artifacts), return_state=True)  # type: ignore[arg-type]
+                prefect_task()(knobs, f"/{label}" if label else "", linked(session, artifacts), return_state=True)
             )
             artifact: Artifact = await state.aresult()
             session.made_by[artifact.task_run] = state
@@ -64,6 +60,21 @@ def stage(
         return call
 
     return decorate
+
+
+def prefect_task_of(spec: StageSpec) -> Any:
+    """Return the Prefect task of a stage. It is built on the first run of the stage, because a plan runs none and
+    importing Prefect would take most of its time."""
+    from prefect import task
+    from prefect.cache_policies import NO_CACHE
+
+    from tasks.stage.making import run_stage
+
+    @task(name=spec.name, task_run_name=spec.name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
+    async def stage_task(knobs: Knobs, shown: str, artifacts: dict[str, Any]) -> Any:
+        return await run_stage(spec, current_session(), knobs, shown.lstrip("/"), artifacts)
+
+    return stage_task
 
 
 def linked(session: Session, artifacts: Mapping[str, Any]) -> dict[str, Any]:

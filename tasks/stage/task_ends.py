@@ -14,15 +14,12 @@ import functools
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterId
-from prefect.client.schemas.objects import State
-from prefect.exceptions import PrefectException
+if TYPE_CHECKING:  # a plan imports this module, and does without Prefect, whose import takes a second
+    from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.objects import State
 
 ATTEMPTS = 20  # at most, to find a task run that the server does not know yet
 PAUSE = 0.5  # seconds between two attempts
@@ -59,6 +56,8 @@ async def report_again(ended: list[State]) -> None:
     """Set the final states of task runs that the server displays as unfinished, as soon as it knows of them; those that
     it never learns of are skipped."""
     import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import PrefectException
 
     waiting = {run: state for state in ended if (run := state.state_details.task_run_id) is not None}
     with contextlib.suppress(httpx.HTTPError, PrefectException):  # their results are stored all the same
@@ -79,6 +78,8 @@ async def report_again(ended: list[State]) -> None:
 
 async def states_of(client: PrefectClient, runs: list[UUID]) -> dict[UUID, State]:
     """Return the states of those task runs that the server knows."""
+    from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterId
+
     found = []
     for start in range(0, len(runs), PAGE):
         wanted = TaskRunFilter(id=TaskRunFilterId(any_=runs[start : start + PAGE]))
@@ -90,11 +91,16 @@ def prefect_task(name: str) -> Callable[[Callable[..., Awaitable[Any]]], Callabl
     """Turn a coroutine function into a Prefect task that is never cached, and whose end is reported."""
 
     def decorate(body: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        wrapped = task(name=name, task_run_name=name, persist_result=False, cache_policy=NO_CACHE)(body)
+        @functools.cache
+        def wrapped() -> Any:
+            from prefect import task
+            from prefect.cache_policies import NO_CACHE
+
+            return task(name=name, task_run_name=name, persist_result=False, cache_policy=NO_CACHE)(body)
 
         @functools.wraps(body)
         async def call(*given: Any, **named: Any) -> Any:
-            state = await reported(wrapped(*given, **named, return_state=True))  # type: ignore[call-overload]
+            state = await reported(wrapped()(*given, **named, return_state=True))
             return await state.aresult()
 
         return call

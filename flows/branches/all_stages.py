@@ -1,0 +1,136 @@
+"""Every stage of a run and of a sweep, in order. A plan passes the same code, and loads no Prefect: only flows do."""
+
+from __future__ import annotations
+
+import asyncio
+
+from attrs import evolve
+
+from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.export import beside_models, check_speed, make_exports, with_exports
+from flows.branches.judging import judge_all
+from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
+from flows.branches.makers import all_candidates
+from flows.branches.sweep import Search, Swept, first_rung, grid_of, try_strategy
+from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
+from flows.branches.teacher_signals import answers_for
+from flows.run.judging_sources import with_purge
+from tasks.augment_text import augment_text
+from tasks.contracts import Artifact
+from tasks.drop_layers import measure_similarity
+from tasks.preflight import check_students, require_rows_for_int8, require_selection
+from tasks.prepare_corpus import prepare_corpus
+from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import ContributionSlice, CorpusRead, RowsSlice, ScoreSlice
+from tasks.results.facts import RowsFacts
+from tasks.results.row import ResultRow
+from tasks.score_model import score_model
+from tasks.stage.session import Session
+
+
+async def make_everything(
+    recipe: Recipe, sources: dict[str, Artifact], session: Session
+) -> tuple[list[ResultRow], list[Candidate], Artifact]:
+    """Run every stage of the recipe; return the rows of the results, their candidates and the data."""
+    rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
+    require_rows_for_int8(recipe, rows.read(RowsFacts))
+    learned, purging = await rows_to_learn(recipe, sources, rows)
+    base = await pretrained_base(recipe, sources)
+    if not session.is_guess(base):
+        starts = {
+            name.removeprefix("start:"): session.store.folder(artifact)
+            for name, artifact in sources.items()
+            if name.startswith("start:")
+        }
+        await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
+    shared = await shared_artifacts(recipe, sources, learned, base)
+    shared.layers = layers_of_teacher(recipe, session.store, sources)
+    shared.judging = await rows_of_sets(recipe, sources, learned, purging)
+    comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
+    small = await all_candidates(recipe, shared)
+    candidates = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
+    exports = await make_exports(recipe, candidates, learned)
+    everyone = beside_models(candidates, exports)
+    await comparing
+    judged = await judge_all(recipe, everyone, shared)
+    known = rows if learned is rows else evolve(learned, facts=with_purge(rows, learned).as_json())
+    return with_exports(judged, await check_speed(recipe, exports)), everyone, known
+
+
+async def shared_artifacts(
+    recipe: Recipe, sources: dict[str, Artifact], rows: Artifact, base: Artifact
+) -> SharedArtifacts:
+    """Start the stages that the branches share: teachers, corpus, word substitutes and the user's transfer text."""
+    transfer = (
+        await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
+    )
+    teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
+    return SharedArtifacts(
+        rows=rows,
+        base=base,
+        teacher=teacher,
+        colleagues=[
+            asyncio.ensure_future(colleague(recipe, knobs, rows, sources[f"teacher:{number}"], number))
+            for number, knobs in recipe.colleagues
+        ],
+        corpus=asyncio.ensure_future(prepare_corpus(recipe.corpus, source=sources["corpus"], base=base))
+        if recipe.corpus and recipe.general_distillation
+        else None,
+        candidates=asyncio.ensure_future(substitutes(recipe, sources, rows, base)) if recipe.augmentation else None,
+        transfer=transfer,
+        starts={
+            name.removeprefix("start:"): artifact for name, artifact in sources.items() if name.startswith("start:")
+        },
+    )
+
+
+async def corpus_leakage(recipe: Recipe, sources: dict[str, Artifact], rows: Artifact) -> None:
+    """Compare the general training text with the held-out rows, to find leaks."""
+    if recipe.corpus and "corpus" in sources:
+        most = None if recipe.pretraining else recipe.corpus.max_tokens
+        await compare_corpus(CorpusRead(text=recipe.corpus.text, most=most), source=sources["corpus"], rows=rows)
+
+
+async def substitutes(recipe: Recipe, sources: dict[str, Artifact], rows: Artifact, base: Artifact) -> Artifact:
+    """Find word substitutes from the sources named in the recipe."""
+    assert recipe.augmentation is not None
+    masked_lm = base if recipe.augmentation.masked_lm == "teacher" else sources.get("masked_lm")
+    words = {"masked_lm": masked_lm, "word_vectors": sources.get("word_vectors")}
+    given = {name: artifact for name, artifact in words.items() if artifact is not None}
+    return await augment_text(recipe.augmentation, rows=rows, tokenizer=base, **given)
+
+
+async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session: Session) -> Swept:
+    """Run every stage of the sweep; return the tried models with their scores."""
+    grid = await asyncio.to_thread(grid_of, recipe, sources, session)
+    rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
+    require_selection(rows.read(RowsFacts))
+    rows, _ = await rows_to_learn(recipe, sources, rows)
+    base = await pretrained_base(recipe, sources)
+    teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
+    shared = SharedArtifacts(rows=rows, base=base, teacher=teacher)
+    trained = await shared.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
+    if grid.dropping.signal == "teacher":
+        await answers_for(recipe, shared, grid.dropping)
+    scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
+    looked_at = ContributionSlice(
+        task_type=recipe.spec.kind, token=grid.dropping.token, max_length=grid.dropping.max_length
+    )
+    card, similarity = await asyncio.gather(
+        score_model(scoring, models=[trained], teacher=trained, rows=rows, label="teacher"),
+        measure_similarity(looked_at, base=base, teacher=trained, rows=rows),
+    )
+    search, swept = Search(), Swept(grid, card, similarity)
+    going = (
+        await first_rung(recipe, swept, shared, search, session)
+        if grid.halving
+        else {name: grid.drops_of(name) for name in grid.strategies}
+    )
+    branches = [
+        try_strategy(recipe, swept, name, drops, shared, search, session, scoring)
+        for name, drops in going.items()
+        if drops
+    ]
+    await asyncio.gather(*branches)
+    return swept
