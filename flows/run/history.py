@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from flows.home import Home
 from tasks.errors import RecipeError, RegistryError
 from tasks.ports.store.collect import Sweep, sweep
+from tasks.ports.store.index import rebuild
 from tasks.ports.store.manifests import is_of_this_release
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.tracker import Tracker
@@ -73,6 +74,7 @@ def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
             else "computed by another release and not used; it stays until limbeck gc"
         )
         yield manifest, f"{problem}; {fate}" if problem else None
+    rebuild(store)
 
 
 def collect(home: Home, tracker: Tracker, *, keep_days: float, dry: bool) -> Sweep:

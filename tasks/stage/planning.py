@@ -53,10 +53,10 @@ def nearest(
 
     A result of another release still tells how long the stage took, but it is never used.
     """
-    earlier = [(list(differences(explanation, then["explanation"])), then) for then in session.earlier(spec.name)]
-    own = [found for found in earlier if is_of_this_release(found[1])]
-    changes, like = min(own or earlier, key=lambda found: len(found[0]), default=(None, None))
-    return ([OTHER_RELEASE] if earlier and not own else changes), like
+    earlier = session.earlier.like(explanation)
+    compared = [(list(differences(explanation, then["explanation"])), then) for then in earlier]
+    changes, like = min(compared, key=lambda found: len(found[0]), default=(None, None))
+    return ([OTHER_RELEASE] if like is not None and not is_of_this_release(like) else changes), like
 
 
 def took(manifest: Mapping[str, Any] | None) -> Mapping[str, Any]:

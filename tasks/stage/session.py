@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tasks.contracts import Artifact
 from tasks.engine.fork_server import ForkServer
 from tasks.ports.store.artifacts import Store
+from tasks.ports.store.index import EarlierResults
 from tasks.recipe.running import THREADS_ALONE
 from tasks.scoring.costs.rates import Rates
 from tasks.stage.budget import RunBudget
@@ -152,7 +153,6 @@ class Session:
     force: frozenset[str] = frozenset()
     planning: bool = False
     records: list[StageRecord] = field(default_factory=list)
-    manifests: list[Mapping[str, Any]] | None = None
     made_by: dict[str, Any] = field(default_factory=dict)
     """The Prefect state behind each artifact of this run, by the id of its task run."""
     plan: Session | None = None
@@ -174,18 +174,13 @@ class Session:
         self.slots = Cores(self.cores)
         self.machine = Machine()
         self.opened = time.monotonic()
+        self.earlier = self.plan.earlier if self.plan else EarlierResults(self.store)
         self.found = {record.key: record.artifact for record in self.plan.records} if self.plan else {}
 
     def just_found(self, key: str) -> Artifact | None:
         """Return the artifact that the plan found and verified a moment ago, so that a remote store is not read twice.
         Later it could be deleted."""
         return self.found.get(key) if time.monotonic() - self.opened < JUST else None
-
-    def earlier(self, stage: str) -> list[Mapping[str, Any]]:
-        """Return the manifests of a stage's earlier results; the store is read once per run."""
-        if self.manifests is None:
-            self.manifests = list(self.store.manifests())
-        return [manifest for manifest in self.manifests if manifest["stage"] == stage]
 
     def taken(self) -> list[Mapping[str, Any]]:
         """Return the resources of every stage that this run computed, of running ones up to now."""

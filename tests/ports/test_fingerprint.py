@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,48 @@ def test_a_file_that_was_left_alone_is_read_once(tmp_path: Path, monkeypatch: py
     assert again.get(path) == memo.get(path) and len(read) == 1
     monkeypatch.setattr(fingerprint, "time", Clock(-3600))  # a clock that jumped back
     assert HashMemo(tmp_path / "nothing").get(path) and not HashMemo(tmp_path / "nothing").known
+
+
+def test_two_runs_of_one_home_keep_each_other_s_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprint, "time", Clock(60))
+    place, names = tmp_path / "hashes.json", ["one", "two"]
+    memos = [HashMemo(place) for _ in names]
+    for memo, name in zip(memos, names, strict=True):
+        memo.get(old(tmp_path / name))
+    for memo in memos:
+        memo.save()
+    assert set(HashMemo(place).known) == {str(tmp_path / name) for name in names}
+
+
+def test_a_memo_beyond_its_limit_forgets_missing_files_and_then_the_oldest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fingerprint, "time", Clock(60))
+    monkeypatch.setattr(fingerprint, "MOST", 4)
+    place, files = tmp_path / "hashes.json", [old(tmp_path / f"file-{number}") for number in range(6)]
+    for path in files[:4]:
+        memo = HashMemo(place)
+        memo.get(path)
+        memo.save()
+    files[0].unlink()
+    for path in files[4:]:
+        memo = HashMemo(place)
+        memo.get(path)
+        memo.save()
+    assert set(HashMemo(place).known) == {str(path) for path in files[4:]}
+
+
+def test_large_files_are_hashed_side_by_side_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [old(tmp_path / f"file-{number}", bytes([number]) * 1000) for number in range(5)]
+    expected = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    threads: set[int] = set()
+    real = fingerprint.hash_now
+    monkeypatch.setattr(fingerprint, "hash_now", lambda path: (threads.add(threading.get_ident()), real(path))[1])
+    assert fingerprint.hash_files(paths, remember=False) == expected and threads == {threading.get_ident()}
+    monkeypatch.setattr(fingerprint, "LARGE", 1)
+    assert fingerprint.hash_files(paths, remember=False) == expected and len(threads) > 1
 
 
 def spoilt(whole: bytes) -> list[bytes]:

@@ -8,13 +8,15 @@ a new method does not re-run the old ones.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,9 @@ and environment."""
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
+LARGE = 16 * 2**20  # bytes from which files are hashed side by side: threads cost more than small files
+READERS = 4  # files that are read at once
+MOST = 20_000  # hashes that are cached; beyond that, those of missing files go, and then the oldest half
 RACY = 2.0  # seconds; the coarsest granularity of times in common file systems
 
 
@@ -75,8 +80,9 @@ class HashMemo:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.changed, self.lock = path, False, threading.Lock()
+        self.path, self.lock = path, threading.Lock()
         self.known = known_hashes(path)
+        self.added: dict[str, list[Any]] = {}
 
     def get(self, path: Path) -> str:
         """Return the sha256 of a file, from the cache if possible."""
@@ -88,21 +94,37 @@ class HashMemo:
         digest = hash_now(path)
         if now - max(state.st_mtime, state.st_ctime) > RACY:
             with self.lock:
-                self.known[str(path)], self.changed = [stamp, digest], True
+                self.known[str(path)] = self.added[str(path)] = [stamp, digest]
         return digest
 
     def save(self) -> None:
-        """Write the cache with its own hash; a write error is ignored, because the loss costs only time."""
-        if not self.changed:
+        """Add this process's hashes to the cache file, beside those of others; a write error is ignored, because the
+        loss costs only time."""
+        if not self.added:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self.path.with_suffix(f".{os.getpid()}")
-            body = json.dumps(self.known)
-            temporary.write_text(json.dumps({"sha256": sha256(body.encode()).hexdigest(), "known": body}))
-            temporary.replace(self.path)
+            with self.path.with_suffix(".lock").open("w") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX)  # held for milliseconds; the kernel releases it if a holder dies
+                others = {name: entry for name, entry in known_hashes(self.path).items() if name not in self.added}
+                self.write(pruned(others | self.added))
         except OSError:
             return
+
+    def write(self, known: Mapping[str, Any]) -> None:
+        """Replace the cache file atomically by one with its own hash."""
+        temporary = self.path.with_suffix(f".{os.getpid()}")
+        body = json.dumps(known)
+        temporary.write_text(json.dumps({"sha256": sha256(body.encode()).hexdigest(), "known": body}))
+        temporary.replace(self.path)
+
+
+def pruned(known: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return at most ``MOST`` hashes: without those of missing files, and then without the oldest half."""
+    if len(known) <= MOST:
+        return known
+    there = {name: entry for name, entry in known.items() if os.path.exists(name)}
+    return there if len(there) <= MOST else dict(list(there.items())[-MOST // 2 :])
 
 
 def known_hashes(path: Path) -> dict[str, list[Any]]:
@@ -145,6 +167,15 @@ def hash_now(path: Path) -> str:
 def hash_file(path: Path, *, remember: bool = True) -> str:
     """Return the sha256 of a file, from the cache if ``remember`` and the file is unchanged."""
     return memo().get(path.resolve()) if remember else hash_now(path)
+
+
+def hash_files(paths: Sequence[Path], *, remember: bool) -> list[str]:
+    """Return the sha256 of each file; large ones are read side by side, because the hash releases the interpreter."""
+    one = partial(hash_file, remember=remember)
+    if len(paths) < 2 or sum(path.stat().st_size for path in paths) < LARGE:
+        return [one(path) for path in paths]
+    with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
+        return list(pool.map(one, paths))
 
 
 # --- code -------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import rfc8785
 from tasks.catalog import GLUE, GLUE_HUB, TaskSpec
 from tasks.contracts import Artifact
 from tasks.errors import DataError, LimbeckError, ModelError
-from tasks.ports.code.fingerprint import hash_file
+from tasks.ports.code.fingerprint import hash_files
 from tasks.ports.files.bounded_json import LARGEST
 from tasks.ports.files.copies import copy_hashed
 from tasks.ports.files.model_files import (
@@ -136,7 +136,11 @@ def artifact_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Artif
     if not files:
         raise kind(f"{path} holds no file that can be used here; looked for {', '.join(DATA_SUFFIXES)}")
     try:
-        inventory = {name: {"size": file.stat().st_size, "sha256": hash_file(file)} for name, file in files.items()}
+        hashes = hash_files(list(files.values()), remember=True)
+        inventory = {
+            name: {"size": file.stat().st_size, "sha256": digest}
+            for (name, file), digest in zip(files.items(), hashes, strict=True)
+        }
     except OSError as error:
         raise kind(f"{path} cannot be read ({error.strerror}); check the files in it, and run again") from error
     size = sum(entry["size"] for entry in inventory.values())  # type: ignore[misc]

@@ -24,7 +24,7 @@ import rfc8785
 
 from tasks.contracts import Artifact
 from tasks.errors import StoreError
-from tasks.ports.code.fingerprint import hash_file
+from tasks.ports.code.fingerprint import hash_files
 from tasks.ports.files.copies import copy_hashed
 
 IDENTITY = "id"
@@ -46,6 +46,19 @@ class Lease(Protocol):
 
     def assert_held(self) -> None:
         """Raise LeaseLost if another worker took over."""
+
+
+class IndexFiles(Protocol):
+    """The files of an index in a store."""
+
+    def names(self) -> list[str]:
+        """Return the names of all entries."""
+
+    def add(self, names: Collection[str]) -> None:
+        """Add entries. A failure is ignored, because the next plan adds them."""
+
+    def remove(self, names: Collection[str]) -> None:
+        """Remove entries; missing ones are no error."""
 
 
 class Store(Protocol):
@@ -105,8 +118,15 @@ class Store(Protocol):
     def manifest(self, key: str) -> dict[str, Any] | None:
         """Return the stored manifest of a key, without a check of its files."""
 
-    def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest, including those of other releases."""
+    @property
+    def index(self) -> IndexFiles:
+        """The files of the index of results by stage."""
+
+    def keys(self) -> list[str]:
+        """Return the keys that have a manifest, readable or not."""
+
+    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield every readable manifest, or those of ``keys``, including those of other releases."""
 
     def damage(self, manifest: Mapping[str, Any]) -> str | None:
         """Hash every file of a manifest again and return the problem, or None. Damaged files are moved to quarantine,
@@ -161,10 +181,15 @@ def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
 
 def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
     """Return size and sha256 of each file in a folder; refuse links and files that may carry code."""
-    files = publishable(folder, kind)
+    return inventory_of(publishable(folder, kind), remember=remember)
+
+
+def inventory_of(files: Mapping[str, Path], *, remember: bool) -> dict[str, dict[str, Any]]:
+    """Return size and sha256 of files by name."""
+    hashes = hash_files(list(files.values()), remember=remember)
     return {
-        name: {"size": path.stat().st_size, "sha256": hash_file(path, remember=remember)}
-        for name, path in files.items()
+        name: {"size": path.stat().st_size, "sha256": digest}
+        for (name, path), digest in zip(files.items(), hashes, strict=True)
     }
 
 
@@ -180,10 +205,29 @@ def publishable(folder: Path, kind: str) -> dict[str, Path]:
     return files
 
 
-def copy_artifact(folder: Path, target: Path, kind: str) -> dict[str, dict[str, Any]]:
-    """Copy the output of a stage into a new folder and return the inventory of the copy. The hashes are those of the
-    stored bytes."""
+def take_over(folder: Path, target: Path, kind: str, workspace: Path) -> dict[str, dict[str, Any]]:
+    """Move the output of a stage to a new folder by a rename if it is in the store's own ``workspace``, else copy it;
+    return the inventory of the new folder."""
     files = publishable(folder, kind)
+    if not may_be_moved(folder, files, workspace):
+        return copy_artifact(files, target)
+    folder.rename(target)
+    inventory = take_inventory(target, kind)
+    mode = workspace.stat().st_mode & 0o777  # temporary folders are closed to other users, and stores are not
+    for path in (target, *target.rglob("*")):
+        path.chmod(mode if path.is_dir() else mode & 0o666)
+    return inventory
+
+
+def may_be_moved(folder: Path, files: Mapping[str, Path], workspace: Path) -> bool:
+    """Return whether a folder is in a workspace on the same disk, and none of its files has a second name, under which
+    it could be changed later."""
+    inside = folder.resolve().is_relative_to(workspace.resolve()) and folder.stat().st_dev == workspace.stat().st_dev
+    return inside and all(path.stat().st_nlink == 1 for path in files.values())
+
+
+def copy_artifact(files: Mapping[str, Path], target: Path) -> dict[str, dict[str, Any]]:
+    """Copy files into a new folder and return the inventory of the copy. The hashes are those of the stored bytes."""
     target.mkdir(parents=True)
     inventory = {}
     for name, path in files.items():
@@ -202,12 +246,11 @@ def problem_of_files(folder: Path, inventory: Inventory, *, remember: bool) -> s
         surplus += sorted(folders - parents_of(inventory))
         if missing or surplus:
             return f"{missing[0]} is missing" if missing else f"{surplus[0]} is an extra file that was not stored"
-        for name, expected in inventory.items():
-            if (
-                files[name].stat().st_size != expected["size"]
-                or hash_file(files[name], remember=remember) != expected["sha256"]
-            ):
-                return f"{name} has changed"
+        resized = [name for name, expected in inventory.items() if files[name].stat().st_size != expected["size"]]
+        found = inventory_of({name: files[name] for name in inventory}, remember=remember) if not resized else {}
+        changed = resized or [name for name in inventory if found[name]["sha256"] != inventory[name]["sha256"]]
+        if changed:
+            return f"{changed[0]} has changed"
     except GONE:
         return "its files are missing"
     except StoreError as error:

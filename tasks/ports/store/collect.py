@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.ports.store.artifacts import Store
+from tasks.ports.store.index import rebuild
 
 UNNAMED = 3600.0  # seconds that an artifact without a manifest is kept: a worker may be about to write its manifest
 
@@ -52,6 +53,7 @@ def sweep(store: Store, registered: Collection[str], *, keep_days: float, dry: b
             store.remove_result(manifest["key"])
         for digest in artifacts:
             store.remove_artifact(digest)
+        rebuild(store)
     return Sweep(
         results=[(manifest["stage"], manifest["key"]) for manifest in doomed],
         artifacts=artifacts,

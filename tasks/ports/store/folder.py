@@ -13,7 +13,7 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,6 @@ from tasks.ports.store.artifacts import (
     IDENTITY,
     Lease,
     bytes_of,
-    copy_artifact,
     digest_of,
     disk_trouble,
     first_link,
@@ -38,9 +37,11 @@ from tasks.ports.store.artifacts import (
     problem_of_files,
     remove_tree,
     require_identity,
+    take_over,
     untouched,
 )
 from tasks.ports.store.cache import ArtifactCache
+from tasks.ports.store.index import FolderIndex, files_below, names_of
 from tasks.ports.store.leases import POLL, KernelLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,
@@ -65,6 +66,7 @@ class FolderStore:
             for name in ROOMS:
                 (self.root / name).mkdir(parents=True, exist_ok=True)
             self.sources = ArtifactCache(self.root / "sources", SOURCES_BYTES)
+            self.index = FolderIndex(self.root / "index")
         except OSError as error:
             raise StoreError(
                 f"the store {self.root} cannot be written ({error.strerror}); set LIMBECK_HOME to a writable folder"
@@ -150,15 +152,17 @@ class FolderStore:
         seconds: float = 0.0,
         used: Mapping[str, Any] | None = None,
     ) -> Artifact:
-        """Copy a finished folder into the store and bind the key to it; nothing is visible before it is complete."""
+        """Move a finished folder from the workspace into the store, or copy any other, and bind the key to it; nothing
+        is visible before it is complete."""
         temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}"
         try:
-            inventory = copy_artifact(folder, temporary, kind)
+            inventory = take_over(folder, temporary, kind, self.workspace())
             digest = digest_of(inventory)
             lease.assert_held()
             self.commit_object(temporary, digest)
             manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
             self.commit_manifest(key, manifest)
+            self.index.add(names_of([manifest]))
         except OSError as error:
             raise StoreError(disk_trouble(error, self.root)) from error
         finally:
@@ -172,7 +176,8 @@ class FolderStore:
         final = self.object_path(digest)
         if self.holds(digest):
             return
-        sync_tree(temporary)
+        for path in (*temporary.rglob("*"), temporary):
+            sync(path)
         self.set_aside(final, self.root / "quarantine" / f"{digest[:16]}-{uuid.uuid4().hex[:8]}")
         final.parent.mkdir(parents=True, exist_ok=True)
         if self.holds(digest):
@@ -262,20 +267,28 @@ class FolderStore:
         """Yield the checkpoint folder of a running stage; in this store it is a fixed path and needs no transfer."""
         yield self.root / "checkpoints" / key
 
-    def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest, including those of other releases."""
-        for path in sorted((self.root / "manifests").glob("*/*.json")):
-            manifest = self.manifest(path.stem)
+    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield every readable manifest, or those of ``keys``, including those of other releases."""
+        for key in self.keys() if keys is None else keys:
+            manifest = self.manifest(key)
             if manifest is not None:
                 yield manifest
+
+    def keys(self) -> list[str]:
+        """Return the keys that have a manifest, readable or not."""
+        names = [
+            (folder.name, entry.name.removesuffix(".json"))
+            for folder in files_below(self.root / "manifests")
+            for entry in files_below(folder.path)
+            if entry.name.endswith(".json")
+        ]
+        return sorted(key for folder, key in names if key[:2] == folder)
 
     # --- upkeep ---
 
     def unreadable(self) -> Iterator[tuple[str, str]]:
         """Yield key and damage of every manifest that is itself damaged, and move each to quarantine."""
-        for key in sorted(
-            path.stem for path in (self.root / "manifests").glob("*/*.json") if path == self.manifest_path(path.stem)
-        ):
+        for key in self.keys():
             try:
                 manifest_from(self.manifest_body(key) or b"", key)
             except ArtifactDamaged as error:
@@ -334,9 +347,3 @@ class FolderStore:
     def object_path(self, digest: str) -> Path:
         """Return the path of an artifact."""
         return self.root / "objects" / digest[:2] / digest
-
-
-def sync_tree(folder: Path) -> None:
-    """Flush a folder and everything in it to the disk."""
-    for path in (*folder.rglob("*"), folder):
-        sync(path)

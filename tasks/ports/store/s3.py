@@ -12,7 +12,7 @@ import random
 import shutil
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -38,6 +38,7 @@ from tasks.ports.store.bucket import RETRY_SECONDS, Bucket
 from tasks.ports.store.bucket_errors import NOT_THERE, code_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.checkpoint_sync import SyncedCheckpoints
+from tasks.ports.store.index import BucketIndex, names_of
 from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,
@@ -67,6 +68,7 @@ class S3Store:
         patience: float = RETRY_SECONDS,
     ) -> None:
         self.bucket = Bucket(address, patience=patience)
+        self.index = BucketIndex(self.bucket)
         self.local, self.lease_seconds = cache, lease_seconds
         try:
             self.cache = ArtifactCache(cache, cache_bytes)
@@ -204,6 +206,7 @@ class S3Store:
             self.bucket.upload(folder / name, object_name(digest, name), entry["sha256"])
         manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
         self.commit(key, manifest, lease)
+        self.index.add(names_of([manifest]))
         self.cache.put(digest, folder)
         self.remove_checkpoints(key)
         return self.artifact(manifest)
@@ -227,20 +230,15 @@ class S3Store:
         if not self.bucket.create(manifest_name(key), body):
             raise LeaseLost(f"another worker published {key[:12]} first; the result of this one is not needed")
 
-    def manifests(self) -> Iterator[dict[str, Any]]:
-        """Yield every readable manifest, including those of other releases; they are fetched concurrently."""
-        for manifest in self.bucket.pool.map(self.manifest, self.keys()):
-            if manifest is not None:
-                yield manifest
+    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield every readable manifest, or those of ``keys``, of all releases; they are fetched concurrently."""
+        found = self.bucket.pool.map(self.manifest, self.keys() if keys is None else keys)
+        yield from (manifest for manifest in found if manifest is not None)
 
     def keys(self) -> list[str]:
         """Return the keys that have a manifest, readable or not."""
-        keys = [
-            entry.name.rsplit("/", 1)[-1].removesuffix(".json")
-            for entry in self.bucket.entries("manifests/")
-            if entry.name.endswith(".json")
-        ]
-        return sorted({key for key in keys if key})
+        names = [entry.name for entry in self.bucket.entries("manifests/") if entry.name.endswith(".json")]
+        return sorted({name.rsplit("/", 1)[-1].removesuffix(".json") for name in names} - {""})
 
     # --- upkeep ---
 
