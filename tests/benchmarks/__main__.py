@@ -3,7 +3,11 @@
     make bench                       everything, one thread and four (over an hour)
     make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
-    make bench BENCH=distill-bert    one benchmark; QUICK=1: fewer rounds, to see that nothing has collapsed
+    make bench BENCH=distill-bert    one benchmark
+    make bench QUICK=1               those of minutes, one thread, few rounds, to see that nothing has collapsed
+    make bench KEEP=1                keep the results of this kind of machine in tests/benchmarks/results
+
+Figures that became worse by more than 10 % than the kept ones of the same kind of machine are named.
 
 Every benchmark runs in a process of its own, whose threads are set before torch is imported.
 """
@@ -20,6 +24,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from tests.benchmarks.results import FOLDER, keep_results, slower_lines, today
 
 BENCHMARKS = {
     "limits": ("tests.benchmarks.limits", "limits"),
@@ -38,12 +44,14 @@ WHOLE_PROCESSES = ("chain", "cold", "sweep", "quality")  # their threads are the
 NEEDED = {"quality": ("BASE", "ROWS")}
 """What must be named in the environment for a benchmark that needs real models and rows."""
 ROUNDS, QUICK_ROUNDS = 5, 2
+NOT_QUICK = ("memory", "cold", "sweep", "quality")
+"""Benchmarks that a quick run leaves out, because fewer rounds do not make them short."""
 
 
 def main() -> int:
     """Run what was asked for; non-zero if a target of the one-thread run was missed."""
     asked = options().parse_args()
-    names = asked.names or [name for name in BENCHMARKS if not lacking(name)]
+    names = asked.names or [name for name in BENCHMARKS if not (lacking(name) or asked.quick and name in NOT_QUICK)]
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}", file=sys.stderr)
@@ -51,7 +59,7 @@ def main() -> int:
     if asked.json and not asked.json.parent.is_dir():
         print(f"--json {asked.json}: there is no folder {asked.json.parent}; make it first", file=sys.stderr)
         return 2
-    for name in BENCHMARKS if not asked.names else names:
+    for name in names if asked.names or asked.quick else BENCHMARKS:
         if lacking(name):
             print(
                 f"{name} is left out: it needs {' and '.join(f'{variable}=…' for variable in lacking(name))}",
@@ -60,7 +68,11 @@ def main() -> int:
     names = [name for name in names if not lacking(name)]
     if asked.inside:
         return run_here(names[0], asked)
-    wanted = [(name, threads) for name in names for threads in asked.threads[: 1 if name in WHOLE_PROCESSES else None]]
+    several = None if asked.threads or not asked.quick else 1
+    asked.threads = asked.threads or [1, 4]
+    wanted = [
+        (name, threads) for name in names for threads in asked.threads[: 1 if name in WHOLE_PROCESSES else several]
+    ]
     results: list[dict[str, Any]] = []
     for name, threads in wanted:
         result = run_apart(name, threads, asked)
@@ -68,8 +80,16 @@ def main() -> int:
             results.append(result)
             keep(results, asked.json)
     show(results)
+    for line in slower_lines(results, asked.results):
+        print(f"slower by more than 10 % than before: {line}")
+    keep_results(results, asked.results, replace=asked.keep)
     first = [figure for result in results if result["threads"] == asked.threads[0] for figure in result["figures"]]
     return 0 if len(results) == len(wanted) and all(figure["met"] is not False for figure in first) else 1
+
+
+def is_set(variable: str) -> bool:
+    """Return whether a variable of the environment is set to something else than 0."""
+    return os.environ.get(variable, "") not in ("", "0")
 
 
 def lacking(name: str) -> list[str]:
@@ -85,15 +105,19 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"benchmarks to run: {', '.join(BENCHMARKS)} (default: all)"
     )
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 4], help="threads of each run (default: 1 and 4)")
+    parser.add_argument("--threads", type=int, nargs="+", help="threads of each run (default: 1 and 4; 1 with --quick)")
     parser.add_argument("--repeats", type=int, default=ROUNDS, help=f"interleaved rounds (default: {ROUNDS})")
     parser.add_argument(
         "--quick",
         action="store_true",
-        default=os.environ.get("QUICK", "") not in ("", "0"),
+        default=is_set("QUICK"),
         help=f"{QUICK_ROUNDS} rounds, fewer contestants",
     )
     parser.add_argument("--json", type=Path, help="write everything that was measured here, after each benchmark")
+    parser.add_argument("--results", type=Path, default=FOLDER, help="folder of kept results, one file a machine")
+    parser.add_argument(
+        "--keep", action="store_true", default=is_set("KEEP"), help="replace the kept results by those of this run"
+    )
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     return parser
 
@@ -147,6 +171,8 @@ def run_here(name: str, asked: argparse.Namespace) -> int:
     answer = {
         "benchmark": name,
         "threads": asked.threads[0],
+        "quick": asked.quick,
+        "date": today(),
         "machine": machine(),
         "figures": [figure.as_json() for figure in figures],
     }

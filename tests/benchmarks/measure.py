@@ -25,10 +25,12 @@ class Lap:
     cpu: float = 0.0
     wall: float = 0.0
     amount: float = 1.0
+    tokens: float = 0.0
+    """Tokens that were computed, padding included; 0 where nobody counts them."""
 
-    def per_unit(self, clock: str) -> float:
-        """Return seconds for one unit of work."""
-        return float(getattr(self, clock)) / self.amount
+    def per_unit(self, clock: str, per: str = "amount") -> float:
+        """Return seconds for one unit of work, or for one padded token."""
+        return float(getattr(self, clock)) / float(getattr(self, per))
 
 
 Contestant = Callable[[], Lap]
@@ -36,9 +38,9 @@ Contestant = Callable[[], Lap]
 
 
 @contextmanager
-def timed(amount: float = 1.0) -> Iterator[Lap]:
+def timed(amount: float = 1.0, tokens: float = 0.0) -> Iterator[Lap]:
     """Time a block of work."""
-    lap = Lap(amount=amount)
+    lap = Lap(amount=amount, tokens=tokens)
     gc.collect()
     wall, cpu = time.perf_counter(), time.process_time()
     yield lap
@@ -53,11 +55,19 @@ class Contest:
     loads: list[float]
 
     def figure(
-        self, name: str, *, of: str, against: str, target: float | None, clock: str = "cpu", note: str = ""
+        self,
+        name: str,
+        *,
+        of: str,
+        against: str,
+        target: float | None,
+        clock: str = "cpu",
+        note: str = "",
+        per: str = "amount",
     ) -> Figure:
-        """Return how many times faster ``of`` does one unit of work than ``against``."""
+        """Return how many times faster ``of`` does one unit of work, or one padded token, than ``against``."""
         pairs = list(zip(self.laps[against], self.laps[of], strict=True))
-        both = {each: [base.per_unit(each) / own.per_unit(each) for base, own in pairs] for each in CLOCKS}
+        both = {each: [base.per_unit(each, per) / own.per_unit(each, per) for base, own in pairs] for each in CLOCKS}
         return Figure(
             name,
             of,

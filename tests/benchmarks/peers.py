@@ -7,7 +7,9 @@ man. Losses are means over everything, attention is what ``output_attentions`` g
 
 The tuned Trainer has its switches set: bf16, and sentences of like length together. They leave a distillation's teacher
 in fp32, because they reach the trained model's forward pass alone. The Trainer "by hand" is what somebody makes of it
-who knows: everything in bf16, attention in the kernel that is fastest here; targets are set against it. A Trainer's own
+who knows: everything in bf16, attention in the kernel that is fastest here; targets are set against it. The plain loop
+"helped" is the published code with its own optimizer and with fp32 products that run in bf16, which its user gets by
+one line; the allocator's settings are those of every process here. A Trainer's own
 sampler groups by so many sentences as there are, which a sample is too small for; both get the batches of a whole
 epoch. Shape letters: B batch, T tokens, C classes.
 """
@@ -17,7 +19,8 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,7 @@ from tests.benchmarks.measure import Lap, timed
 BATCH = 32
 Example = dict[str, list[int]]
 Loss = Callable[[nn.Module, dict[str, Tensor]], Tensor]
+Collator = Callable[[list[Example]], dict[str, Tensor]]
 
 
 def examples_of(sentences: Sequence[Sequence[int]]) -> list[Example]:
@@ -39,7 +43,7 @@ def examples_of(sentences: Sequence[Sequence[int]]) -> list[Example]:
     return [{"input_ids": list(tokens), "labels": [number % 2]} for number, tokens in enumerate(sentences)]
 
 
-def padding(width: int | None) -> Callable[[list[Example]], dict[str, Tensor]]:
+def padding(width: int | None) -> Collator:
     """Return a collator that pads to a fixed width, or to the longest of a batch."""
 
     def collate(batch: list[Example]) -> dict[str, Tensor]:
@@ -91,23 +95,74 @@ def label_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     return model(**batch).loss
 
 
-def plain_loop(model: nn.Module, loss: Loss, examples: list[Example], width: int) -> Callable[[], Lap]:
+class BertAdam(torch.optim.Optimizer):
+    """The optimizer of BERT's and TinyBERT's published code: Adam without correction of its bias, decoupled weight
+    decay, and gradients clipped tensor by tensor (Devlin et al. 2018, arXiv:1810.04805)."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float = 1e-4) -> None:
+        super().__init__(parameters, {"lr": lr, "betas": (0.9, 0.999), "eps": 1e-6, "decay": 0.01, "clip": 1.0})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Change every tensor that has a gradient."""
+        for group in self.param_groups:
+            for tensor in (one for one in group["params"] if one.grad is not None):
+                state = self.state[tensor]
+                if not state:
+                    state["mean"], state["square"] = torch.zeros_like(tensor), torch.zeros_like(tensor)
+                nn.utils.clip_grad_norm_([tensor], group["clip"])
+                first, second = group["betas"]
+                state["mean"].mul_(first).add_(tensor.grad, alpha=1 - first)
+                state["square"].mul_(second).addcmul_(tensor.grad, tensor.grad, value=1 - second)
+                change = state["mean"] / (state["square"].sqrt() + group["eps"]) + group["decay"] * tensor
+                tensor.add_(change, alpha=-group["lr"])
+
+
+@contextmanager
+def products_in_bf16() -> Iterator[None]:
+    """Let fp32 products run in bf16 inside the block, by the one line that a user of published code could add."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def plain_loop(
+    model: nn.Module, loss: Loss, examples: list[Example], width: int, *, helped: bool = False
+) -> Callable[[], Lap]:
     """Return a contestant: a handwritten loop over batches of one fixed width, in the order given; one unit is a
-    batch."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batch. ``helped``: published code with its own optimizer, and with products in bf16."""
+    optimizer = BertAdam(model.parameters()) if helped else torch.optim.AdamW(model.parameters(), lr=1e-4)
     collate = padding(width)
 
     def once() -> Lap:
         model.train()
-        with timed(len(examples) / BATCH) as lap:
+        with (
+            products_in_bf16() if helped else nullcontext(),
+            timed(len(examples) / BATCH, len(examples) * width) as lap,
+        ):
             for start in range(0, len(examples), BATCH):
                 loss(model, collate(examples[start : start + BATCH])).backward()
-                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                if not helped:  # that optimizer clips by itself
+                    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 optimizer.zero_grad()
         return lap
 
     return once
+
+
+def counting(collate: Collator, lap: Lap) -> Collator:
+    """Return a collator that adds the padded tokens of its batches to a lap."""
+
+    def counted(batch: list[Example]) -> dict[str, Tensor]:
+        made = collate(batch)
+        lap.tokens += made["input_ids"].numel()
+        return made
+
+    return counted
 
 
 def in_bf16(loss: Loss) -> Loss:
@@ -186,7 +241,7 @@ def trainer_loop(
                 options,
                 own_loss=loss,
                 train_dataset=ordered,
-                data_collator=padding(width),
+                data_collator=counting(padding(width), lap),
                 callbacks=[Clocked(lap)],
             )
             trainer.train()

@@ -13,6 +13,7 @@ import torch
 
 from tasks.training.data.batches import plan
 from tests.benchmarks.measure import Figure, Lap, interleave
+from tests.benchmarks.results import file_of, keep_results, kept_results, slower_lines
 from tests.benchmarks.sentences import MEAN, sample, sample_lengths, split
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,10 +76,82 @@ def test_every_contestant_learns_the_same_sentences() -> None:
         lambda model: trainer_loop(model, label_loss, examples),
         lambda model: trainer_loop(model, label_loss, examples, tuned=True),
         lambda model: plain_loop(model, label_loss, examples, 64),
+        lambda model: plain_loop(model, label_loss, examples, 64, helped=True),
     ):
         model = Counting()
         lap = contestant(model)()
-        assert model.seen == tokens and lap.amount == 2 and lap.wall > 0
+        assert model.seen == tokens and lap.amount == 2 and lap.wall > 0 and lap.tokens >= tokens
+    assert torch.get_float32_matmul_precision() == "highest", "the help is for its own contestant alone"
+
+
+def test_the_optimizer_of_published_code_takes_the_step_of_its_formula() -> None:
+    """Adam without correction of its bias, decoupled decay, and a gradient of norm 1 at most."""
+    from tests.benchmarks.peers import BertAdam
+
+    weight = torch.nn.Parameter(torch.tensor([2.0, -1.0]))
+    weight.grad = torch.tensor([3.0, 4.0])
+    BertAdam([weight], lr=0.5).step()
+    gradient = torch.tensor([0.6, 0.8])
+    mean, square = 0.1 * gradient, 0.001 * gradient**2
+    expected = torch.tensor([2.0, -1.0]) * (1 - 0.5 * 0.01) - 0.5 * mean / (square.sqrt() + 1e-6)
+    assert torch.allclose(weight.detach(), expected, atol=1e-4)
+
+
+def test_a_figure_per_padded_token_counts_tokens_and_not_batches() -> None:
+    laps = {"short": Lap(cpu=1.0, wall=1.0, amount=2, tokens=100), "long": Lap(cpu=3.0, wall=3.0, amount=2, tokens=400)}
+    contest = interleave({name: lambda lap=lap: lap for name, lap in laps.items()}, 2, tell=lambda _: None)
+    assert contest.figure("", of="short", against="long", target=None).median == 3.0
+    assert contest.figure("", of="short", against="long", target=None, per="tokens").median == 0.75
+
+
+RESULT = {
+    "benchmark": "limits",
+    "threads": 1,
+    "quick": False,
+    "date": "2026-01-31",
+    "machine": {"hardware": "AMD EPYC 9B45 x 2 cpu-avx512-amd", "cores": 2},
+    "figures": [
+        {
+            "name": name,
+            "of": "ours",
+            "against": "theirs",
+            "clock": "cpu",
+            "median": median,
+            "unit": unit,
+            "at_most": False,
+        }
+        for name, median, unit in (("speed", 10.0, "×"), ("time", 2.0, " s"))
+    ],
+}
+
+
+def with_medians(speed: float, time: float, **more: object) -> dict[str, object]:
+    """Return the result with other medians."""
+    figures = [figure | {"median": value} for figure, value in zip(RESULT["figures"], (speed, time), strict=True)]
+    return {**RESULT, "figures": figures, **more}
+
+
+def test_a_later_run_names_what_became_slower_by_more_than_a_tenth(tmp_path: Path) -> None:
+    keep_results([RESULT], tmp_path, replace=False)
+    (file,) = tmp_path.iterdir()
+    assert file.name == "amd-epyc-9b45-x-2-cpu-avx512-amd-2-of-its-cores.json"
+    assert slower_lines([with_medians(9.2, 2.1)], tmp_path) == []
+    assert slower_lines([with_medians(20.0, 1.0)], tmp_path) == [], "faster is no news"
+    assert slower_lines([with_medians(8.0, 2.5)], tmp_path) == [
+        "speed (ours against theirs, cpu): 8×, and 10× on 2026-01-31",
+        "time (ours against theirs, cpu): 2.5 s, and 2 s on 2026-01-31",
+    ]
+    for other in ({"quick": True}, {"threads": 4}, {"machine": {"hardware": "another", "cores": 2}}):
+        assert slower_lines([with_medians(1.0, 9.0, **other)], tmp_path) == [], f"not comparable: {other}"
+
+
+def test_kept_results_stay_until_they_are_replaced_on_purpose(tmp_path: Path) -> None:
+    keep_results([RESULT, {**RESULT, "quick": True}], tmp_path, replace=False)
+    keep_results([with_medians(9.5, 2.0)], tmp_path, replace=False)
+    assert not slower_lines([with_medians(9.3, 2.0)], tmp_path) and slower_lines([with_medians(8.7, 2.0)], tmp_path)
+    keep_results([with_medians(8.7, 2.0)], tmp_path, replace=True)
+    assert not slower_lines([with_medians(8.7, 2.0)], tmp_path)
+    assert len(kept_results(file_of(RESULT["machine"], tmp_path))) == 2
 
 
 def test_a_benchmark_nobody_knows_is_one_sentence() -> None:
@@ -106,12 +179,11 @@ def test_what_was_measured_is_kept_when_a_later_benchmark_is_broken_off(
     def run_apart(name: str, threads: int, asked: object) -> dict[str, object]:
         if name == "memory":
             raise KeyboardInterrupt
-        return {"benchmark": name, "threads": threads, "figures": []}
+        return {**RESULT, "benchmark": name, "threads": threads, "figures": []}
 
     monkeypatch.setattr(bench, "run_apart", run_apart)
-    monkeypatch.setattr(
-        sys, "argv", ["bench", "limits", "exports", "memory", "--threads", "1", "--json", str(tmp_path / "bench.json")]
-    )
+    words = ["limits", "exports", "memory", "--threads", "1", "--json", str(tmp_path / "bench.json")]
+    monkeypatch.setattr(sys, "argv", ["bench", *words, "--results", str(tmp_path)])
     with pytest.raises(KeyboardInterrupt):
         bench.main()
     assert [each["benchmark"] for each in json.loads((tmp_path / "bench.json").read_text())] == ["limits", "exports"]
@@ -130,6 +202,8 @@ def test_a_benchmark_ends_in_a_table_and_json(tmp_path: Path) -> None:
         "--quick",
         "--json",
         str(tmp_path / "bench.json"),
+        "--results",
+        str(tmp_path / "results"),
     ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     (result,) = json.loads((tmp_path / "bench.json").read_text())
@@ -138,4 +212,5 @@ def test_a_benchmark_ends_in_a_table_and_json(tmp_path: Path) -> None:
         and result["threads"] == 1
         and {"hardware", "load", "libraries"} <= set(result["machine"])
     )
+    assert kept_results(file_of(result["machine"], tmp_path / "results")) == [result] and result["quick"]
     assert all(0 < figure["median"] <= 1.2 for figure in result["figures"])
