@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from flows.home import Home
 from tasks.errors import RecipeError, RegistryError
 from tasks.ports.store.collect import Sweep, sweep
-from tasks.ports.store.index import rebuild
+from tasks.ports.store.index.earlier import rebuild
 from tasks.ports.store.manifests import is_of_this_release
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.tracker import Tracker

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tasks.contracts import Artifact
 from tasks.engine.fork_server import ForkServer
 from tasks.ports.store.artifacts import Store
-from tasks.ports.store.index import EarlierResults
+from tasks.ports.store.index.earlier import EarlierResults
 from tasks.recipe.running import THREADS_ALONE
 from tasks.scoring.costs.rates import Rates
 from tasks.stage.budget import RunBudget
@@ -174,7 +174,7 @@ class Session:
         self.slots = Cores(self.cores)
         self.machine = Machine()
         self.opened = time.monotonic()
-        self.earlier = self.plan.earlier if self.plan else EarlierResults(self.store)
+        self.earlier: EarlierResults = self.plan.earlier if self.plan else EarlierResults(self.store)
         self.found = {record.key: record.artifact for record in self.plan.records} if self.plan else {}
 
     def just_found(self, key: str) -> Artifact | None:

@@ -17,7 +17,8 @@ from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import folder as folder_module
 from tasks.ports.store.collect import sweep
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.store.index import MOST, SUBSETS, EarlierResults, entry_from, rebuild
+from tasks.ports.store.index.earlier import MOST, SUBSETS, EarlierResults, rebuild
+from tasks.ports.store.index.entries import entry_from
 from tasks.ports.store.s3 import S3Store
 from tests.s3_server import BUCKET
 

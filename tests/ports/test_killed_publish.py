@@ -17,7 +17,7 @@ import pytest
 from tasks.contracts import Artifact
 from tasks.ports.store.artifacts import is_whole
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.store.index import EarlierResults
+from tasks.ports.store.index.earlier import EarlierResults
 from tests.ports.test_store import KEY, NAMES, explained
 from tests.suites.doomed import Lines
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.ports.store.artifacts import Store
-from tasks.ports.store.index import rebuild
+from tasks.ports.store.index.earlier import rebuild
 
 UNNAMED = 3600.0  # seconds that an artifact without a manifest is kept: a worker may be about to write its manifest
 

@@ -41,7 +41,8 @@ from tasks.ports.store.artifacts import (
     untouched,
 )
 from tasks.ports.store.cache import ArtifactCache
-from tasks.ports.store.index import FolderIndex, files_below, names_of
+from tasks.ports.store.index.entries import names_of
+from tasks.ports.store.index.files import FolderIndex, files_below
 from tasks.ports.store.leases import POLL, KernelLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,

@@ -38,7 +38,8 @@ from tasks.ports.store.bucket import RETRY_SECONDS, Bucket
 from tasks.ports.store.bucket_errors import NOT_THERE, code_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.checkpoint_sync import SyncedCheckpoints
-from tasks.ports.store.index import BucketIndex, names_of
+from tasks.ports.store.index.entries import names_of
+from tasks.ports.store.index.files import BucketIndex
 from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,
