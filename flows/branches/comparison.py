@@ -59,7 +59,7 @@ def plain_students(recipe: Recipe) -> list[str]:
 
 
 def are_of_one_size(
-    ours: str, baseline: str, scored: Mapping[str, Artifact], shapes: Mapping[str, Sequence[Any]]
+    ours: str, baseline: str, scored: Mapping[str, Artifact], shapes: Mapping[str, Sequence[object]]
 ) -> bool:
     """Return whether a candidate has a baseline's number of parameters and of FLOPs (an ALBERT's layers share their
     weights). A plan compares the ``shapes`` of the recipe's new students."""
