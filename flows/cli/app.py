@@ -41,6 +41,7 @@ PANELS = {
         maintenance.gc,
         maintenance.janitor,
         maintenance.deploy,
+        maintenance.site,
         maintenance.version,
     ),
     "Choose, pull and promote": (

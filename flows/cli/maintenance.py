@@ -107,6 +107,26 @@ def deploy(
     out.print(f"{changed} of {len(lines)} changed." if changed else f"All {len(lines)} unchanged.", highlight=False)
 
 
+def site(
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE.yaml", help="The site file to write, or to bring up to date.")
+    ],
+    image: Annotated[str, typer.Option(metavar="TAG", help="Tag of the GPU image; its digest is written.")],
+    stage: Annotated[str, typer.Option(help="The stage of the stacks: dev or prod.")] = "dev",
+    project: Annotated[str, typer.Option(help="The first part of the stacks' names.")] = "limbeck",
+) -> None:
+    """Write the site file of `limbeck deploy --site` from the outputs of the CloudFormation stacks on AWS.
+
+    Secrets are written by reference. Other variables and pools in the file stay. Needs the usual AWS settings and the
+    right to read the stacks' outputs and the repository.
+    """
+    from flows.deploy.site import from_stacks, write_site
+
+    values = from_stacks(project, stage, image)
+    write_site(target, values)
+    out.print(f"wrote {target}: {len(values)} variables of the pool ecs-gpu", highlight=False, soft_wrap=True)
+
+
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed

@@ -83,7 +83,7 @@ HOSTILE = [
         0,
     ),
     Change("a way out for the database", "network/Out", OUT),
-    Change("a NAT gateway nobody asked for", "network/Nat/Condition", GONE),
+    Change("a NAT gateway nobody asked for", "network/NatA/Condition", GONE),
     Change(
         "facing the internet by default",
         "network/Parameters/LoadBalancerScheme/Default",
@@ -134,7 +134,7 @@ HOSTILE = [
     Change("no access log", "storage/Artifacts/Properties/LoggingConfiguration", GONE),
     Change("a key for ever", "storage/Key/Properties/EnableKeyRotation", False),
     Change("tags that move", "storage/Repository/Properties/ImageTagMutability", "MUTABLE"),
-    Change("the image called latest", "control/Parameters/ImageTag/AllowedPattern", "^.*$"),
+    Change("the image called latest", "control/Parameters/ImageDigest/AllowedPattern", "^.*$"),
     Change(
         "a password in the template",
         "storage/PrefectAuth/Properties/SecretString",
@@ -219,7 +219,7 @@ HOSTILE = [
     Change("Prefect without a password", f"control/PrefectTask/{CONTAINER}/Secrets", []),
     Change(
         "MLflow without a password",
-        "control/MlflowTask/Properties/ContainerDefinitions/1/Command",
+        "control/MlflowTask/Properties/ContainerDefinitions/0/Command",
         ["python -m mlflow server"],
     ),
     Change(
@@ -303,7 +303,7 @@ HOSTILE = [
     ),
     Change(
         "private subnets with the internet gateway",
-        "network/PrivateDefaultRoute/Properties/GatewayId",
+        "network/PrivateDefaultRouteA/Properties/GatewayId",
         {"Ref": "InternetGateway"},
     ),
     Change(
@@ -478,7 +478,7 @@ HOSTILE = [
     Change("a server with a role", "control/PrefectTask/Properties/TaskRoleArn", {"Fn::GetAtt": ["UpkeepRole", "Arn"]}),
     Change(
         "a library loaded before ours",
-        "control/MlflowTask/Properties/ContainerDefinitions/1/Environment/+",
+        "control/MlflowTask/Properties/ContainerDefinitions/0/Environment/+",
         {"Name": "LD_PRELOAD", "Value": "/tmp/x.so"},
     ),
     Change(

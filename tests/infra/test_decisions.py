@@ -14,6 +14,17 @@ from tests.infra.templates import load_templates, many
 
 BUCKET = "arn:aws:s3:::limbeck-dev-artifacts-123456789012"
 PLACE = f"{REGION}:{ACCOUNT}"
+SECRETS = (
+    "database",
+    "prefect-database",
+    "mlflow-database",
+    "prefect-password",
+    "prefect-auth",
+    "prefect-encryption",
+    "mlflow-admin",
+    "mlflow-secret-key",
+    "mlflow-worker",
+)
 THINGS = {
     "the bucket": BUCKET,
     "an artifact": f"{BUCKET}/store/objects/ab/abcd/model.safetensors",
@@ -44,17 +55,7 @@ THINGS = {
     "the role that starts them": f"arn:aws:iam::{ACCOUNT}:role/limbeck-dev-gpu-execution",
     "another role": f"arn:aws:iam::{ACCOUNT}:role/admin",
     "the account": "*",
-    **{
-        f"secret {name}": f"arn:aws:secretsmanager:{PLACE}:secret:limbeck-dev/{name}-AbCdEf"
-        for name in (
-            "database",
-            "prefect-auth",
-            "prefect-encryption",
-            "mlflow-admin",
-            "mlflow-worker",
-            "prefect-password",
-        )
-    },
+    **{f"secret {name}": f"arn:aws:secretsmanager:{PLACE}:secret:limbeck-dev/{name}-AbCdEf" for name in SECRETS},
 }
 REQUEST = {
     "ecs:cluster": THINGS["the GPU cluster"],
@@ -112,7 +113,16 @@ MAY: dict[str, dict[str, set[str]]] = {
     },
     "ExecutionRole": starts("GPU log", "prefect-auth", "mlflow-worker"),
     "WorkerExecutionRole": starts("server log", "prefect-auth", "mlflow-worker"),
-    "ServerExecutionRole": starts("server log", "database", "prefect-auth", "prefect-encryption", "mlflow-admin"),
+    "ServerExecutionRole": starts(
+        "server log",
+        "prefect-database",
+        "prefect-auth",
+        "prefect-encryption",
+        "mlflow-database",
+        "mlflow-admin",
+        "mlflow-secret-key",
+    ),
+    "MigrationExecutionRole": starts("server log", "database", "prefect-database", "mlflow-database"),
     "DispatcherRole": {
         "the account": {"ecs:DescribeTaskDefinition", "ecs:DeregisterTaskDefinition"},
         "our task definition": {"ecs:RegisterTaskDefinition", "ecs:RunTask", "ecs:TagResource"},

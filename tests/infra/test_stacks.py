@@ -18,13 +18,14 @@ from tests.infra.moto_cloud import SHIMS, Cloud, moto_cloud
 from tests.infra.templates import FOLDER, ORDER, load_templates, parameters_of
 
 CHOSEN = {
-    "ImageTag": "cpu-0.1.0",
-    "DispatcherTag": "dispatcher-0.1.0",
+    "ImageDigest": f"sha256:{'a' * 64}",
+    "DispatcherDigest": f"sha256:{'b' * 64}",
     "PrefectHost": "prefect.example.com",
     "MlflowHost": "mlflow.example.com",
     "Email": "team@example.com",
 }
 CLUSTERS = [f"limbeck-{stage}-{name}" for stage in ("dev", "prod") for name in ("gpu", "control")]
+FAMILIES = [f"limbeck-dev-{name}" for name in ("prefect", "mlflow", "cpu-worker", "dispatcher", "migration")]
 CAPACITY = ["limbeck-dev-gpu-spot", "limbeck-prod-gpu-spot"]
 
 NAMELESS = ("AWS::RDS::DBSubnetGroup", "AWS::EC2::SecurityGroupIngress")
@@ -184,7 +185,7 @@ def test_dev_pays_for_no_nat_gateway_and_prod_does(dev: Cloud) -> None:
     try:
         network = outputs(dev, "limbeck-prod-network")
         assert (network["TaskPublicIp"], network["InstancePublicIp"]) == ("DISABLED", "false")
-        assert network["WorkerSubnets"] != network["LoadBalancerSubnets"] and inventory(dev)["nat"] == 1
+        assert network["WorkerSubnets"] != network["LoadBalancerSubnets"] and inventory(dev)["nat"] == 2
     finally:
         down(dev, "prod")
 
@@ -266,12 +267,16 @@ def test_servers_find_their_database_and_their_secrets(dev: Cloud) -> None:
     assert {each["SubnetIdentifier"] for each in subnets["Subnets"]} == set(
         outputs(dev, "limbeck-dev-network")["DatabaseSubnets"].split(",")
     )
-    for family in ("limbeck-dev-prefect", "limbeck-dev-mlflow", "limbeck-dev-cpu-worker", "limbeck-dev-dispatcher"):
+    for family in FAMILIES:
         task = ecs.describe_task_definition(taskDefinition=family)["taskDefinition"]
         for container in task["containerDefinitions"]:
-            assert container["image"].rsplit(":", 1)[-1] in ("cpu-0.1.0", "dispatcher-0.1.0")
+            assert container["image"].rsplit("@", 1)[-1] in (CHOSEN["ImageDigest"], CHOSEN["DispatcherDigest"])
             named = {
-                secret["valueFrom"].removesuffix("::").removesuffix(":password").removesuffix(":username")
+                secret["valueFrom"]
+                .removesuffix("::")
+                .removesuffix(":password")
+                .removesuffix(":username")
+                .removesuffix(":letters")
                 for secret in container.get("secrets", [])
             }
             assert named and named <= known, family
@@ -312,6 +317,8 @@ def test_alarms_ring_on_the_topic(dev: Cloud) -> None:
         "deaf-observer",
         "lost-events",
         "database-full",
+        "prefect-down",
+        "mlflow-down",
     }
     assert all(alarm["AlarmActions"] == [topic] for alarm in alarms)
     (subscribed,) = dev.client("sns").list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]

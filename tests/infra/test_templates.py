@@ -38,7 +38,7 @@ def test_parameters_are_known_and_legal(stage: str, templates: Templates) -> Non
             or rule["Type"] != "Number"
         ), name
     chosen = {name for name, rule in declared.items() if "Default" not in rule} - set(given)
-    assert chosen == {"ImageTag", "DispatcherTag", "CertificateArn", "PrefectHost", "MlflowHost", "Email"}
+    assert chosen == {"ImageDigest", "DispatcherDigest", "CertificateArn", "PrefectHost", "MlflowHost", "Email"}
 
 
 def test_what_is_imported_is_exported_before(templates: Templates) -> None:
