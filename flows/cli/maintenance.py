@@ -120,7 +120,7 @@ def site(
     Secrets are written by reference. Other variables and pools in the file stay. Needs the usual AWS settings and the
     right to read the stacks' outputs and the repository.
     """
-    from flows.deploy.site import from_stacks, write_site
+    from flows.deploy.site_file import from_stacks, write_site
 
     values = from_stacks(project, stage, image)
     write_site(target, values)

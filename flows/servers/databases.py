@@ -20,23 +20,23 @@ from typing import Any
 
 from tasks.errors import LimbeckError, StackError
 
-OWNERS = {"prefect": "prefect", "mlflow": "mlflow", "mlflow_auth": "mlflow"}
+DATABASE_OWNERS = {"prefect": "prefect", "mlflow": "mlflow", "mlflow_auth": "mlflow"}
 """Each database and the role that owns it."""
-PASSWORDS = {"prefect": "LIMBECK_PREFECT_DB_PASSWORD", "mlflow": "LIMBECK_MLFLOW_DB_PASSWORD"}
-NEEDED = ("PGHOST", "PGUSER", "PGPASSWORD", *PASSWORDS.values())
-MIGRATES = 1800.0  # seconds for one migration; a large database takes long
+PASSWORD_SETTINGS = {"prefect": "LIMBECK_PREFECT_DB_PASSWORD", "mlflow": "LIMBECK_MLFLOW_DB_PASSWORD"}
+REQUIRED_SETTINGS = ("PGHOST", "PGUSER", "PGPASSWORD", *PASSWORD_SETTINGS.values())
+MIGRATION_SECONDS = 1800.0  # seconds for one migration; a large database takes long
 
 
 def require_settings(given: Mapping[str, str]) -> None:
     """Raise StackError if a setting is missing."""
-    missing = [name for name in NEEDED if not given.get(name)]
+    missing = [name for name in REQUIRED_SETTINGS if not given.get(name)]
     if missing:
         raise StackError(
             f"{', '.join(missing)} not set; set PostgreSQL's address, its administrator and the passwords of both roles"
         )
 
 
-def create(given: Mapping[str, str]) -> None:
+def create_databases(given: Mapping[str, str]) -> None:
     """Create missing roles and databases, and set the roles' passwords; raise StackError if PostgreSQL refuses."""
     import psycopg2
 
@@ -45,9 +45,9 @@ def create(given: Mapping[str, str]) -> None:
         connection = psycopg2.connect(dbname="postgres", connect_timeout=30)
         connection.autocommit = True
         with connection.cursor() as cursor:
-            for role, password in PASSWORDS.items():
+            for role, password in PASSWORD_SETTINGS.items():
                 set_role(cursor, role, given[password])
-            for database, role in OWNERS.items():
+            for database, role in DATABASE_OWNERS.items():
                 set_database(cursor, database, role)
         connection.close()
     except psycopg2.Error as error:
@@ -79,12 +79,16 @@ def migrations(given: Mapping[str, str]) -> dict[str, tuple[list[str], dict[str,
     """Return the command and the environment of each migration, by its database."""
     place = f"{given['PGHOST']}:{given.get('PGPORT', '5432')}"
     python = [sys.executable, "-P", "-m"]
-    shared = {name: value for name, value in given.items() if name not in ("PGUSER", "PGPASSWORD", *PASSWORDS.values())}
+    shared = {
+        name: value
+        for name, value in given.items()
+        if name not in ("PGUSER", "PGPASSWORD", *PASSWORD_SETTINGS.values())
+    }
     as_prefect = shared | {
-        "PGPASSWORD": given[PASSWORDS["prefect"]],
+        "PGPASSWORD": given[PASSWORD_SETTINGS["prefect"]],
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://prefect@{place}/prefect",
     }
-    as_mlflow = shared | {"PGPASSWORD": given[PASSWORDS["mlflow"]]}
+    as_mlflow = shared | {"PGPASSWORD": given[PASSWORD_SETTINGS["mlflow"]]}
     auth = ["mlflow.server.auth", "db", "upgrade", "--url", f"postgresql://mlflow@{place}/mlflow_auth"]
     return {
         "prefect": ([*python, "prefect", "server", "database", "upgrade", "-y"], as_prefect),
@@ -93,11 +97,11 @@ def migrations(given: Mapping[str, str]) -> dict[str, tuple[list[str], dict[str,
     }
 
 
-def migrate(given: Mapping[str, str]) -> None:
+def migrate_databases(given: Mapping[str, str]) -> None:
     """Migrate all databases, one after another; raise StackError at the first that fails."""
     for database, (command, environment) in migrations(given).items():
         print(f"migrating {database}", flush=True)
-        done = subprocess.run(command, env=environment, timeout=MIGRATES)
+        done = subprocess.run(command, env=environment, timeout=MIGRATION_SECONDS)
         if done.returncode:
             raise StackError(f"the database {database} could not be migrated; the reason is above")
 
@@ -106,8 +110,8 @@ def main() -> int:
     """Create and migrate the databases; report a failure in one sentence."""
     try:
         require_settings(os.environ)
-        create(os.environ)
-        migrate(os.environ)
+        create_databases(os.environ)
+        migrate_databases(os.environ)
     except LimbeckError as error:
         print(f"limbeck: {error}", file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psycopg2
 import pytest
 
-from flows.servers.databases import OWNERS, PASSWORDS, create, require_settings
+from flows.servers.databases import DATABASE_OWNERS, PASSWORD_SETTINGS, create_databases, require_settings
 from tasks.errors import StackError
 from tests import postgres
 
@@ -28,7 +28,7 @@ def server() -> Iterator[dict[str, str]]:
         owner.autocommit = True
         owner.cursor().execute("CREATE ROLE administrator LOGIN CREATEROLE CREATEDB PASSWORD 'admin'")
         owner.close()
-        words = {PASSWORDS["prefect"]: "p'1", PASSWORDS["mlflow"]: "m"}
+        words = {PASSWORD_SETTINGS["prefect"]: "p'1", PASSWORD_SETTINGS["mlflow"]: "m"}
         yield place | words | {"PGUSER": "administrator", "PGPASSWORD": "admin"}
 
 
@@ -55,10 +55,10 @@ def stored(settings: dict[str, str], role: str) -> str:
 
 
 def test_each_server_owns_its_databases_and_opens_no_other(settings: dict[str, str]) -> None:
-    create(settings)
+    create_databases(settings)
     owners = asked(settings, "limbeck", "postgres", "SELECT datname, pg_get_userbyid(datdba) FROM pg_database")
-    assert {name: owner for name, owner in owners if name in OWNERS} == OWNERS
-    for database, owner in OWNERS.items():
+    assert {name: owner for name, owner in owners if name in DATABASE_OWNERS} == DATABASE_OWNERS
+    for database, owner in DATABASE_OWNERS.items():
         asked(settings, owner, database, "SELECT 1")
         with pytest.raises(psycopg2.OperationalError, match="permission denied"):
             asked(settings, {"prefect": "mlflow", "mlflow": "prefect"}[owner], database, "SELECT 1")
@@ -68,15 +68,15 @@ def test_each_server_owns_its_databases_and_opens_no_other(settings: dict[str, s
 
 
 def test_a_second_time_changes_passwords_alone(settings: dict[str, str]) -> None:
-    create(settings)
+    create_databases(settings)
     before = stored(settings, "prefect"), stored(settings, "mlflow")
-    create(settings | {PASSWORDS["prefect"]: "rotated"})
+    create_databases(settings | {PASSWORD_SETTINGS["prefect"]: "rotated"})
     assert stored(settings, "prefect") != before[0]
 
 
 def test_what_is_missing_or_refused_is_one_sentence(settings: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StackError, match="PGPASSWORD, LIMBECK_PREFECT_DB_PASSWORD not set; set PostgreSQL's address"):
-        require_settings(settings | {"PGPASSWORD": "", PASSWORDS["prefect"]: ""})
+        require_settings(settings | {"PGPASSWORD": "", PASSWORD_SETTINGS["prefect"]: ""})
     monkeypatch.setenv("PGPORT", "1")
     done = subprocess.run([sys.executable, "-m", "flows.servers.databases"], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("limbeck: PostgreSQL at 127.0.0.1 refused: ")
@@ -92,4 +92,4 @@ def test_the_migration_makes_every_schema(settings: dict[str, str]) -> None:
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
     expected = {"prefect": "flow_run", "mlflow": "runs", "mlflow_auth": "users"}
     for database, table in expected.items():
-        assert (table,) in asked(settings, OWNERS[database], database, tables)
+        assert (table,) in asked(settings, DATABASE_OWNERS[database], database, tables)

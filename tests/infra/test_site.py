@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from flows.cli.app import app
 from flows.deploy.pools import read_site
-from flows.deploy.site import from_stacks, write_site
+from flows.deploy.site_file import from_stacks, write_site
 from tasks.errors import RecipeError, ServerError
 from tests.infra.moto_cloud import Cloud, moto_cloud
 from tests.infra.test_stacks import outputs, up

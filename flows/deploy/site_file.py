@@ -12,12 +12,13 @@ from ruamel.yaml import YAML
 from flows.deploy.pools import defaults_of, read_pool, read_site
 from tasks.errors import RecipeError, ServerError
 
-POOL = "ecs-gpu"
-STACKS = ("storage", "workers", "control")
-Outputs = Mapping[str, str]
+AWS_POOL = "ecs-gpu"
+STACKS_READ = ("storage", "workers", "control")
+StackOutputs = Mapping[str, str]
+SiteValues = Mapping[str, object]
 
 
-def new_client(service: str) -> Any:
+def aws_client(service: str) -> Any:
     """Return a client of AWS with the usual settings of the environment; raise ServerError if it has none."""
     import boto3
     from botocore.exceptions import BotoCoreError
@@ -30,7 +31,7 @@ def new_client(service: str) -> Any:
         ) from error
 
 
-def ask(what: str, question: Callable[[], Any]) -> Any:
+def ask_aws(what: str, question: Callable[[], Any]) -> Any:
     """Return AWS's answer; raise ServerError with its own words if it refuses or cannot be reached."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -42,26 +43,26 @@ def ask(what: str, question: Callable[[], Any]) -> Any:
         ) from error
 
 
-def outputs_of(client: Any, stack: str) -> Outputs:
+def outputs_of(client: Any, stack: str) -> StackOutputs:
     """Return the outputs of one stack, by name."""
-    answer = ask(f"the outputs of the stack {stack}", lambda: client.describe_stacks(StackName=stack))
+    answer = ask_aws(f"the outputs of the stack {stack}", lambda: client.describe_stacks(StackName=stack))
     return {output["OutputKey"]: output["OutputValue"] for output in answer["Stacks"][0].get("Outputs", [])}
 
 
 def image_of(client: Any, repository: str, tag: str) -> str:
     """Return the address of an image by its digest, so that a task runs these bytes and no others."""
     name = repository.split("/", 1)[1]
-    answer = ask(
+    answer = ask_aws(
         f"the digest of the image {name}:{tag}",
         lambda: client.describe_images(repositoryName=name, imageIds=[{"imageTag": tag}]),
     )
     return f"{repository}@{answer['imageDetails'][0]['imageDigest']}"
 
 
-def pool_values(stacks: Mapping[str, Outputs], image: str, region: str) -> dict[str, Any]:
+def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str) -> SiteValues:
     """Return the variables of the GPU pool, from the outputs of the stacks by their names."""
-    storage, workers, control = (stacks[name] for name in STACKS)
-    environment = defaults_of(read_pool(POOL)["base_job_template"])["env"]
+    storage, workers, control = (stacks[name] for name in STACKS_READ)
+    environment = defaults_of(read_pool(AWS_POOL)["base_job_template"])["env"]
     account = {
         f"MLFLOW_TRACKING_{field.upper()}": f"{storage['MlflowWorker']}:{field}::" for field in ("username", "password")
     }
@@ -85,12 +86,12 @@ def pool_values(stacks: Mapping[str, Outputs], image: str, region: str) -> dict[
     }
 
 
-def from_stacks(project: str, stage: str, tag: str) -> dict[str, Any]:
+def from_stacks(project: str, stage: str, tag: str) -> SiteValues:
     """Return the variables of the GPU pool for the stacks of a project and stage, with the image of a tag."""
-    formation = new_client("cloudformation")
-    stacks = {name: outputs_of(formation, f"{project}-{stage}-{name}") for name in STACKS}
+    formation = aws_client("cloudformation")
+    stacks = {name: outputs_of(formation, f"{project}-{stage}-{name}") for name in STACKS_READ}
     try:
-        image = image_of(new_client("ecr"), stacks["storage"]["RepositoryUri"], tag)
+        image = image_of(aws_client("ecr"), stacks["storage"]["RepositoryUri"], tag)
         return pool_values(stacks, image, formation.meta.region_name)
     except KeyError as error:
         raise ServerError(
@@ -98,12 +99,12 @@ def from_stacks(project: str, stage: str, tag: str) -> dict[str, Any]:
         ) from error
 
 
-def write_site(path: Path, values: Mapping[str, Any]) -> None:
+def write_site(path: Path, values: SiteValues) -> None:
     """Write the pool's variables to a site file; other pools and other variables in it stay. It is written whole or not
     at all."""
     text = YAML()
     known = dict(read_site(path)) if path.exists() else {}
-    merged = {**known, POOL: {**known.get(POOL, {}), **values}}
+    merged = {**known, AWS_POOL: {**known.get(AWS_POOL, {}), **values}}
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         with unfinished.open("w", encoding="utf-8") as stream:
