@@ -47,7 +47,7 @@ async def register_models(
     registered: list[Registered] = []
     engines = current_session().engines
     start = engines.lend if engines is not None and engines.used else started
-    with Packer(workspace, start) as packer:
+    with Packer(workspace, start, max_length=recipe.scoring.max_length) as packer:
         for candidate in judging.models[1:]:
             if role_of(candidate.role).registered:
                 folder, decision = folders[candidate.name], decisions[candidate.name]

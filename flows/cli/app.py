@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,6 +22,7 @@ PANELS = {
         make_models.demo,
         make_models.init,
         make_models.shelf,
+        make_models.knobs,
         make_models.run,
         make_models.sweep,
         make_models.plan,
@@ -66,19 +68,34 @@ PANELS = {
 PACE = 50_000  # new objects between two garbage collections; Python's default is 700
 
 
+def print_version(asked: bool) -> None:
+    """Print the version and exit, for the option ``--version``."""
+    if asked:
+        maintenance.version()
+        raise typer.Exit()
+
+
 def new_app() -> typer.Typer:
     """Return the Typer app with every command under its heading."""
     app = typer.Typer(
         name="limbeck",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
-        help="Make big transformer language models small: cached Prefect stages in, registered small models out.",
     )
+    app.callback()(common_options)
     for heading, commands in PANELS.items():
         for command in commands:
             app.command(rich_help_panel=heading, short_help=first_paragraph(command))(command)
     return app
+
+
+def common_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Make big transformer language models small: cached Prefect stages in, registered small models out."""
 
 
 def first_paragraph(command: Callable[..., None]) -> str:

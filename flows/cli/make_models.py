@@ -63,21 +63,51 @@ def init(
     out.print(f"wrote {target}; next: limbeck validate {target}", highlight=False)
 
 
-def shelf() -> None:
-    """List the recipes that come with Limbeck: one for each method of the literature, and some for real tasks."""
+def shelf(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A recipe on the shelf, to print it with its path.")
+    ] = None,
+) -> None:
+    """List the recipes that come with Limbeck: one for each method of the literature, and some for real tasks; or print
+    one of them."""
     from rich.table import Table
 
-    from flows.run.recipe_file import SHELF, read_yaml
+    from flows.run.recipe_file import SHELF, find_recipe, read_yaml
 
+    if name is not None:
+        path = find_recipe(name)
+        typer.echo(f"# {path}\n{path.read_text(encoding='utf-8')}", nl=False)
+        return
     table = Table("recipe", "description", box=None, pad_edge=False)
     for path in sorted(SHELF.glob("*.yaml"), key=lambda path: path.stem):
         table.add_row(path.stem, str(read_yaml(path).get("about", "")))
     out.print(table, highlight=False, markup=False)
     out.print(
-        "\nread one: its file states its models and cost; run one: limbeck run NAME; change it: --set task=mrpc",
+        "\nprint one: limbeck shelf NAME; run one: limbeck run NAME; change it: --set task=mrpc, and other knobs of "
+        "limbeck knobs",
         highlight=False,
         markup=False,
     )
+
+
+def knobs(
+    section: Annotated[
+        str | None,
+        typer.Argument(metavar="[SECTION]", help="A section or a knob, for example teacher or students.layers."),
+    ] = None,
+) -> None:
+    """List the sections of a recipe, or the knobs of one section with their sentences, defaults and limits."""
+    from rich.table import Table
+
+    from flows.run.knob_list import SCHEMA_FILE, knobs_of, sections
+
+    table = Table("knob", "legal values", "default", "description", box=None, pad_edge=False)
+    for knob in sections() if section is None else knobs_of(section):
+        table.add_row(knob.path, knob.limits, knob.default, knob.sentence)
+    out.print(table, highlight=False, markup=False)
+    if section is None:
+        out.print("\nthe knobs of a section: limbeck knobs teacher", highlight=False)
+        out.print(f"for editors: {SCHEMA_FILE}", highlight=False, markup=False, soft_wrap=True)
 
 
 def run(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flows.cli.shared import Reason, RegisteredName, checked, open_home, open_home_for_a_run, out, tracker
+from flows.cli.shared import Reason, RegisteredName, open_home, open_home_for_a_run, out, tracker, written
+from tasks.report.format.numbers import plural
 from tasks.task_types.types import TASK_TYPES
 
 
@@ -33,7 +35,11 @@ def pull(
     model, _, alias = name.partition("@")
     found = tracker().download(model, alias or "champion", folder)
     out.print(f"{folder}: {found['name']} version {found['version']} ({found['description']})", highlight=False)
+    from flows.inference.models import refusal_of
     from tasks.scoring.predict import stored_type
+
+    if refusal := refusal_of(found):
+        out.print(f"version {found['version']}{refusal}", highlight=False, markup=False, soft_wrap=True)
 
     auto_class = TASK_TYPES[stored_type(folder)].auto_class
     out.print(
@@ -96,27 +102,60 @@ def delete(
 
 
 def predict(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A model folder written by pull, or its onnx folder.")
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A folder written by pull, its onnx folder, or NAME[@alias] without a pull."
+        ),
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Texts: txt, csv, tsv, jsonl or parquet.")],
-    text: Annotated[str, typer.Option(help="Name of the text column.")] = "text",
-    pair: Annotated[str | None, typer.Option(help="Name of the second text's column.")] = None,
-    max_length: Annotated[int, typer.Option(min=8, max=8192, help="Longest input in tokens.")] = 128,
+    given: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TEXT|FILE|-]",
+            help="One text; a table (csv, tsv, jsonl, parquet, txt); or - for lines of text or JSON from a pipe.",
+        ),
+    ] = None,
+    second: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The second text, where MODEL reads pairs.")
+    ] = None,
+    text: Annotated[str, typer.Option(metavar="COLUMN", help="The table's column of texts.")] = "text",
+    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The table's column of second texts.")] = None,
+    output: Annotated[
+        Path | None,
+        written("--output", "-o", metavar="FILE", help="Write a table: csv, tsv, jsonl or parquet, by its ending."),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(min=8, max=8192, help="Longest input in tokens; by default that of the model's evaluation."),
+    ] = None,
 ) -> None:
-    """Predict every text of a file; prints one JSON line for each."""
+    """Predict one text, a pipe, or every row of a table; prints one JSON line for each, with all columns of the
+    table."""
+    from flows.inference.inputs import inputs_of
+    from flows.inference.predictions import json_lines, predicted, require_format, write_predictions
+
+    if output is not None:
+        require_format(output)
+    inputs = inputs_of(given, text=text, pair=pair, second=second, stdin=sys.stdin)
     open_home()
-    from tasks.ports.files.sources import resolve_model
-    from tasks.ports.rows.tables import read_texts
-    from tasks.scoring.onnx_models import is_export
+    from flows.inference.models import opened_model
 
-    if not is_export(folder):
-        resolve_model(str(folder), None)
-    texts, pairs = read_texts(checked(file), text, pair)
-    from tasks.scoring.predict import predict_texts
+    with opened_model(model, tracker) as found:
+        for note in (found.note, missing_texts(inputs)):
+            if note:
+                print(f"limbeck: {note}", file=sys.stderr)
+        table = predicted(found.path, inputs, max_length)
+    if output is not None:
+        write_predictions(table, output)
+        return out.print(f"wrote {output}: {plural(table.num_rows, 'row')}", highlight=False, markup=False)
+    for line in json_lines(table):
+        print(line)
 
-    for words, answer in zip(texts, predict_texts(folder, texts, pairs, max_length), strict=True):
-        print(json.dumps({"text": words, **answer}, ensure_ascii=False))
+
+def missing_texts(inputs: Any) -> str:
+    """Return a sentence on rows without text; empty if there are none."""
+    missing = inputs.table.num_rows - len(inputs.filled)
+    return f"{plural(missing, 'row')} without text: their predictions are null" if missing else ""
 
 
 def decide_by_hand(what: str, name: str, **given: Any) -> None:

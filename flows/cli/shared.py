@@ -120,10 +120,3 @@ def tracker() -> Any:
     from tasks.ports.tracking.tracker import Tracker
 
     return Tracker(home.tracking_uri, home.artifacts)
-
-
-def checked(file: Path) -> Path:
-    """Return the file; raise RecipeError if it does not exist."""
-    if not file.is_file():
-        raise RecipeError(f"the file {str(file)!r} does not exist; name a file with texts")
-    return file

@@ -42,6 +42,10 @@ ARCHITECTURES: dict[str, Architecture] = {
 whole dict may be read only in a ``raise``, or by code that no key includes."""
 
 
+JUDGED_LENGTH = "limbeck_max_length"
+"""Where the config of a registered model states the longest input, in tokens, at which it was evaluated."""
+
+
 def model_type_of(config: Any) -> str:
     """Return the ``model_type`` of a config object or of the contents of its file."""
     return str(config.get("model_type") if isinstance(config, Mapping) else config.model_type)
@@ -59,6 +63,14 @@ def shape_of(config: Any) -> dict[str, int | None]:
     return {
         knob: config.get(name) if isinstance(config, Mapping) else getattr(config, name, None) for knob, name in names
     }
+
+
+def longest(config: Any, wanted: int) -> int:
+    """Return the longest input of a model in tokens, at most ``wanted``."""
+    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or wanted
+    offset = (config.pad_token_id or 0) + 1 if architecture_of(config).reserved_positions else 0
+    relative = positions < 0  # some relative-position models say -1: no limit
+    return wanted if relative else min(wanted, positions - offset)
 
 
 def summary_token(config: Any) -> str:

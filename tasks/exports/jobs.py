@@ -35,8 +35,9 @@ def export(job: Job) -> dict[str, Any]:
     outputs on single rows."""
     from torch.onnx import OnnxExporterError
 
+    from tasks.architectures.known_architectures import longest
     from tasks.exports.tracing import reason, trace
-    from tasks.scoring.predict import load, longest
+    from tasks.scoring.predict import load
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)
     graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(folder, knobs.task_type)

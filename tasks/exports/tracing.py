@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tasks.architectures.known_architectures import architecture_of, model_type_of
-from tasks.scoring.predict import longest
+from tasks.architectures.known_architectures import architecture_of, longest, model_type_of
 
 EXAMPLES, EXAMPLE_LENGTH = 2, 24
 UNLIMITED = 8192

@@ -65,7 +65,7 @@ tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 {use}
 ```
 
-No code of Limbeck is needed. Weights are safetensors.
+{longest}No code of Limbeck is needed. Weights are safetensors.
 
 {exports}## Limits
 
@@ -117,6 +117,7 @@ def model_card(
         gate=gate_words(decision, recipe.get("gate", {}), data["registered"]),
         auto_class=TASK_TYPES[task["kind"]].auto_class,
         use=usage(task),
+        longest=longest_input(recipe),
         exports=exports_section(exports, task, recipe.get("gate", {}).get("split", "validation")),
         limits="\n\n".join(part for part in (LIMITS, sentence(model.note), synthetic, unlicensed) if part),
     )
@@ -146,6 +147,13 @@ def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> 
     return "\n\n".join(
         part for part in (said, "\n".join(f"- {one_line(reason, 1000)}" for reason in decision.reasons)) if part
     )
+
+
+def longest_input(recipe: Mapping[str, Any]) -> str:
+    """Return a sentence on the longest input of the evaluation, in tokens; empty if the recipe does not state it."""
+    tokens = recipe.get("scoring", {}).get("max_length")
+    sentence = f"The model was evaluated with inputs of at most {tokens} tokens; `truncation=True` applies that limit"
+    return f"{sentence}, in a `pipeline`, too.\n\n" if tokens else ""
 
 
 def sentence(note: str | None) -> str:

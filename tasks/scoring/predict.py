@@ -6,13 +6,14 @@ Outputs are arrays by name, rows first.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasks.architectures.known_architectures import architecture_of
+from tasks.architectures.known_architectures import JUDGED_LENGTH, longest
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.task_types.graphs import GRAPHS
@@ -20,6 +21,10 @@ from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
 
 BATCH = 64
+UNSTATED_LENGTH = 128
+"""Longest input, in tokens, of a model whose files state none; the default of a recipe."""
+MOST_TOKENS = 8192
+"""Longest input that a recipe may set; transformers writes 10 ** 30 for a tokenizer without a limit."""
 
 
 def load(folder: Path, task_type: str) -> tuple[Any, Any]:
@@ -43,14 +48,6 @@ def load(folder: Path, task_type: str) -> tuple[Any, Any]:
             f"fine-tuned for a task"
         )
     return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
-
-
-def longest(config: Any, wanted: int) -> int:
-    """Return the longest input of a model in tokens, at most ``wanted``."""
-    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None) or wanted
-    offset = (config.pad_token_id or 0) + 1 if architecture_of(config).reserved_positions else 0
-    relative = positions < 0  # some relative-position models say -1: no limit
-    return wanted if relative else min(wanted, positions - offset)
 
 
 def outputs_of(
@@ -124,12 +121,26 @@ def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | N
 
 
 def predict_texts(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 128
+    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int | None = None
 ) -> list[Printed]:
-    """Return the prediction of every text, as the graph of the model's task type defines it."""
+    """Return the prediction of every text, as the graph of the model's task type defines it; ``max_length`` in tokens
+    is by default that of the model's evaluation."""
     task_type = stored_type(folder)
-    outputs = outputs_of(folder, texts, pairs, max_length, task_type=task_type)
+    outputs = outputs_of(folder, texts, pairs, max_length or judged_length(folder), task_type=task_type)
     return GRAPHS[task_type].predictions(outputs, card_of_model(folder, task_type))
+
+
+def judged_length(folder: Path) -> int:
+    """Return the longest input, in tokens, at which a model was evaluated: of an export from its card, of a checkpoint
+    from its config, or its tokenizer's limit; 128 where none of them states it."""
+    if is_export(folder):
+        return int(card_of(folder)["max_length"])
+    stated = [
+        json.loads((folder / name).read_text()).get(key)
+        for name, key in (("config.json", JUDGED_LENGTH), ("tokenizer_config.json", "model_max_length"))
+        if (folder / name).is_file()
+    ]
+    return next((int(one) for one in stated if isinstance(one, int) and 0 < one <= MOST_TOKENS), UNSTATED_LENGTH)
 
 
 def stored_type(folder: Path) -> str:

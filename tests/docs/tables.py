@@ -142,6 +142,26 @@ def sections() -> str:
     return markdown(["section", "description"], rows)
 
 
+def knobs() -> str:
+    """Return every knob of a recipe with its legal values, its default and its sentence."""
+    from flows.run.knob_list import listed_once
+
+    rows = ([f"`{knob.path}`", knob.limits, knob.default, knob.sentence] for knob in listed_once())
+    return markdown(
+        ["knob", "legal values", "default", "description"],
+        ([cell.replace("|", "\\|").replace("<name>", "NAME") for cell in row] for row in rows),
+    )
+
+
+def write_schema() -> bool:
+    """Write the JSON schema of recipes anew; tell whether anything changed."""
+    from flows.run.knob_list import SCHEMA_FILE, schema_text
+
+    before = SCHEMA_FILE.read_text(encoding="utf-8") if SCHEMA_FILE.is_file() else ""
+    SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
+    return schema_text() != before
+
+
 def kind_of(annotation: Any) -> Any:
     """Return the model of a section that may be left out."""
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
@@ -151,6 +171,7 @@ def kind_of(annotation: Any) -> Any:
 TABLES: dict[str, Callable[[], str]] = {
     "shelf": shelf,
     "sections": sections,
+    "knobs": knobs,
     "methods": methods,
     "families": families,
     "deployments": deployments,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from tasks.ports.store.artifacts import digest_of, take_inventory
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
+from tasks.scoring.predict import predict_texts
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
 from tests.stage.test_progress import left
@@ -97,10 +99,40 @@ def test_a_pulled_model_answers_bit_for_bit_as_judged_without_our_code(
     assert answers["labels"] == {"0": "negative", "1": "positive"} and answers["ours"] == []
 
 
-def test_the_pulled_files_are_the_checkpoint_that_was_judged(result: dict[str, Any], pulled: Path) -> None:
-    beside = ("README.md", "evaluation/")
-    own = {name: entry for name, entry in take_inventory(pulled, "checkpoint").items() if not name.startswith(beside)}
-    assert digest_of(own) == next(model["checkpoint"] for model in result["models"] if model["name"] == "half")
+LENGTHS = {"config.json": "limbeck_max_length", "tokenizer_config.json": "model_max_length"}
+"""Files of a pulled model that state the longest input of the evaluation, and the names under which they do."""
+
+
+def test_the_pulled_files_are_the_checkpoint_that_was_judged(result: dict[str, Any], home: Home, pulled: Path) -> None:
+    """All of them byte for byte, but for the longest input of the evaluation, which two of them state."""
+    stage = next(row["stage"] for row in result["manifest"]["stages"] if row["stage"].startswith("distill-predictions"))
+    judged = FolderStore(Path(home.store)).folder(made(result, home, stage))
+    assert digest_of(take_inventory(judged, "checkpoint")) == next(
+        model["checkpoint"] for model in result["models"] if model["name"] == "half"
+    )
+    for path in judged.iterdir():
+        if path.name not in LENGTHS:
+            assert (pulled / path.name).read_bytes() == path.read_bytes(), path.name
+            continue
+        ours, theirs = (json.loads(file.read_text()) for file in (pulled / path.name, path))
+        assert ours == theirs | {LENGTHS[path.name]: 16} and theirs.get(LENGTHS[path.name]) != 16
+
+
+def test_a_long_text_is_truncated_where_the_evaluation_truncated(pulled: Path) -> None:
+    """The model has 64 positions and was evaluated with 16 tokens: more would be an error, or another answer."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+
+    model = AutoModelForSequenceClassification.from_pretrained(pulled)
+    tokenizer = AutoTokenizer.from_pretrained(pulled)
+    text = "the film was very good and " * 40
+    assert tokenizer(text, truncation=True, return_tensors="pt")["input_ids"].shape == (1, 16)
+    snippet = re.findall(r"```python\n(.*?)```", (pulled / "README.md").read_text(), re.DOTALL)[0]
+    given: dict[str, Any] = {}
+    exec(snippet.replace("FOLDER", str(pulled)).replace('"some text"', repr(text)), given)
+    answer = predict_texts(pulled, [text])[0]
+    assert given["model"].config.id2label[given["logits"].argmax(-1).item()] == answer["label"]
+    asked = pipeline("text-classification", model=model, tokenizer=tokenizer, truncation=True)(text)
+    assert asked == [{"label": answer["label"], "score": pytest.approx(answer["score"], abs=1e-5)}]
 
 
 # --- the manifest -----------------------------------------------------------------------------------------------------

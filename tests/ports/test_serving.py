@@ -91,6 +91,8 @@ def test_a_served_champion_answers_with_the_labels_of_its_task(served: tuple[str
     assert {answer["label"] for answer in said["predictions"]} <= {"good", "bad"} and all(
         0.5 <= answer["score"] <= 1 for answer in said["predictions"]
     )
+    status, said = ask(url, json.dumps({"inputs": [f"{TEXT} " * 200]}).encode())
+    assert status == 200 and len(said["predictions"]) == 1, "a text beyond the model's positions is truncated"
     for wrong in (b"no json", b'{"nothing": 1}', json.dumps({"inputs": [[1, 2]]}).encode()):
         status, said = ask(url, wrong)
         assert status == 400 and "error" in said.lower()

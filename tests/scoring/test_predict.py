@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tasks.architectures.known_architectures import longest
 from tasks.errors import ModelError
-from tasks.scoring.predict import longest, predict_texts, truncated_share
+from tasks.scoring.predict import predict_texts, truncated_share
 from tests.scoring.small import logits_of, sentences, write_classifier
 
 

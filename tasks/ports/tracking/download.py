@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -21,7 +22,8 @@ class VersionFiles(Client):
 
     def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:
         """Write a registered version as one flat Hugging Face folder after a check of its digests; a folder that is
-        not empty is refused."""
+        not empty is refused. Return its name, version and description, and under ``refused`` the gate's reasons, or
+        None for an accepted one."""
         folder = folder.resolve()
         if folder.exists() and not folder.is_dir():
             raise RegistryError(f"{folder} is a file; name a new folder")
@@ -44,7 +46,12 @@ class VersionFiles(Client):
                 flat.rename(folder)
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
-        return {"name": name, "version": str(version.version), "description": version.description}
+        return {
+            "name": name,
+            "version": str(version.version),
+            "description": version.description,
+            "refused": json.loads(version.tags.get("gate.reasons", "[]")) if is_refused(version.tags) else None,
+        }
 
     def require_own(self, version: Any) -> str:
         """Return the artifact location of a version's files.
@@ -111,6 +118,11 @@ class VersionFiles(Client):
         """Return the message for an unknown model, with a list of the known ones."""
         known = sorted(model.name for model in every(self.client.search_registered_models))
         return f"there is no registered model {name!r}; known are {', '.join(known) or 'none: run a recipe first'}"
+
+
+def is_refused(tags: Mapping[str, str]) -> bool:
+    """Return whether the gate refused a version."""
+    return tags.get("gate") == "refused"
 
 
 def require_judged_exports(files: Mapping[str, Path], version: Any) -> None:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tasks.architectures.known_architectures import JUDGED_LENGTH, longest
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
 
@@ -37,6 +38,7 @@ def package(order: dict[str, Any]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
     # Otherwise MLflow would write the absolute path on this machine into the model's metadata and licence file.
     model.name_or_path = tokenizer.name_or_path = "limbeck"
+    length = longest(model.config, order["max_length"])
     # MLflow stores the example with every version, visible to all readers.
     example = view.example(order["pairs"])
     mlflow.transformers.save_model(
@@ -45,12 +47,15 @@ def package(order: dict[str, Any]) -> None:
         task=TASK_TYPES[order["task_type"]].hub_task,
         signature=infer_signature(example, [dict(view.example_answer)]),
         input_example=example,
+        # for MLflow's own server and for pyfunc: a text beyond the model's positions would be an error
+        model_config={"truncation": True, "max_length": length},
         pip_requirements=[f"{name}=={version(name).split('+')[0]}" for name in PINNED],
         model_card=None,
     )
     (output / "README.md").write_text(order["card"])
     (output / "LICENSE.txt").write_text("See the licences of teacher and data in README.md.\n")
     keep_judged_files(Path(source), output)
+    state_judged_length(output, length)
 
 
 def keep_judged_files(source: Path, output: Path) -> None:
@@ -62,6 +67,18 @@ def keep_judged_files(source: Path, output: Path) -> None:
             shutil.copyfile(path, ours if ours.is_file() else output / "components" / "tokenizer" / path.name)
         elif not (ours.is_file() and filecmp.cmp(path, ours, shallow=False)):
             raise ValueError("the packaged weights differ from the evaluated ones")
+
+
+def state_judged_length(output: Path, length: int) -> None:
+    """Write the longest input of the evaluation, in tokens, into the tokenizer's settings and the config.
+
+    Otherwise transformers would not truncate a text unless its user knows the length, and a text beyond the model's
+    positions would be an error.
+    """
+    tokenizer = output / "components" / "tokenizer" / "tokenizer_config.json"
+    for path, key in ((tokenizer, "model_max_length"), (output / "model" / "config.json", JUDGED_LENGTH)):
+        values = json.loads(path.read_text()) | {key: length}
+        path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def serve() -> None:

@@ -50,10 +50,13 @@ def started(
 
 
 class Packer:
-    """Writes packages under ``workspace``; the process starts at the first order and ends with the ``with`` block."""
+    """Writes packages under ``workspace``; the process starts at the first order and ends with the ``with`` block.
 
-    def __init__(self, workspace: Path, start: Start = started) -> None:
-        self.workspace, self.starting = workspace.absolute(), start
+    ``max_length`` is the longest input of the evaluation, in tokens, which each model states.
+    """
+
+    def __init__(self, workspace: Path, start: Start = started, *, max_length: int = 128) -> None:
+        self.workspace, self.starting, self.max_length = workspace.absolute(), start, max_length
         self.process: Process | None = None
         self.over = False
 
@@ -86,7 +89,11 @@ class Packer:
         A model takes and returns the values of its pipeline at Hugging Face, as the view of its task type states.
         """
         output = self.workspace / name
-        about: dict[str, object] = {"task_type": task.kind, "pairs": task.pair is not None}
+        about: dict[str, object] = {
+            "task_type": task.kind,
+            "pairs": task.pair is not None,
+            "max_length": self.max_length,
+        }
         order = {"folder": str(folder.absolute()), "output": str(output), "card": card, **about}
         problem = self.ask(order)
         if problem:

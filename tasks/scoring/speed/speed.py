@@ -161,7 +161,7 @@ WHOSE = {"model": "its median", "teacher": "its teacher's median", "quotient": "
 
 def require_length(config: object, length: int) -> None:
     """Raise ModelError for a length beyond the model's positions."""
-    from tasks.scoring.predict import longest
+    from tasks.architectures.known_architectures import longest
 
     if length > longest(config, length):
         raise ModelError(

@@ -1,0 +1,135 @@
+"""The texts to predict: one text, a table with all of its columns, or lines from a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from tasks.errors import DataError
+from tasks.ports.files.sources import nearest
+
+LIKE_A_FILE = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]{2,7}")
+"""A word with a separator of paths or with the ending of a file: a missing file rather than a text."""
+ADVICE = 'give one text as "some text", a file (csv, tsv, jsonl, parquet, txt), or - for lines from a pipe'
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A table of the rows to predict, with every column as it was given, and the names of its columns of texts."""
+
+    table: Any
+    text: str
+    pair: str | None
+
+    @property
+    def texts(self) -> list[str]:
+        """The first texts; an absent one is empty."""
+        return as_texts(self.table, self.text)
+
+    @property
+    def pairs(self) -> list[str] | None:
+        """The second texts, if the inputs have any."""
+        return as_texts(self.table, self.pair) if self.pair else None
+
+    @property
+    def filled(self) -> list[int]:
+        """The rows that have a text."""
+        return [row for row, text in enumerate(self.texts) if text.strip()]
+
+
+def as_texts(table: Any, column: str) -> list[str]:
+    """Return a column as texts."""
+    return ["" if value is None else str(value) for value in table.column(column).to_pylist()]
+
+
+def inputs_of(
+    given: str | None, *, text: str = "text", pair: str | None = None, second: str | None = None, stdin: TextIO
+) -> Inputs:
+    """Return the inputs that a user gave: a text with perhaps a ``second`` one, a file, ``-`` or nothing for ``stdin``.
+
+    ``text`` and ``pair`` are the columns of a table. Raises DataError for a missing file or column, and without input.
+    """
+    if given is not None and given != "-" and not os.path.isfile(given):
+        return one_text(given, second)
+    if second is not None:
+        raise DataError("--second is the second text of one text; in a file, --pair names the column of second texts")
+    if given is None or given == "-":
+        return checked(table_of_lines(stdin, explicit=given == "-", column=text), "the input", text, pair)
+    from tasks.ports.rows.tables import read_as_written
+
+    return checked(read_as_written(Path(given)), given, text, pair)
+
+
+def inputs_of_texts(texts: list[str], pairs: list[str] | None = None) -> Inputs:
+    """Return texts of a program, and perhaps their second texts, as inputs. Raises DataError if a text is missing."""
+    if pairs is not None and len(pairs) != len(texts):
+        raise DataError(f"there are {len(texts):,} texts and {len(pairs):,} second texts; give one for each text")
+    empty = [row for row, text in enumerate(texts) if not isinstance(text, str) or not text.strip()]
+    if empty or not texts:
+        raise DataError(f"text {empty[0]} is empty or no text" if empty else "there is no text to predict")
+    rows = [{"text": text, **({} if pairs is None else {"pair": pairs[row]})} for row, text in enumerate(texts)]
+    return Inputs(table_of(rows), "text", None if pairs is None else "pair")
+
+
+def one_text(text: str, second: str | None) -> Inputs:
+    """Return one text, or one pair of texts, as a table."""
+    if LIKE_A_FILE.fullmatch(text):
+        raise DataError(f"the file {text!r} does not exist; {ADVICE}")
+    columns = {"text": text} if second is None else {"text": text, "pair": second}
+    return checked(table_of([columns]), "the input", "text", None if second is None else "pair")
+
+
+def table_of_lines(stdin: TextIO, *, explicit: bool, column: str) -> Any:
+    """Return the lines of a pipe as a table: JSON objects with their keys, or texts; empty lines are left out.
+
+    A terminal is read only if its user asked for it by ``-`` (``explicit``).
+    """
+    if not explicit and stdin.isatty():
+        raise DataError(f"there is no text to predict; {ADVICE}")
+    try:
+        lines = [line.rstrip("\r\n") for line in stdin if line.strip()]
+    except UnicodeDecodeError as error:
+        raise DataError("the input is not text in UTF-8; convert it, for example by iconv") from error
+    if lines and lines[0].lstrip().startswith("{"):
+        return table_of(list(json_rows(lines)))
+    return table_of([{column: line} for line in lines])
+
+
+def json_rows(lines: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of JSON Lines."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"line {number} of the input is not JSON ({error}), but the first line is") from error
+        if not isinstance(row, dict):
+            raise DataError(f"line {number} of the input is not a JSON object, but the first line is")
+        yield row
+
+
+def table_of(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as an Arrow table with the columns of all rows."""
+    import pyarrow
+
+    names = dict.fromkeys(name for row in rows for name in row)
+    try:
+        return pyarrow.table({name: [row.get(name) for row in rows] for name in names})
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+        raise DataError(f"a column of the input has values of several types ({error}); give each one type") from error
+
+
+def checked(table: Any, source: str, text: str, pair: str | None) -> Inputs:
+    """Return the inputs in a table; raise DataError for a missing column, and if no row has a text."""
+    for option, column in (("--text", text), ("--pair", pair)):
+        if column is not None and table.num_columns and column not in table.column_names:
+            hint = nearest(column, table.column_names) or f"; name the column of texts with {option}"
+            raise DataError(f"{source} has no column {column!r}; it has {', '.join(table.column_names)}{hint}")
+    inputs = Inputs(table, text, pair)
+    if not table.num_columns or not inputs.filled:
+        raise DataError(f"{source} holds no text; {ADVICE}")
+    return inputs

@@ -1,0 +1,83 @@
+"""Predictions beside the rows that they are about, as a table or as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.inference.inputs import Inputs
+from tasks.errors import DataError
+from tasks.scoring.predict import predict_texts
+from tasks.task_types.interfaces import Printed
+
+PREFIX = "predicted_"
+"""Put before all names of a prediction if a column of the table has one of them, for example ``label``."""
+FILE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
+
+
+def predicted(folder: Path, inputs: Inputs, max_length: int | None = None) -> Any:
+    """Return the table of the inputs with the model's predictions as further columns, row by row; a row without text
+    has none."""
+    every: list[Printed | None] = [None] * inputs.table.num_rows
+    for row, answer in zip(inputs.filled, answers_of(folder, inputs, max_length), strict=True):
+        every[row] = answer
+    return with_predictions(inputs.table, every)
+
+
+def answers_of(folder: Path, inputs: Inputs, max_length: int | None = None) -> list[Printed]:
+    """Return the predictions of the rows that have a text."""
+    rows, texts, pairs = inputs.filled, inputs.texts, inputs.pairs
+    return predict_texts(folder, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], max_length)
+
+
+def with_predictions(table: Any, answers: Sequence[Printed | None]) -> Any:
+    """Return a table with predictions as further columns; none of its own columns is replaced."""
+    import pyarrow
+
+    names = dict.fromkeys(name for answer in answers if answer is not None for name in answer)
+    prefix = PREFIX if set(names) & set(table.column_names) else ""
+    while any(f"{prefix}{name}" in table.column_names for name in names):  # the table is itself a table of predictions
+        prefix += PREFIX
+    for name in names:
+        values = pyarrow.array([None if answer is None else answer.get(name) for answer in answers])
+        table = table.append_column(f"{prefix}{name}", values)
+    return table
+
+
+def json_lines(table: Any) -> Iterator[str]:
+    """Yield the rows of a table as JSON, each on one line; dates and the like are text."""
+    for batch in table.to_batches():
+        for row in batch.to_pylist():
+            yield json.dumps(row, ensure_ascii=False, default=str)
+
+
+def require_format(file: Path) -> Path:
+    """Return an output file; raise DataError if its ending names no format of tables."""
+    if file.suffix not in FILE_FORMATS:
+        raise DataError(f"{file.name} cannot be written; name a file that ends in {', '.join(FILE_FORMATS)}")
+    return file
+
+
+def write_predictions(table: Any, file: Path) -> None:
+    """Write a table in the format of the file's ending; an existing file is replaced once the new one is complete."""
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        if file.suffix == ".parquet":
+            pyarrow.parquet.write_table(table, temporary)
+        elif file.suffix == ".jsonl":
+            temporary.write_text("".join(f"{line}\n" for line in json_lines(table)), encoding="utf-8")
+        else:
+            options = pyarrow.csv.WriteOptions(delimiter="\t" if file.suffix == ".tsv" else ",")
+            pyarrow.csv.write_csv(table, temporary, options)
+        temporary.replace(file)
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"{file.name} cannot hold nested columns ({error}); write .jsonl or .parquet") from error
+    finally:
+        temporary.unlink(missing_ok=True)
