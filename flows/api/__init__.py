@@ -9,6 +9,7 @@ their settings at import, which the caller's process may have done with other se
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -74,7 +75,9 @@ def predict(
     with tempfile.TemporaryDirectory(prefix="limbeck-api-") as place:
         folder = Path(model).expanduser()
         if not folder.is_dir():
-            folder = pull(str(model), Path(place) / "model")
+            folder = Path(place) / "model"
+            printed = run_command("pull", "--", str(model), str(folder), quiet=True)
+            print(*(line for line in printed.splitlines() if "REFUSED" in line), sep="\n", end="", file=sys.stderr)
         return answers_of(folder, inputs, max_length)
 
 

@@ -467,7 +467,10 @@ def test_engines_read_their_knobs_as_the_class_that_their_stage_has(spec: Any) -
 def test_no_data_lies_beside_code_in_keys() -> None:
     counted = {name for name in program().sources if program().is_counted(name)} - {"tasks"}
     for folder in {ROOT.joinpath(*name.split(".")).parent for name in counted}:
-        beside = {path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".py"} - {"README.md", "py.typed"}
+        beside = {path.name for path in folder.iterdir() if path.is_file() and path.suffix != ".py"} - {
+            "README.md",
+            "py.typed",
+        }
         assert not beside, f"{folder} holds {beside}, which is in no key"
 
 
