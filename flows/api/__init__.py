@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.api.commands import recipe_words, run_command
-from flows.api.plans import Plan
+from flows.api.plans import RunPlan
 from tasks.results.run import RunResult
 
 __all__ = ["compress", "plan", "predict", "pull", "report"]
@@ -41,12 +41,12 @@ def compress(
         return RunResult.model_validate(json.loads(output.read_text()))
 
 
-def plan(recipe: RecipeSource, *, changes: Mapping[str, Any] | None = None) -> Plan:
+def plan(recipe: RecipeSource, *, changes: Mapping[str, Any] | None = None) -> RunPlan:
     """Return the stages of a run without running it, like ``limbeck plan``: cached or not, why, and estimated costs."""
     with tempfile.TemporaryDirectory(prefix="limbeck-api-") as folder:
         output = Path(folder) / "plan.json"
         run_command("plan", *recipe_words(recipe, changes, Path(folder)), "--json", str(output), quiet=True)
-        return Plan.model_validate(json.loads(output.read_text()))
+        return RunPlan.model_validate(json.loads(output.read_text()))
 
 
 def pull(name: str, folder: str | Path) -> Path:
@@ -69,7 +69,7 @@ def predict(
     second texts. ``max_length`` in tokens is by default that of the model's evaluation.
     """
     from flows.inference.inputs import inputs_of_texts
-    from flows.inference.predictions import answers_of
+    from flows.inference.predictions import answers_to
 
     inputs = inputs_of_texts(as_list(texts), None if pairs is None else as_list(pairs))
     with tempfile.TemporaryDirectory(prefix="limbeck-api-") as place:
@@ -78,7 +78,7 @@ def predict(
             folder = Path(place) / "model"
             printed = run_command("pull", "--", str(model), str(folder), quiet=True)
             print(*(line for line in printed.splitlines() if "REFUSED" in line), sep="\n", end="", file=sys.stderr)
-        return answers_of(folder, inputs, max_length)
+        return answers_to(folder, inputs, max_length)
 
 
 def report(run: str | None = None, *, output: str | Path | None = None, texts: bool = True) -> Path:

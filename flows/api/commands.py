@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from tasks.errors import LimbeckError
 
-STOPPED = 130
+STATUS_OF_CTRL_C = 130
 """Exit status of a command that was stopped by Ctrl-C."""
 SAID = "limbeck: "
 """Before each message of the command line."""
@@ -44,7 +44,7 @@ def run_command(*words: str, quiet: bool = False) -> str:
         text=True,
         encoding="utf-8",
         errors="replace",
-        env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "PYTHONPATH": module_path()},
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", "PYTHONPATH": packages_path()},
         start_new_session=True,  # an interrupt of the caller is passed on once, not twice
     )
     assert process.stdout is not None and process.stderr is not None
@@ -68,7 +68,7 @@ def run_command(*words: str, quiet: bool = False) -> str:
     return output
 
 
-def module_path() -> str:
+def packages_path() -> str:
     """Return the path by which a new process finds the same packages as this one."""
     own = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, [own, os.environ.get("PYTHONPATH")]))
@@ -88,7 +88,7 @@ def passed_on(stream: IO[str], quiet: bool) -> str:
 def check_end(status: int, problems: list[str], quiet: bool) -> None:
     """Raise the error of a command that failed; print the warnings of one that did not."""
     said = "".join(problems).strip()
-    if status == STOPPED:
+    if status == STATUS_OF_CTRL_C:
         raise KeyboardInterrupt
     if status:
         _, found, sentence = said.rpartition(SAID)

@@ -23,7 +23,7 @@ class PlannedStage(BaseModel):
         return self.cache == "hit"
 
 
-class Plan(BaseModel):
+class RunPlan(BaseModel):
     """The stages of a run, in order; ``refused`` is the reason if the budget of the recipe is too small."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")

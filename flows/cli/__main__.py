@@ -11,7 +11,7 @@ UNSUPPORTED = {
 """Messages of the systems on which nothing would run, by ``sys.platform``."""
 
 
-def start() -> None:
+def start_command_line() -> None:
     """Run the command line; on an unsupported system, refuse before anything is imported."""
     if sys.platform in UNSUPPORTED:
         print(f"limbeck: {UNSUPPORTED[sys.platform]}", file=sys.stderr)
@@ -22,4 +22,4 @@ def start() -> None:
 
 
 if __name__ == "__main__":
-    start()
+    start_command_line()

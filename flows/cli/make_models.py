@@ -99,10 +99,10 @@ def knobs(
     """List the sections of a recipe, or the knobs of one section with their sentences, defaults and limits."""
     from rich.table import Table
 
-    from flows.run.knob_list import SCHEMA_FILE, knobs_of, sections
+    from flows.run.knob_list import SCHEMA_FILE, knobs_under, sections
 
     table = Table("knob", "legal values", "default", "description", box=None, pad_edge=False)
-    for knob in sections() if section is None else knobs_of(section):
+    for knob in sections() if section is None else knobs_under(section):
         table.add_row(knob.path, knob.limits, knob.default, knob.sentence)
     out.print(table, highlight=False, markup=False)
     if section is None:

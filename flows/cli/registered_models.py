@@ -131,12 +131,12 @@ def predict(
 ) -> None:
     """Predict one text, a pipe, or every row of a table; prints one JSON line for each, with all columns of the
     table."""
-    from flows.inference.inputs import inputs_of
-    from flows.inference.predictions import json_lines, predicted, require_format, write_predictions
+    from flows.inference.inputs import text_inputs
+    from flows.inference.predictions import json_lines, predicted, require_format, save_predictions
 
     if output is not None:
         require_format(output)
-    inputs = inputs_of(given, text=text, pair=pair, second=second, stdin=sys.stdin)
+    inputs = text_inputs(given, text=text, pair=pair, second=second, stdin=sys.stdin)
     open_home()
     from flows.inference.models import opened_model
 
@@ -146,7 +146,7 @@ def predict(
                 print(f"limbeck: {note}", file=sys.stderr)
         table = predicted(found.path, inputs, max_length)
     if output is not None:
-        write_predictions(table, output)
+        save_predictions(table, output)
         return out.print(f"wrote {output}: {plural(table.num_rows, 'row')}", highlight=False, markup=False)
     for line in json_lines(table):
         print(line)

@@ -19,7 +19,7 @@ ADVICE = 'give one text as "some text", a file (csv, tsv, jsonl, parquet, txt), 
 
 
 @dataclass(frozen=True)
-class Inputs:
+class TextInputs:
     """A table of the rows to predict, with every column as it was given, and the names of its columns of texts."""
 
     table: Any
@@ -47,9 +47,9 @@ def as_texts(table: Any, column: str) -> list[str]:
     return ["" if value is None else str(value) for value in table.column(column).to_pylist()]
 
 
-def inputs_of(
+def text_inputs(
     given: str | None, *, text: str = "text", pair: str | None = None, second: str | None = None, stdin: TextIO
-) -> Inputs:
+) -> TextInputs:
     """Return the inputs that a user gave: a text with perhaps a ``second`` one, a file, ``-`` or nothing for ``stdin``.
 
     ``text`` and ``pair`` are the columns of a table. Raises DataError for a missing file or column, and without input.
@@ -59,13 +59,13 @@ def inputs_of(
     if second is not None:
         raise DataError("--second is the second text of one text; in a file, --pair names the column of second texts")
     if given is None or given == "-":
-        return checked(table_of_lines(stdin, explicit=given == "-", column=text), "the input", text, pair)
+        return checked_inputs(table_of_lines(stdin, explicit=given == "-", column=text), "the input", text, pair)
     from tasks.ports.rows.tables import read_as_written
 
-    return checked(read_as_written(Path(given)), given, text, pair)
+    return checked_inputs(read_as_written(Path(given)), given, text, pair)
 
 
-def inputs_of_texts(texts: list[str], pairs: list[str] | None = None) -> Inputs:
+def inputs_of_texts(texts: list[str], pairs: list[str] | None = None) -> TextInputs:
     """Return texts of a program, and perhaps their second texts, as inputs. Raises DataError if a text is missing."""
     if pairs is not None and len(pairs) != len(texts):
         raise DataError(f"there are {len(texts):,} texts and {len(pairs):,} second texts; give one for each text")
@@ -73,15 +73,15 @@ def inputs_of_texts(texts: list[str], pairs: list[str] | None = None) -> Inputs:
     if empty or not texts:
         raise DataError(f"text {empty[0]} is empty or no text" if empty else "there is no text to predict")
     rows = [{"text": text, **({} if pairs is None else {"pair": pairs[row]})} for row, text in enumerate(texts)]
-    return Inputs(table_of(rows), "text", None if pairs is None else "pair")
+    return TextInputs(arrow_table(rows), "text", None if pairs is None else "pair")
 
 
-def one_text(text: str, second: str | None) -> Inputs:
+def one_text(text: str, second: str | None) -> TextInputs:
     """Return one text, or one pair of texts, as a table."""
     if LIKE_A_FILE.fullmatch(text):
         raise DataError(f"the file {text!r} does not exist; {ADVICE}")
     columns = {"text": text} if second is None else {"text": text, "pair": second}
-    return checked(table_of([columns]), "the input", "text", None if second is None else "pair")
+    return checked_inputs(arrow_table([columns]), "the input", "text", None if second is None else "pair")
 
 
 def table_of_lines(stdin: TextIO, *, explicit: bool, column: str) -> Any:
@@ -96,8 +96,8 @@ def table_of_lines(stdin: TextIO, *, explicit: bool, column: str) -> Any:
     except UnicodeDecodeError as error:
         raise DataError("the input is not text in UTF-8; convert it, for example by iconv") from error
     if lines and lines[0].lstrip().startswith("{"):
-        return table_of(list(json_rows(lines)))
-    return table_of([{column: line} for line in lines])
+        return arrow_table(list(json_rows(lines)))
+    return arrow_table([{column: line} for line in lines])
 
 
 def json_rows(lines: list[str]) -> Iterator[dict[str, Any]]:
@@ -112,7 +112,7 @@ def json_rows(lines: list[str]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def table_of(rows: list[dict[str, Any]]) -> Any:
+def arrow_table(rows: list[dict[str, Any]]) -> Any:
     """Return rows as an Arrow table with the columns of all rows."""
     import pyarrow
 
@@ -123,13 +123,13 @@ def table_of(rows: list[dict[str, Any]]) -> Any:
         raise DataError(f"a column of the input has values of several types ({error}); give each one type") from error
 
 
-def checked(table: Any, source: str, text: str, pair: str | None) -> Inputs:
+def checked_inputs(table: Any, source: str, text: str, pair: str | None) -> TextInputs:
     """Return the inputs in a table; raise DataError for a missing column, and if no row has a text."""
     for option, column in (("--text", text), ("--pair", pair)):
         if column is not None and table.num_columns and column not in table.column_names:
             hint = nearest(column, table.column_names) or f"; name the column of texts with {option}"
             raise DataError(f"{source} has no column {column!r}; it has {', '.join(table.column_names)}{hint}")
-    inputs = Inputs(table, text, pair)
+    inputs = TextInputs(table, text, pair)
     if not table.num_columns or not inputs.filled:
         raise DataError(f"{source} holds no text; {ADVICE}")
     return inputs

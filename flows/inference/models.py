@@ -14,7 +14,7 @@ from tasks.errors import ModelError
 from tasks.ports.files.sources import looks_like_path, resolve_model
 from tasks.scoring.onnx_models import is_export
 
-REGISTERED = re.compile(r"[^/@]+(@[^/@]+)?")
+VERSION_NAME = re.compile(r"[^/@]+(@[^/@]+)?")
 """``NAME``, ``NAME@alias`` or ``NAME@version``; an owner's model on the hub has a slash."""
 
 
@@ -32,7 +32,7 @@ def opened_model(named: str, new_tracker: Callable[[], Any]) -> Iterator[ModelFo
     digests. ``new_tracker`` is called for a registered version only."""
     if Path(named).expanduser().is_dir():
         yield checked_folder(Path(named).expanduser())
-    elif REGISTERED.fullmatch(named) and not looks_like_path(named):
+    elif VERSION_NAME.fullmatch(named) and not looks_like_path(named):
         with tempfile.TemporaryDirectory(prefix="limbeck-model-") as place:
             yield fetched_version(new_tracker(), named, Path(place) / "model")
     elif looks_like_path(named):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.inference.inputs import Inputs
+from flows.inference.inputs import TextInputs
 from tasks.errors import DataError
 from tasks.scoring.predict import predict_texts
 from tasks.task_types.interfaces import Printed
@@ -18,16 +18,16 @@ PREFIX = "predicted_"
 FILE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
 
 
-def predicted(folder: Path, inputs: Inputs, max_length: int | None = None) -> Any:
+def predicted(folder: Path, inputs: TextInputs, max_length: int | None = None) -> Any:
     """Return the table of the inputs with the model's predictions as further columns, row by row; a row without text
     has none."""
     every: list[Printed | None] = [None] * inputs.table.num_rows
-    for row, answer in zip(inputs.filled, answers_of(folder, inputs, max_length), strict=True):
+    for row, answer in zip(inputs.filled, answers_to(folder, inputs, max_length), strict=True):
         every[row] = answer
     return with_predictions(inputs.table, every)
 
 
-def answers_of(folder: Path, inputs: Inputs, max_length: int | None = None) -> list[Printed]:
+def answers_to(folder: Path, inputs: TextInputs, max_length: int | None = None) -> list[Printed]:
     """Return the predictions of the rows that have a text."""
     rows, texts, pairs = inputs.filled, inputs.texts, inputs.pairs
     return predict_texts(folder, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], max_length)
@@ -61,7 +61,7 @@ def require_format(file: Path) -> Path:
     return file
 
 
-def write_predictions(table: Any, file: Path) -> None:
+def save_predictions(table: Any, file: Path) -> None:
     """Write a table in the format of the file's ending; an existing file is replaced once the new one is complete."""
     import pyarrow
     import pyarrow.csv

@@ -120,7 +120,7 @@ def default_of(value: object) -> str:
     return "empty" if value in (None, "", [], {}) else json.dumps(value, ensure_ascii=False).strip('"')
 
 
-def knobs_of(section: str) -> list[Knob]:
+def knobs_under(section: str) -> list[Knob]:
     """Return the knobs of a section, or one knob; raise RecipeError for an unknown one, with the nearest names."""
     asked = section.replace("[]", "").strip(".")
     found = [knob for knob in all_knobs() if knob.section == asked or knob.section.startswith(f"{asked}.")]

@@ -15,7 +15,7 @@ import pytest
 import flows.api
 from flows.api import compress, plan, predict
 from flows.api.commands import check_end, recipe_words
-from flows.api.plans import Plan
+from flows.api.plans import RunPlan
 from tasks.errors import DataError, LimbeckError
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
@@ -55,7 +55,7 @@ def test_a_plan_under_a_running_loop(
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
     recipe = recipe_for(tiny_bert, tiny_rows, **SHORT).model_dump(mode="json", exclude_unset=True)
 
-    async def cell() -> Plan:
+    async def cell() -> RunPlan:
         return plan(recipe, changes={"teacher.seed": 7})
 
     found = asyncio.run(cell())

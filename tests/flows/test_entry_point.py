@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.__main__ import start
+from flows.cli.__main__ import start_command_line
 from tests.command_line import limbeck
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +33,6 @@ def test_commands_are_completed() -> None:
 def test_windows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(SystemExit) as ended:
-        start()
+        start_command_line()
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith("limbeck: Windows is not supported")

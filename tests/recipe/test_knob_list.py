@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from flows.run.knob_list import SCHEMA_FILE, all_knobs, knobs_of, recipe_schema, schema_text
+from flows.run.knob_list import SCHEMA_FILE, all_knobs, knobs_under, recipe_schema, schema_text
 from flows.run.recipe_file import SHELF
 from tasks.recipe.recipe import Recipe
 from tests.command_line import limbeck
@@ -37,9 +37,9 @@ def test_the_schema_refuses_what_a_run_would_refuse(wrong: dict[str, object]) ->
 def test_every_knob_has_a_sentence_and_every_section_its_knobs() -> None:
     assert {knob.path for knob in all_knobs() if "." not in knob.path} == set(Recipe.model_fields)
     assert all(knob.sentence and knob.limits for knob in all_knobs())
-    [layers] = knobs_of("students.layers")
+    [layers] = knobs_under("students.layers")
     assert (layers.path, layers.default) == ("students[].layers", "required") and "at most 1,000" in layers.limits
-    assert knobs_of("data.judge.source")[0].path == "data.judge.<name>.source"
+    assert knobs_under("data.judge.source")[0].path == "data.judge.<name>.source"
 
 
 def test_commands_about_knobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
