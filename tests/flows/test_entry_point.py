@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.__main__ import start_command_line
-from tests.command_line import limbeck
+from tests.in_process import limbeck
 
 ROOT = Path(__file__).resolve().parents[2]
 

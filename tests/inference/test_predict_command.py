@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import Ended, limbeck
+from tests.in_process import Ended, limbeck
 from tests.ports.test_tracker import NAME, checkpoint, moved, new_tracker, registered
 from tests.scoring.small import write_classifier
 

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from flows.run.knob_list import SCHEMA_FILE, all_knobs, knobs_under, recipe_schema, schema_text
 from flows.run.recipe_file import SHELF
 from tasks.recipe.recipe import Recipe
-from tests.command_line import limbeck
+from tests.in_process import limbeck
 
 RECIPES = sorted(SHELF.glob("*.yaml"))
 CHECK = Draft202012Validator(recipe_schema())
