@@ -48,6 +48,8 @@ def writable(file: Path | None) -> Path | None:
 def disk_sentence(error: OSError) -> str:
     """Return a message about an error of a file or disk."""
     where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"the disk is full{where}; free some space, and run the same command again"
     return (
         f"a file cannot be written or read{where}: {(error.strerror or str(error)).lower()}; free some space or fix "
         f"the error, and run the same command again"

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from flows.cli import app, make_models, past_runs, shared
-from flows.cli.output_files import writable
+from flows.cli.output_files import disk_sentence, writable
 from tasks.errors import RecipeError
 
 WRITES = {"--json", "--plot", "--output"}
@@ -85,3 +85,11 @@ def test_what_the_disk_says_later_is_a_sentence_too(
         and said.startswith("limbeck: a file cannot be written or read")
         and len(said.strip().splitlines()) == 1
     )
+
+
+def test_a_full_disk_is_called_full() -> None:
+    with pytest.raises(OSError) as failed, open("/dev/full", "w", buffering=1) as full:
+        full.write("more than fits\n")
+    assert disk_sentence(failed.value) == "the disk is full; free some space, and run the same command again"
+    failed.value.filename = "cache/a"
+    assert disk_sentence(failed.value).startswith("the disk is full (cache/a); ")
