@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import JudgingScoreSlice, ScoreSlice, SpeedSlice
+from tasks.recipe.slices import JudgingScoreSlice, ScoreSlice, SpeedSlice, TextsSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
@@ -45,3 +45,18 @@ async def score_judging_set(
 async def measure_speed(context: StageContext, knobs: SpeedSlice, *, model: Artifact, teacher: Artifact) -> None:
     """Time a candidate and its teacher alternately, with nothing else of this run on the machine."""
     await context.run(knobs.model_dump(mode="json"), inputs={"model": model, "teacher": teacher})
+
+
+@stage(makes="speed", engine="measure-texts", module="tasks.scoring", libraries=SCALES, hardware=True)
+async def measure_texts(
+    context: StageContext,
+    knobs: TextsSlice,
+    *,
+    model: Artifact,
+    teacher: Artifact,
+    rows: Artifact,
+    judging: list[Artifact],
+) -> None:
+    """Count the pieces of real texts and time a candidate and its teacher on them."""
+    inputs = {"model": model, "teacher": teacher, "rows": rows}
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs, lists={"judging": judging})

@@ -6,6 +6,7 @@ which the engine must find out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,12 @@ SIZES: dict[str, dict[str, Any]] = {
 NAMES = sorted(SIZES)
 
 
-def write_tiny(family: str, folder: Path, **changes: Any) -> Path:
-    """Write a random encoder of a family, with its head for masked words (XLNet: for next words), and a tokenizer."""
-    tokenizer = tiny_tokenizer(family)
+def write_tiny(family: str, folder: Path, *, more: Sequence[str] = (), **changes: Any) -> Path:
+    """Write a random encoder of a family, with its head for masked words (XLNet: for next words), and a tokenizer that
+    may know more words."""
+    tokenizer = tiny_tokenizer(family, more)
     torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(family, vocab_size=len(tokenizer), **{**SIZES[family], **changes})
+    config = transformers.AutoConfig.for_model(family, **{"vocab_size": len(tokenizer), **SIZES[family], **changes})
     head = transformers.AutoModelForCausalLM if family == "xlnet" else transformers.AutoModelForMaskedLM
     model = head.from_config(config)
     with torch.no_grad():  # as they are drawn, weights are so small that no two texts would get different answers
@@ -94,10 +96,10 @@ def write_tiny(family: str, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
-    """Return word pieces of letters and a few words, in the frame of a family."""
+def tiny_tokenizer(family: str, more: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """Return word pieces of letters, a few words and ``more``, in the frame of a family."""
     specials = {"roberta": AS_ROBERTA, "xlnet": AS_XLNET}.get(family, AS_BERT)
-    tokens = list(dict.fromkeys([*specials.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS]))
+    tokens = list(dict.fromkeys([*specials.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS, *more]))
     numbers = {token: number for number, token in enumerate(tokens)}
     made = Tokenizer(models.WordPiece(numbers, unk_token=specials["unk_token"]))
     made.pre_tokenizer = pre_tokenizers.Whitespace()

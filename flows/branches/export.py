@@ -219,6 +219,7 @@ MEASURED = (
     "unsteady",
     "timed",
     "memory_bytes",
+    "ms_per_text",
     "truncated",
     "checkpoint",
 )

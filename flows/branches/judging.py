@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.branches.comparison import contrast_all, plain_students
@@ -11,11 +12,11 @@ from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import score_sets, with_judged
 from tasks.contracts import Artifact
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ScoreSlice, SpeedSlice
-from tasks.results.facts import ModelFacts, ScoreFacts, SpeedFacts
+from tasks.recipe.slices import ScoreSlice, SpeedSlice, TextsSlice
+from tasks.results.facts import ModelFacts, ScoreFacts, SpeedFacts, TextFacts
 from tasks.results.row import Conditions, ResultRow
-from tasks.score_model import measure_speed, score_model
-from tasks.scoring.speed.paces import with_paces
+from tasks.score_model import measure_speed, measure_texts, score_model
+from tasks.scoring.speed.paces import with_paces, with_texts
 
 
 async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts) -> list[ResultRow]:
@@ -48,27 +49,53 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     speeds = await asyncio.gather(
         *(measure_speed(timing, model=one.model, teacher=teacher, label=one.name) for one in candidates)
     )
-    if not all(
-        artifact.facts
-        for artifact in [first, *cards, *speeds, *(card for found in elsewhere.values() for card in found.values())]
-    ):
+    texts = await texts_measured(recipe, candidates, teacher, shared)
+    on_sets = (card for found in elsewhere.values() for card in found.values())
+    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *on_sets]):
         return []  # a plan has no figures
-    unpaced = [
-        row(candidate, card, speed) for candidate, card, speed in zip(candidates, [first, *cards], speeds, strict=True)
-    ]
+    unpaced = [row(one, card, speed) for one, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
     paced = with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds])
+    paced = with_texts(paced, [one.read(TextFacts) for one in texts])
     rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
+    return with_comparisons(recipe, rows, against, looks)
+
+
+def with_comparisons(
+    recipe: Recipe,
+    rows: Sequence[ResultRow],
+    comparisons: Mapping[str, Any],
+    inspections: Mapping[str, Any],
+) -> list[ResultRow]:
+    """Return the rows of the results with comparisons, error analyses, and how each model is made."""
     plain = plain_students(recipe)
     making = {one.name: {"made_from": one.made_from, "made_by": one.by} for one in recipe.candidates}
     return [
         one.replaced(
-            against=against.get(one.name, {}),
+            against=comparisons.get(one.name, {}),
             plain=one.name in plain,
-            inspection=looks.get(one.name),
+            inspection=inspections.get(one.name),
             **making.get(one.name, {}),
         )
         for one in rows
     ]
+
+
+async def texts_measured(
+    recipe: Recipe, candidates: Sequence[Candidate], teacher: Artifact, shared: SharedArtifacts
+) -> list[Artifact]:
+    """Measure all candidates on real texts; nothing if their tokenizers are all the same."""
+    if not recipe.measures_texts:
+        return []
+    speed = recipe.speed
+    knobs = TextsSlice(
+        task_type=recipe.spec.kind,
+        max_length=recipe.scoring.max_length,
+        **{name: getattr(speed, name) for name in ("threads", "repeats", "seconds")},
+    )
+    common = {"teacher": teacher, "rows": shared.rows, "judging": list(shared.judging.values())}
+    return list(
+        await asyncio.gather(*(measure_texts(knobs, model=one.model, **common, label=one.name) for one in candidates))
+    )
 
 
 def row(candidate: Candidate, card: Artifact, speed: Artifact) -> ResultRow:

@@ -18,7 +18,7 @@ from typing import Any
 from tasks.recipe.judging import COSTS, FIGURES, Criterion
 from tasks.scoring.quality.gain import Gain
 
-PACED = ("latency_ms", "speedup", "joules")
+PACED = ("latency_ms", "speedup", "joules", "ms_per_text")
 """Figures that depend on the duration of an inference."""
 UNKNOWN = 1.0  # relative shortfall of an unknown figure: as bad as missing the whole bound
 ROUNDING = 1e-12  # rounding error allowed for a sum of decimal fractions

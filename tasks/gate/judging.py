@@ -42,6 +42,9 @@ FIGURES_KEPT = (
     "speedup",
     "unsteady",
     "memory_bytes",
+    "fertility",
+    "fertility_elsewhere",
+    "ms_per_text",
     "cost",
     "measured_at",
 )

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from tasks.recipe.distillation import Intermediate, Prediction
-from tasks.recipe.knobs import Choices, Knobs, Name, require_distinct, runtime_knob
+from tasks.recipe.knobs import LARGEST_VOCABULARY, Choices, Knobs, Name, require_distinct, runtime_knob
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     DroppedTraining,
@@ -86,6 +86,11 @@ class CandidateKnobs(Knobs):
     def trainings(self) -> dict[str, TaskTraining]:
         """Its own trainings on the task, by their section in it."""
         return {}
+
+    @property
+    def has_own_tokenizer(self) -> bool:
+        """Whether its tokenizer is another than that of the model that it is made from."""
+        return False
 
     def depth(self, layers: int) -> int:
         """Return its number of layers, made from a model of so many."""
@@ -241,7 +246,44 @@ class DroppedCandidate(DroppedTraining, CandidateKnobs):
         )
 
 
-AnyCandidate = Annotated[DistilledCandidate, Tag("distillation")] | Annotated[DroppedCandidate, Tag("layer-dropping")]
+class TrimmedCandidate(CandidateKnobs):
+    """A model whose tokenizer and embeddings have only the pieces that a text uses; not trained again. Texts of these
+    pieces are divided, and answered, as before."""
+
+    by: Literal["vocabulary-trimming"] = Field(description="The maker.")
+    keep: Literal["used"] | Annotated[int, Field(ge=1, le=LARGEST_VOCABULARY)] = Field(
+        "used", description="used: all pieces that are found in the text; or a number: the most frequent of them."
+    )
+    of: tuple[Literal["train", "transfer", "corpus"], ...] = Field(
+        ("train", "transfer", "corpus"),
+        min_length=1,
+        description="Texts in which pieces are counted, as far as the recipe has them. With a corpus, rows count ten "
+        "times. Rows that are held back are never read.",
+    )
+    floor: int = Field(1, ge=1, description="Minimum number of times that a piece must be found.")
+
+    @model_validator(mode="after")
+    def texts_differ(self) -> Self:
+        """Reject repeated texts."""
+        require_distinct(self.of, "of")
+        return self
+
+    @property
+    def planned_role(self) -> str:
+        """A model with a smaller vocabulary."""
+        return "trimmed"
+
+    @property
+    def has_own_tokenizer(self) -> bool:
+        """Its tokenizer has fewer pieces."""
+        return True
+
+
+AnyCandidate = (
+    Annotated[DistilledCandidate, Tag("distillation")]
+    | Annotated[DroppedCandidate, Tag("layer-dropping")]
+    | Annotated[TrimmedCandidate, Tag("vocabulary-trimming")]
+)
 """The knobs of every maker, under the maker's name."""
 
 

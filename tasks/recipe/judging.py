@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from tasks.recipe.knobs import HEADLINE, Knobs, Name, require_distinct, runtime_knob
 
-FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes")
+OF_TEXTS = ("fertility", "fertility_elsewhere", "ms_per_text")
+"""Figures of real texts: pieces per word, and latency. They are measured if a candidate has a tokenizer of its own."""
+FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes", *OF_TEXTS)
 
 
 COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")

@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
 from tasks.recipe.candidates import TEACHER, CandidateKnobs, CandidateSection, DistilledCandidate
-from tasks.recipe.chains import LEAST_LAYERS, planned_candidates, require_chains, start_behind
+from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
-from tasks.recipe.judging import COSTS, FIGURES, Exports, Gate, Scoring, Speed
+from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_knob
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import check_follower, check_phases, check_stages
@@ -89,7 +89,8 @@ class Recipe(Knobs):
             check_phases(self, student)
         for one in self.planned:
             if one.is_follower and isinstance(one, DistilledCandidate):
-                check_follower(self, self.as_student(one), one.made_from)
+                behind = origins_of(one, {other.name: other for other in self.planned})
+                check_follower(self, self.as_student(one), one.made_from, behind)
         return self
 
     def check_task(self) -> None:
@@ -111,6 +112,14 @@ class Recipe(Knobs):
         unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]
         if unknown:
             raise ValueError(f"gate: unknown metric {unknown[0]!r}; legal are {', '.join(legal)}")
+        of_texts = [criterion.metric for criterion in self.gate.criteria if criterion.metric in OF_TEXTS]
+        if of_texts and not self.measures_texts:
+            raise ValueError(
+                f"gate: {of_texts[0]} is measured where a candidate has a tokenizer of its own, and none has; remove "
+                f"the criterion, or add a candidate by vocabulary-trimming"
+            )
+        if "fertility_elsewhere" in of_texts and not self.data.judge:
+            raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")
 
     def check_choices(self) -> None:
         """Reject the choice of checkpoints by a metric of another type of task."""
@@ -226,6 +235,11 @@ class Recipe(Knobs):
     def planned(self) -> tuple[CandidateKnobs, ...]:
         """All candidates, in the order of the results: students, dropped models, and those of ``candidates``."""
         return planned_candidates(self.students, self.layer_dropping, self.candidates)
+
+    @property
+    def measures_texts(self) -> bool:
+        """Whether models differ in how they divide texts, so that real texts are counted and timed."""
+        return any(one.has_own_tokenizer for one in self.candidates)
 
     @property
     def all_students(self) -> tuple[Student, ...]:

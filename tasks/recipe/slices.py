@@ -165,6 +165,15 @@ class DropSlice(OfTask, SeededTraining, TaskTraining):
     transfer_alone: bool = Field(False, description="Train on the transfer text only.")
 
 
+class VocabularySlice(OfTask):
+    """Knobs that determine a smaller vocabulary."""
+
+    keep: Literal["used"] | int = Field(description="All pieces that are found, or the number of pieces.")
+    floor: int = Field(1, description="Minimum number of times that a piece must be found.")
+    train: bool = Field(True, description="Count the pieces of the training rows.")
+    max_length: int = Field(128, description="Longest input in tokens, for the score on the selection rows.")
+
+
 class ScoreSlice(Scoring):
     """Knobs that determine a scorecard."""
 
@@ -173,6 +182,15 @@ class ScoreSlice(Scoring):
 
 class SpeedSlice(OfTask, Speed):
     """Knobs of a measurement of latency and memory."""
+
+
+class TextsSlice(OfTask):
+    """Knobs of a measurement of whole texts."""
+
+    max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
+    threads: int = Field(1, ge=1, description="CPU threads.")
+    repeats: int = Field(30, ge=5, description="Minimum number of timed passes over the sample of texts.")
+    seconds: float = Field(10.0, gt=0, description="Time limit of timed passes.")
 
 
 class ExportSlice(OfTask, Exporting):

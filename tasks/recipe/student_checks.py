@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from tasks.recipe.candidates import CandidateKnobs
 from tasks.recipe.data import TransferText
 from tasks.recipe.distillation import Intermediate, TaskDistillation
 from tasks.recipe.students import OWN_LAYERS, StageName, Student, general_start
@@ -115,11 +117,18 @@ def check_phases(recipe: StudentSections, student: Student) -> None:
         )
 
 
-def check_follower(recipe: StudentSections, student: Student, made_from: str) -> None:
-    """Reject a first phase that needs its teacher's own layers, for a student that is made from another candidate."""
+def check_follower(recipe: StudentSections, student: Student, made_from: str, behind: Sequence[CandidateKnobs]) -> None:
+    """Reject a first phase that needs its teacher's own layers, or its tokens, for a student that is made from another
+    candidate; ``behind`` are all that it is made from."""
     inner = recipe.inner_phase(student)
     if inner is not None and inner.method == "replacing":
         raise ValueError(
             f"candidate {student.name} is made from {made_from}, whose layers were trained since; method: replacing "
             f"needs the teacher's own, so give it another method, or make it from teacher"
+        )
+    trimmed = next((one.name for one in behind if one.has_own_tokenizer), None)
+    if inner is not None and trimmed is not None:
+        raise ValueError(
+            f"candidate {student.name} is made from {trimmed}, whose tokenizer is not its teacher's, so their layers "
+            f"cannot be compared token by token; set stages: [], or trim the vocabulary afterwards"
         )

@@ -250,9 +250,20 @@ def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
         f"{format_figure(model.speedup, '.2f')}{shaky} | "
         "computed |",
         f"| peak memory of inference | {format_figure(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
+        *text_rows(model),
         f"| inputs longer than the limit | {format_figure(model.truncated, '.2%')} | measured |",
         *more_rows(model, error),
     ]
+
+
+def text_rows(model: ResultRow) -> list[str]:
+    """Return the rows on real texts; none unless they were measured."""
+    found = (
+        ("pieces per word, validation", model.fertility, ".3f"),
+        ("pieces per word, judging sets", model.fertility_elsewhere, ".3f"),
+        ("milliseconds per text, validation", model.ms_per_text, ".2f"),
+    )
+    return [f"| {name} | {format_figure(value, form)} | measured |" for name, value, form in found if value is not None]
 
 
 def quality_rows(model: ResultRow) -> list[str]:

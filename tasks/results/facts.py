@@ -195,6 +195,15 @@ class SpeedFacts(Conditions):
     memory_bytes: Number | None = None
 
 
+class TextFacts(SpeedFacts):
+    """The same of one text, and the length of texts."""
+
+    fertility: Number
+    """Pieces per word of the validation split."""
+    fertility_elsewhere: Number | None = None
+    """Pieces per word of the judging sets."""
+
+
 class SplitContrast(Estimate):
     """The paired difference of two models on one split, with its p-value."""
 

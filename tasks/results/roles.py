@@ -57,6 +57,18 @@ ROLES = {
         tag="layer-dropping",
         by_layers=True,
     ),
+    "trimmed": Role(
+        "model with a smaller vocabulary",
+        5,
+        "p",
+        "#8a2f6b",
+        "#e08cc3",
+        order=3,
+        reach=1.2,
+        exported=True,
+        registered=True,
+        tag="vocabulary-trimming",
+    ),
     "baseline": Role("baseline", 4, "s", "#6b727b", "#a2a9b1", order=2, reach=1.2, turn=pi / 4, judged=False),
     "export": Role("exported model", 6, "H", "#2560b8", "#7fb0f5", order=4, reach=1.15),
 }

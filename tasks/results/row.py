@@ -203,6 +203,12 @@ class ResultRow(Stated):
     headline: str
     truncated: Number | None = None
     memory_bytes: Number | None = None
+    fertility: Number | None = None
+    """Pieces per word of the validation split; only in runs with models of different vocabularies."""
+    fertility_elsewhere: Number | None = None
+    """Pieces per word of the judging sets."""
+    ms_per_text: Number | None = None
+    """Milliseconds for one text of the validation split."""
     measured_at: Conditions | None = None
     train_seconds: tuple[Number | None, ...] | None = None
     checkpoint: str | None = None

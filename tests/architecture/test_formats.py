@@ -33,6 +33,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.scoring.evaluation": ("evaluation.json", "predictions.parquet", "learned.parquet"),
     "tasks.scoring.inspection_files": ("inspection.json", "texts.json"),
     "tasks.scoring.jobs": ("scorecard.json", "speed.json", "comparison.json"),
+    "tasks.scoring.speed.texts": ("text_figures.json",),
     "tasks.scoring.onnx_models": ("onnx.json",),
     "tasks.ports.code.fingerprint": ("hashes.json",),
     "tasks.ports.store.folder": ("manifest.json",),

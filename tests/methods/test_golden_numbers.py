@@ -45,6 +45,7 @@ ALLOWED = {
     "tests",
 }
 
+SORTS = "sorts the pieces of a file; proven by dividing texts anew"
 WITHOUT_NUMBERS = {
     "attention_scores": {},
     "contribution": {},
@@ -71,6 +72,31 @@ WITHOUT_NUMBERS = {
     },
     "relations": {"require_heads": "refuses, and returns nothing"},
     "theseus": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
+    "bpe": {
+        **dict.fromkeys(("bpe_characters", "merged_from", "with_merges"), SORTS),
+        "all_below": "follows links",
+        "pairs_of": "reads pairs",
+        "merged": "joins two pieces",
+    },
+    "choice": {
+        "kept_pieces": "chooses by counts; proven by cases and by dividing texts anew",
+        "by_frequency": "sorts; proven by a case",
+        "characters_of": "collects characters",
+    },
+    "tokenizer_files": {
+        "TokenizerModel": "four functions",
+        "tokenizer_model_of": "finds functions",
+        "pieces_by_number": "reads a file",
+        "found_in_one_step": "nothing to compute",
+        "ids_to_keep": "chooses by counts; proven by dividing texts anew",
+        "with_pieces": "sorts the pieces of a file; proven by dividing texts anew",
+        "renumbered": "renumbers the tokens of a file",
+    },
+    "unigram": {
+        **dict.fromkeys(("pieces_by_place", "unigram_characters", "with_scored_pieces"), SORTS),
+        "is_byte": "tells the form of a piece",
+    },
+    "wordpiece": dict.fromkeys(("wordpiece_characters", "with_wordpieces"), SORTS),
     "triple_loss": {
         "draw_targets": "draws by torch's generator; its weights are rarity",
         "masked_inputs": "draws by torch's generator; tested by its shares",

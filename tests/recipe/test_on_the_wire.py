@@ -28,6 +28,8 @@ from tasks.recipe.slices import (
     SignalSlice,
     SpeedSlice,
     TeacherSlice,
+    TextsSlice,
+    VocabularySlice,
 )
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Pretraining
@@ -56,6 +58,8 @@ SENT = [
     SignalSlice(task_type="classification", layers=3, attention=False),
     SpeedSlice(task_type="classification", repeats=5),
     TeacherSlice(task_type="classification", **COURSE, already_finetuned=True),
+    TextsSlice(task_type="classification", repeats=5),
+    VocabularySlice(task_type="classification", keep=8000),
 ]
 
 

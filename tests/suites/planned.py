@@ -250,8 +250,10 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "again", "from": "further", "by": "layer-dropping", "seeds": [0], "drop": 1, **FAST},
             {"name": "plain", "from": "cut", "by": "distillation", "signal": "labels", "seeds": [0], **BASELINE},
             {"name": "new", "from": "teacher", "by": "distillation", "shape": NARROW, "start": "random"},
+            {"name": "trimmed", "from": "teacher", "by": "vocabulary-trimming", "keep": 90},
         ]
     }
+    trimmed = "trim-vocabulary/trimmed"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -279,6 +281,14 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.4.shape.*", (new,)),
         Rule("candidates.4.start", (new,), ["embeddings"]),
         Rule("candidates.4.seeds", (seeded(new), *scored("new")), [[0, 1]]),
+        Rule("candidates.5.seeds", (seeded(trimmed), *scored("trimmed")), [[0, 1]]),
+        Rule("candidates.5.from", (trimmed,), ["pretrained"]),
+        Rule("candidates.5.of", (trimmed,), [["transfer"]]),
+        Rule("candidates.5.*", (trimmed,)),
+        Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
+        Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),
+        Rule("speed.repeats", ("measure-speed/*", "measure-texts/*")),
+        Rule("speed.seconds", ("measure-speed/*", "measure-texts/*")),
         Rule("candidates.4.prediction", (new,), [{**FAST, "steps": 2}]),
     ]
     return own, rules

@@ -92,7 +92,22 @@ def speed_lines(models: Sequence[ResultRow]) -> list[str]:
         for name, why in held
         if why
     ]
-    return [*shaky, *unheld, *library_lines(models)]
+    return [*shaky, *unheld, *library_lines(models), *text_lines(models)]
+
+
+def text_lines(models: Sequence[ResultRow]) -> list[str]:
+    """Return a sentence on the pieces and the time of real texts for each model; none unless they were measured."""
+    return [
+        f"Texts of the validation split take {model.name} {milliseconds(model.ms_per_text)} ms each, at "
+        f"{model.fertility:.3f} pieces per word{elsewhere(model)}."
+        for model in models
+        if model.fertility is not None
+    ]
+
+
+def elsewhere(model: ResultRow) -> str:
+    """Return the pieces per word of judging sets, as the end of a sentence; empty without such sets."""
+    return "" if model.fertility_elsewhere is None else f" ({model.fertility_elsewhere:.3f} in judging sets)"
 
 
 def library_lines(models: Sequence[ResultRow]) -> list[str]:

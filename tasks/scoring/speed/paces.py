@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.results.facts import SpeedFacts
+from tasks.results.facts import SpeedFacts, TextFacts
 from tasks.results.row import ResultRow, Timing
 from tasks.scoring.speed.speed import figure_of
 from tasks.scoring.speed.timing import NEAR
@@ -48,6 +48,23 @@ def pace_of(pace: SpeedFacts, teachers: SpeedFacts, *, alone: bool) -> dict[str,
         "unsteady": because or None,
         "timed": Timing(measured_ms=measured, teacher_ms=pace.teacher.p50_ms, calls=pace.calls),
     }
+
+
+def with_texts(rows: Sequence[ResultRow], found: Sequence[TextFacts]) -> list[ResultRow]:
+    """Return the rows of the results, the teacher's first, with the figures of real texts; ``found`` are the
+    measurements of their stages, none if there were none. Unsteady times make a row unsteady."""
+    return [
+        row.replaced(**text_figures(row, one, found[0], alone=number == 0))
+        for number, (row, one) in enumerate(zip(rows, found, strict=False))
+    ] or list(rows)
+
+
+def text_figures(row: ResultRow, found: TextFacts, teachers: TextFacts, *, alone: bool) -> dict[str, object]:
+    """Return one row's figures of real texts."""
+    pace = pace_of(found, teachers, alone=alone)
+    why = f"for whole texts {pace['unsteady']}" if pace["unsteady"] else None
+    pieces = {"fertility": found.fertility, "fertility_elsewhere": found.fertility_elsewhere}
+    return {**pieces, "ms_per_text": pace["latency_ms"], "unsteady": row.unsteady or why}
 
 
 def out_of_step(rows: Sequence[ResultRow]) -> dict[str, str]:

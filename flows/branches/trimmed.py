@@ -1,0 +1,45 @@
+"""The maker of models with a smaller vocabulary."""
+
+from __future__ import annotations
+
+import asyncio
+
+from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
+from tasks.contracts import Artifact
+from tasks.recipe.candidates import TrimmedCandidate
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import VocabularySlice
+from tasks.shrink_model import trim_vocabulary
+
+
+async def make_trimmed(recipe: Recipe, planned: TrimmedCandidate, shared: SharedArtifacts) -> Candidate:
+    """Return a candidate with fewer pieces than the model that it is made from."""
+    knobs = VocabularySlice(
+        task_type=recipe.spec.kind,
+        keep=planned.keep,
+        floor=planned.floor,
+        train="train" in planned.of,
+        max_length=recipe.task_distillation.prediction.max_length,
+    )
+    texts = await counted_texts(planned, shared)
+    seeds = planned.planned_seeds
+
+    async def one(seed: int) -> Artifact:
+        base = await origin_of_seed(planned, seed, shared)
+        return await trim_vocabulary(
+            knobs, base=base, rows=shared.rows, **texts, label=label(planned.name, seed, seeds)
+        )
+
+    models = await asyncio.gather(*(one(seed) for seed in seeds))
+    return Candidate(planned.name, planned.planned_role, list(models), seeds)
+
+
+async def counted_texts(planned: TrimmedCandidate, shared: SharedArtifacts) -> dict[str, Artifact]:
+    """Return the texts beside the rows in which pieces are counted: those that the candidate names and the recipe
+    has. The corpus comes with the model whose tokenizer divided it."""
+    found: dict[str, Artifact] = {}
+    if "transfer" in planned.of and shared.transfer is not None:
+        found["transfer"] = shared.transfer
+    if "corpus" in planned.of and shared.corpus is not None:
+        found |= {"corpus": await shared.corpus, "pretrained": shared.base}
+    return found

@@ -1,0 +1,24 @@
+"""Stage tasks that make a trained model smaller without training it."""
+
+from __future__ import annotations
+
+from tasks.contracts import Artifact
+from tasks.recipe.slices import VocabularySlice
+from tasks.stage.context import StageContext
+from tasks.stage.decorator import stage
+
+
+@stage(makes="checkpoint", engine="vocabulary", threads="branch")
+async def trim_vocabulary(
+    context: StageContext,
+    knobs: VocabularySlice,
+    *,
+    base: Artifact,
+    rows: Artifact,
+    transfer: Artifact | None = None,
+    corpus: Artifact | None = None,
+    pretrained: Artifact | None = None,
+) -> None:
+    """Keep the pieces of a vocabulary that a text uses."""
+    inputs = {"base": base, "rows": rows, "transfer": transfer, "corpus": corpus, "pretrained": pretrained}
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)

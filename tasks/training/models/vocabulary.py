@@ -1,0 +1,156 @@
+"""Vocabulary trimming: the tokenizer keeps the pieces that a text uses, and the embeddings keep their rows.
+
+Source: Abdaoui et al. 2020, arXiv:2010.05609. Nothing is trained, and nothing is computed anew: texts whose pieces are
+all kept have the same logits, bit by bit. The rows that judge a model are not read, since they would choose its
+vocabulary.
+Shape letters: V pieces, S tokens of all texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tasks.architectures.known_architectures import architecture_of
+from tasks.engine.job import Job
+from tasks.errors import ModelError
+from tasks.methods.vocabulary.tokenizer_files import ids_to_keep, with_pieces
+from tasks.recipe.slices import VocabularySlice
+from tasks.task_types.answers import ANSWERS
+from tasks.training.data.corpora import read_corpus
+from tasks.training.data.rows import Task, encode, load_tokenizer, read_rows, read_task
+from tasks.training.models.students import load_classifier, save_model
+from tasks.training.precision import device, make_deterministic
+from tasks.training.selection import all_outputs, selection_score
+
+TEXTS_AT_ONCE = 1000
+ROWS_PER_CORPUS = 10
+"""How often a piece of the rows counts beside one of the corpus: the task's own words come first."""
+NO_LIMIT = 10**9  # no text is truncated where pieces are counted
+
+
+def trim_vocabulary(job: Job) -> dict[str, Any]:
+    """Write ``base`` with fewer pieces; return their number and that of before."""
+    knobs = job.read(VocabularySlice)
+    make_deterministic(0)
+    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    model = load_classifier(job.inputs["base"], task, device())
+    document, counts_V = document_of(tokenizer), piece_counts(job, knobs, task, tokenizer, model)
+    kept = ids_to_keep(document, counts_V, most=None if knobs.keep == "used" else knobs.keep, floor=knobs.floor)
+    keep_pieces(model, kept)
+    save_model(model, tokenizer, job.output)
+    (job.output / "tokenizer.json").write_text(json.dumps(with_pieces(document, kept), ensure_ascii=False))
+    smaller = load_tokenizer(job.output)
+    alike = share_cut_alike(train_texts(job, task), tokenizer, smaller, kept)
+    return {
+        "pieces": len(kept),
+        "pieces_before": len(counts_V),
+        "cut_alike": alike,
+        "selection_score": score_on_selection(job, knobs, task, model, smaller),
+        "note": f"{len(kept):,} of {len(counts_V):,} pieces",
+    }
+
+
+def document_of(tokenizer: Any) -> dict[str, Any]:
+    """Return a tokenizer's ``tokenizer.json``; raise ModelError for a tokenizer that has none."""
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"the tokenizer is a {type(tokenizer).__name__} without tokenizer.json, of which no pieces can be removed; "
+            f"name a model that has this file"
+        )
+    document: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return document
+
+
+def piece_counts(job: Job, knobs: VocabularySlice, task: Task, tokenizer: Any, model: Any) -> np.ndarray:
+    """Return how often each row of the embeddings is used [V], in the training rows, the transfer text and the
+    corpus, as far as they are asked for."""
+    table = model.get_input_embeddings().num_embeddings
+    counts_V = np.zeros(table, np.int64)
+    own = train_texts(job, task) if knobs.train else []
+    for some in batches(own + transfer_texts(job, task)):
+        counts_V += np.bincount(encode(tokenizer, some, None, NO_LIMIT).ids_S, minlength=table)
+    if "corpus" not in job.inputs:
+        return counts_V
+    require_tokenizer_of_corpus(job, tokenizer)
+    return counts_V * ROWS_PER_CORPUS + np.bincount(read_corpus(job.inputs["corpus"]).ids_S, minlength=table)
+
+
+def train_texts(job: Job, task: Task) -> list[str]:
+    """Return the texts of the training rows, first and second ones."""
+    return stored_texts(job.inputs["rows"], task)
+
+
+def transfer_texts(job: Job, task: Task) -> list[str]:
+    """Return the user's own text, if there is any."""
+    return stored_texts(job.inputs["transfer"], task) if "transfer" in job.inputs else []
+
+
+def stored_texts(folder: Path, task: Task) -> list[str]:
+    """Return all texts of one folder of rows; no split but train is read."""
+    rows = read_rows(folder, "train", task.head)
+    return rows.texts + (rows.pairs or [])
+
+
+def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield some texts at once."""
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        yield texts[start : start + TEXTS_AT_ONCE]
+
+
+def require_tokenizer_of_corpus(job: Job, tokenizer: Any) -> None:
+    """Raise ModelError if the corpus was tokenized with another vocabulary than the model's: its numbers would be those
+    of other pieces."""
+    corpus = load_tokenizer(job.inputs["pretrained"])
+    if corpus.get_vocab() != tokenizer.get_vocab():
+        raise ModelError(
+            f"the corpus is tokenized with the pretrained model's {len(corpus):,} pieces, and this model has "
+            f"{len(tokenizer):,} of its own; set of: [train], or trim the model that it is made from"
+        )
+
+
+def keep_pieces(model: Any, kept: Sequence[int]) -> None:
+    """Keep these rows of the word embeddings, in order, and renumber the config's special tokens."""
+    table, new_ids = model.get_input_embeddings(), {old: new for new, old in enumerate(kept)}
+    pad, config = model.config.pad_token_id, model.config
+    if pad is not None and architecture_of(config).reserved_positions and new_ids.get(pad) != pad:
+        raise ModelError(
+            f"a {config.model_type} counts positions from its padding token, whose number {pad} would change; this "
+            f"vocabulary cannot be trimmed"
+        )
+    rows_VD = table.weight.detach()[torch.tensor(kept, device=table.weight.device)].clone()
+    model.set_input_embeddings(nn.Embedding.from_pretrained(rows_VD, freeze=False, padding_idx=new_ids.get(pad)))
+    config.vocab_size = len(kept)
+    for name, old in list(config.to_dict().items()):
+        if name.endswith("_token_id") and old in new_ids:
+            setattr(config, name, new_ids[old])
+
+
+def share_cut_alike(texts: Sequence[str], before: Any, after: Any, kept: Sequence[int]) -> float:
+    """Return the share of texts that both tokenizers divide into the same pieces, among those whose pieces are all
+    kept: 1 for WordPiece and BPE."""
+    old_ids, alike, asked = np.asarray(kept), 0, 0
+    for some in batches(texts):
+        old_and_new = (tokenizer(list(some), verbose=False)["input_ids"] for tokenizer in (before, after))
+        for old, new in zip(*old_and_new, strict=True):
+            if np.isin(old, old_ids).all():
+                asked, alike = asked + 1, alike + (old == old_ids[new].tolist())
+    return alike / asked if asked else 1.0
+
+
+def score_on_selection(job: Job, knobs: VocabularySlice, task: Task, model: Any, tokenizer: Any) -> float | None:
+    """Return the model's headline score on the selection rows; None if there are none."""
+    rows = read_rows(job.inputs["rows"], "selection", task.head)
+    if not len(rows):
+        return None
+    answers = ANSWERS[knobs.task_type]
+    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    asked = partial(all_outputs, model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
+    return selection_score(answers, task.headline, answers.decide(asked()), rows.labels_N)
