@@ -64,7 +64,7 @@ def with_comparisons(
     recipe: Recipe,
     rows: Sequence[ResultRow],
     comparisons: Mapping[str, Any],
-    inspections: Mapping[str, Any],
+    analyses: Mapping[str, Any],
 ) -> list[ResultRow]:
     """Return the rows of the results with comparisons, error analyses, and how each model is made."""
     plain = plain_students(recipe)
@@ -73,7 +73,7 @@ def with_comparisons(
         one.replaced(
             against=comparisons.get(one.name, {}),
             plain=one.name in plain,
-            inspection=inspections.get(one.name),
+            inspection=analyses.get(one.name),
             **making.get(one.name, {}),
         )
         for one in rows

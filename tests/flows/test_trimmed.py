@@ -51,7 +51,7 @@ def test_a_smaller_vocabulary_changes_the_size_and_no_answer(result: dict[str, A
     assert trimmed.metrics == cut.metrics and trimmed.per_seed == cut.per_seed
     assert (cut.parameters or 0) - (trimmed.parameters or 0) == 3 * 16  # three pieces of width 16
     assert (trimmed.bytes or 0) < (cut.bytes or 0)
-    assert rows["trimmed-onnx"].parameters == trimmed.parameters and rows["trimmed-onnx"].engine == "ONNX Runtime fp32"
+    assert rows["trimmed-onnx"].parameters == trimmed.parameters and rows["trimmed-onnx"].engine == "onnxruntime fp32"
 
 
 def test_real_texts_are_counted_and_timed_for_all(result: dict[str, Any]) -> None:
