@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.branches.comparison import contrast_all, plain_students
@@ -63,8 +62,8 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
 def with_comparisons(
     recipe: Recipe,
     rows: Sequence[ResultRow],
-    comparisons: Mapping[str, Any],
-    analyses: Mapping[str, Any],
+    comparisons: Mapping[str, object],
+    analyses: Mapping[str, object],
 ) -> list[ResultRow]:
     """Return the rows of the results with comparisons, error analyses, and how each model is made."""
     plain = plain_students(recipe)

@@ -23,7 +23,7 @@ from tasks.scoring.predictions import Predictions, read_predictions, write_predi
 from tasks.scoring.quality.intervals import compare, paired_difference
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.speed import measure_latency, peak_increase
-from tasks.scoring.speed.texts import measure_texts
+from tasks.scoring.speed.texts import count_and_time_texts
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.interfaces import Answers
 
@@ -285,7 +285,7 @@ JOBS = {
     "score": score,
     "judge": score_judging_set,
     "measure": measure,
-    "measure-texts": measure_texts,
+    "measure-texts": count_and_time_texts,
     "contrast": contrast,
     "inspect": inspect_answers,
 }

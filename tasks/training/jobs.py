@@ -9,7 +9,7 @@ from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, measure_similarity
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
-from tasks.training.models.vocabulary import trim_vocabulary
+from tasks.training.models.vocabulary import keep_used_pieces
 from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
 
@@ -27,5 +27,5 @@ JOBS = {
     "signals": record_signals,
     "similarity": measure_similarity,
     "tokenize": tokenize_corpus,
-    "vocabulary": trim_vocabulary,
+    "vocabulary": keep_used_pieces,
 }

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.vocabulary.bpe import merged_from, with_merges
 from tasks.methods.vocabulary.choice import by_frequency, kept_pieces
-from tasks.methods.vocabulary.tokenizer_files import TOKENIZERS, ids_to_keep, with_pieces
+from tasks.methods.vocabulary.tokenizer_files import TOKENIZER_MODELS, ids_to_keep, with_pieces
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LEARNED = [
@@ -161,7 +161,7 @@ def test_too_few_pieces_and_other_tokenizers_are_refused_in_a_sentence() -> None
         trimmed(MADE["wordpiece"], USED, most=3)
     document = document_of(MADE["wordpiece"])
     document["model"]["type"] = "WordLevel"
-    with pytest.raises(ModelError, match=f"of kind WordLevel; pieces are removed from {', '.join(TOKENIZERS)}"):
+    with pytest.raises(ModelError, match=f"of kind WordLevel; pieces are removed from {', '.join(TOKENIZER_MODELS)}"):
         with_pieces(document, [0])
 
 

@@ -21,7 +21,7 @@ from tasks.scoring.predict import outputs_of
 from tasks.training.data.corpora import tokenize_corpus
 from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.models.students import load_classifier, save_model
-from tasks.training.models.vocabulary import document_of, trim_vocabulary
+from tasks.training.models.vocabulary import document_of, keep_used_pieces
 from tests.families import NAMES, write_tiny
 from tests.methods.test_vocabulary import MADE
 
@@ -51,7 +51,7 @@ def texts_in(rows: Path) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_answers_to_its_own_texts_are_the_same_bit_by_bit(name: str, rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny(name, tmp_path / name, more=UNUSED), rows, tmp_path / "whole")
-    facts = trim_vocabulary(job(tmp_path / "small", USED, base=whole, rows=rows))
+    facts = keep_used_pieces(job(tmp_path / "small", USED, base=whole, rows=rows))
     assert facts["pieces"] < facts["pieces_before"] and facts["cut_alike"] == 1.0
     assert json.loads((tmp_path / "small/config.json").read_text())["vocab_size"] == facts["pieces"]
     ours, theirs = (
@@ -89,7 +89,7 @@ XLNET = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "
 @pytest.mark.parametrize("name", ["roberta", "albert", "xlnet"])
 def test_the_tokenizers_of_transformers_read_the_smaller_file(name: str, rows: Path, tmp_path: Path) -> None:
     whole = classifier(with_tokenizer(name, tmp_path / name), rows, tmp_path / "whole")
-    facts = trim_vocabulary(job(tmp_path / "small", USED, base=whole, rows=rows))
+    facts = keep_used_pieces(job(tmp_path / "small", USED, base=whole, rows=rows))
     before, after = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (whole, tmp_path / "small"))
     assert type(after) is type(before) and len(after) == facts["pieces"] < len(before)
     assert facts["cut_alike"] > (0.9 if name != "roberta" else 0.999)
@@ -113,7 +113,7 @@ def test_rows_that_judge_are_not_read(rows: Path, tiny_bert: Path, tmp_path: Pat
         path.write_bytes(b"not even a table")
     found = {}
     for name, folder in (("all", rows), ("fewer", fewer)):
-        trim_vocabulary(job(tmp_path / name, USED, base=whole, rows=folder))
+        keep_used_pieces(job(tmp_path / name, USED, base=whole, rows=folder))
         found[name] = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir() if path.is_file()}
     assert found["all"] == found["fewer"]
 
@@ -129,14 +129,14 @@ def test_a_corpus_adds_its_pieces_and_rows_count_ten_times(rows: Path, tmp_path:
         ("often", {"floor": 4}, more),
         ("only", {"train": False}, more),
     ):
-        facts = trim_vocabulary(job(tmp_path / name, {**USED, **knobs}, base=whole, rows=rows, **given))
+        facts = keep_used_pieces(job(tmp_path / name, {**USED, **knobs}, base=whole, rows=rows, **given))
         kept[name] = set(load_tokenizer(tmp_path / name).get_vocab())
         assert len(kept[name]) == facts["pieces"]
     assert kept["both"] == kept["alone"] | set(UNUSED)
     assert not set(UNUSED) & kept["often"] and "film" in kept["often"], "three times, and ten times each row"
     assert set(UNUSED) <= kept["only"] and "film" not in kept["only"]
     with pytest.raises(ModelError, match="the corpus is tokenized with the pretrained model's"):
-        trim_vocabulary(job(tmp_path / "again", USED, base=tmp_path / "alone", rows=rows, **more))
+        keep_used_pieces(job(tmp_path / "again", USED, base=tmp_path / "alone", rows=rows, **more))
 
 
 def tokenized(documents: list[str], base: Path, folder: Path) -> Path:
@@ -152,7 +152,7 @@ def tokenized(documents: list[str], base: Path, folder: Path) -> Path:
 
 def test_the_score_on_the_selection_rows_chooses_among_seeds(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     whole = classifier(tiny_bert, rows, tmp_path / "whole")
-    facts = trim_vocabulary(job(tmp_path / "small", USED, base=whole, rows=rows))
+    facts = keep_used_pieces(job(tmp_path / "small", USED, base=whole, rows=rows))
     held = read_rows(rows, "selection", read_task(rows, "classification").head)
     logits = outputs_of(whole, held.texts, None, 32, task_type="classification")["logits"]
     assert facts["selection_score"] == float((logits.argmax(1) == held.labels_N).mean())

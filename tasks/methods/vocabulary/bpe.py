@@ -8,12 +8,12 @@ Source: Sennrich et al. 2016, arXiv:1508.07909.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
+from tasks.methods.vocabulary.choice import Model
 from tasks.methods.vocabulary.unigram import is_byte
 
 
-def bpe_characters(model: Mapping[str, Any], seen: Collection[str]) -> set[int]:
+def bpe_characters(model: Model, seen: Collection[str]) -> set[int]:
     """Return the ids of all pieces of one character, of single bytes, and of the unknown token. All 256 characters that
     stand for bytes are among them, so nothing becomes unknown that was not."""
     prefix, suffix = (model.get(name) or "" for name in ("continuing_subword_prefix", "end_of_word_suffix"))
@@ -25,7 +25,7 @@ def bpe_characters(model: Mapping[str, Any], seen: Collection[str]) -> set[int]:
     }
 
 
-def merged_from(model: Mapping[str, Any]) -> dict[int, set[int]]:
+def merged_from(model: Model) -> dict[int, set[int]]:
     """Return, for each piece that is merged, all pieces that it can be merged from, directly or in several steps."""
     direct: dict[int, set[int]] = {}
     for left, right in pairs_of(model):
@@ -45,7 +45,7 @@ def all_below(piece: int, direct: Mapping[int, set[int]]) -> set[int]:
     return found
 
 
-def with_merges(model: Mapping[str, Any], new_ids: Mapping[int, int]) -> dict[str, Any]:
+def with_merges(model: Model, new_ids: Mapping[int, int]) -> Model:
     """Return the model with the pieces in ``new_ids`` alone, and the merges of them into each other."""
     vocabulary = {piece: new_ids[old] for piece, old in model["vocab"].items() if old in new_ids}
     merges = [
@@ -56,12 +56,12 @@ def with_merges(model: Mapping[str, Any], new_ids: Mapping[int, int]) -> dict[st
     return {**model, "vocab": dict(sorted(vocabulary.items(), key=lambda entry: entry[1])), "merges": merges}
 
 
-def pairs_of(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+def pairs_of(model: Model) -> list[tuple[str, str]]:
     """Return the merges in their order; older files write a pair as one string with a space."""
     pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"])
     return [(left, right) for left, right in pairs]
 
 
-def merged(model: Mapping[str, Any], left: str, right: str) -> str:
+def merged(model: Model, left: str, right: str) -> str:
     """Return the piece that two pieces are merged into."""
     return left + right.removeprefix(model.get("continuing_subword_prefix") or "")

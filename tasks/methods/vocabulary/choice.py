@@ -5,11 +5,15 @@ Source: Abdaoui et al. 2020, arXiv:2010.05609. V is the number of pieces of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 
 from tasks.errors import RecipeError
+
+Model = Mapping[str, Any]
+"""The section ``model`` of a ``tokenizer.json``."""
 
 
 def kept_pieces(

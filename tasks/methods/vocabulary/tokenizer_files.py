@@ -14,12 +14,12 @@ import numpy as np
 
 from tasks.errors import ModelError
 from tasks.methods.vocabulary.bpe import bpe_characters, merged_from, with_merges
-from tasks.methods.vocabulary.choice import characters_of, kept_pieces
+from tasks.methods.vocabulary.choice import Model, characters_of, kept_pieces
 from tasks.methods.vocabulary.unigram import pieces_by_place, unigram_characters, with_scored_pieces
 from tasks.methods.vocabulary.wordpiece import with_wordpieces, wordpiece_characters
 
-Model = Mapping[str, Any]
-"""The section ``model`` of a ``tokenizer.json``."""
+Document = Mapping[str, Any]
+"""A ``tokenizer.json``."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TokenizerModel:
     pieces_of: Callable[[Model], dict[str, int]]
     characters: Callable[[Model, Collection[str]], set[int]]
     parts_of: Callable[[Model], dict[int, set[int]]]
-    reduced: Callable[[Model, Mapping[int, int]], dict[str, Any]]
+    reduced: Callable[[Model, Mapping[int, int]], Model]
 
 
 def pieces_by_number(model: Model) -> dict[str, int]:
@@ -42,22 +42,22 @@ def found_in_one_step(model: Model) -> dict[int, set[int]]:
     return {}
 
 
-TOKENIZERS = {
+TOKENIZER_MODELS = {
     "WordPiece": TokenizerModel(pieces_by_number, wordpiece_characters, found_in_one_step, with_wordpieces),
     "Unigram": TokenizerModel(pieces_by_place, unigram_characters, found_in_one_step, with_scored_pieces),
     "BPE": TokenizerModel(pieces_by_number, bpe_characters, merged_from, with_merges),
 }
 
 
-def tokenizer_model_of(document: Mapping[str, Any]) -> TokenizerModel:
+def tokenizer_model_of(document: Document) -> TokenizerModel:
     """Return the kind of a tokenizer; raise ModelError for one whose pieces cannot be chosen."""
     name = document["model"].get("type")
-    if name not in TOKENIZERS:
-        raise ModelError(f"the tokenizer is of kind {name}; pieces are removed from {', '.join(TOKENIZERS)}")
-    return TOKENIZERS[name]
+    if name not in TOKENIZER_MODELS:
+        raise ModelError(f"the tokenizer is of kind {name}; pieces are removed from {', '.join(TOKENIZER_MODELS)}")
+    return TOKENIZER_MODELS[name]
 
 
-def ids_to_keep(document: Mapping[str, Any], counts_V: np.ndarray, *, most: int | None, floor: int) -> list[int]:
+def ids_to_keep(document: Document, counts_V: np.ndarray, *, most: int | None, floor: int) -> list[int]:
     """Return the old ids that stay, in order: added and special tokens, single characters, and the pieces that
     ``counts_V`` [V] chooses (``kept_pieces``)."""
     kind, model = tokenizer_model_of(document), document["model"]
@@ -70,7 +70,7 @@ def ids_to_keep(document: Mapping[str, Any], counts_V: np.ndarray, *, most: int 
     return kept_pieces(counts_V, required, lambda piece: below.get(piece, set()), most=most, floor=max(floor, 1))
 
 
-def with_pieces(document: Mapping[str, Any], kept: Collection[int]) -> dict[str, Any]:
+def with_pieces(document: Document, kept: Collection[int]) -> Document:
     """Return a ``tokenizer.json`` with the pieces of these old ids alone, numbered from 0 in their old order."""
     new_ids = {old: new for new, old in enumerate(sorted(kept))}
     padding = document.get("padding")

@@ -8,18 +8,19 @@ Source: Kudo 2018, arXiv:1804.10959.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+
+from tasks.methods.vocabulary.choice import Model
 
 SPACE = "\u2581"
 """The character that stands for a space."""
 
 
-def pieces_by_place(model: Mapping[str, Any]) -> dict[str, int]:
+def pieces_by_place(model: Model) -> dict[str, int]:
     """Return the pieces of a tokenizer's model with their ids, which are their places."""
     return {piece: place for place, (piece, _) in enumerate(model["vocab"])}
 
 
-def unigram_characters(model: Mapping[str, Any], seen: Collection[str]) -> set[int]:
+def unigram_characters(model: Model, seen: Collection[str]) -> set[int]:
     """Return the ids of all pieces of one character that is ASCII, a space, or among those ``seen``, of the pieces of
     single bytes, and of the unknown token."""
     unknown = set() if model.get("unk_id") is None else {int(model["unk_id"])}
@@ -35,7 +36,7 @@ def is_byte(piece: str) -> bool:
     return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
 
 
-def with_scored_pieces(model: Mapping[str, Any], new_ids: Mapping[int, int]) -> dict[str, Any]:
+def with_scored_pieces(model: Model, new_ids: Mapping[int, int]) -> Model:
     """Return the model with the pieces in ``new_ids`` alone and their old scores, in the order of the new ids."""
     kept = sorted((new, model["vocab"][old]) for old, new in new_ids.items() if old < len(model["vocab"]))
     unknown = model.get("unk_id")

@@ -7,10 +7,11 @@ Source: Wu et al. 2016, arXiv:1609.08144.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+
+from tasks.methods.vocabulary.choice import Model
 
 
-def wordpiece_characters(model: Mapping[str, Any], seen: Collection[str]) -> set[int]:
+def wordpiece_characters(model: Model, seen: Collection[str]) -> set[int]:
     """Return the ids of all pieces of one character, at the beginning of a word and inside: with those of ASCII and of
     the characters ``seen``, every word of these can be written without an unknown token."""
     prefix = model.get("continuing_subword_prefix", "##")
@@ -19,7 +20,7 @@ def wordpiece_characters(model: Mapping[str, Any], seen: Collection[str]) -> set
     return {model["vocab"][form] for each in one for form in (each, prefix + each) if form in model["vocab"]}
 
 
-def with_wordpieces(model: Mapping[str, Any], new_ids: Mapping[int, int]) -> dict[str, Any]:
+def with_wordpieces(model: Model, new_ids: Mapping[int, int]) -> Model:
     """Return the model with the pieces in ``new_ids`` alone, under their new ids."""
     vocabulary = {piece: new_ids[old] for piece, old in model["vocab"].items() if old in new_ids}
     return {**model, "vocab": dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))}

@@ -21,11 +21,11 @@ from tasks.scoring.predict import longest
 from tasks.scoring.speed.speed import opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
 
-SAMPLE = 16
+TIMED_TEXTS = 16
 """Texts that are timed: enough for all lengths of a task, few enough to be timed many times."""
 
 
-def measure_texts(job: Job) -> dict[str, Any]:
+def count_and_time_texts(job: Job) -> dict[str, Any]:
     """Count the pieces of the validation split and of judging sets, and time real texts one by one, a candidate and its
     teacher in turn; return pieces per word and milliseconds per text."""
     knobs, rows = job.read(TextsSlice), read_split(job.inputs["rows"], "validation")
@@ -56,18 +56,18 @@ def time_texts(folders: Mapping[str, Path], rows: StoredRows, knobs: TextsSlice)
     import torch
 
     torch.set_num_threads(knobs.threads)
-    sample = sampled(rows)
+    sample = rows_of_all_lengths(rows)
     calls = {name: pass_over(folder, rows, sample, knobs) for name, folder in folders.items()}
     with torch.inference_mode():
         times = time_in_turn(calls, repeats=knobs.repeats, warmup=1, seconds=knobs.seconds)
     return paces_of({name: [value / len(sample) for value in values] for name, values in times.items()})
 
 
-def sampled(rows: StoredRows) -> list[int]:
+def rows_of_all_lengths(rows: StoredRows) -> list[int]:
     """Return rows of all lengths: every n-th of them, ordered by their characters."""
     pairs = rows.pairs or [""] * len(rows)
     order = sorted(range(len(rows)), key=lambda row: (len(rows.texts[row]) + len(pairs[row]), row))
-    places = np.unique(np.linspace(0, len(order) - 1, min(SAMPLE, len(order))).astype(int))
+    places = np.unique(np.linspace(0, len(order) - 1, min(TIMED_TEXTS, len(order))).astype(int))
     return [order[place] for place in places]
 
 

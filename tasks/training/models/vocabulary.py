@@ -21,7 +21,7 @@ from torch import nn
 from tasks.architectures.known_architectures import architecture_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.methods.vocabulary.tokenizer_files import ids_to_keep, with_pieces
+from tasks.methods.vocabulary.tokenizer_files import Document, ids_to_keep, with_pieces
 from tasks.recipe.slices import VocabularySlice
 from tasks.task_types.answers import ANSWERS
 from tasks.training.data.corpora import read_corpus
@@ -36,7 +36,7 @@ ROWS_PER_CORPUS = 10
 NO_LIMIT = 10**9  # no text is truncated where pieces are counted
 
 
-def trim_vocabulary(job: Job) -> dict[str, Any]:
+def keep_used_pieces(job: Job) -> dict[str, Any]:
     """Write ``base`` with fewer pieces; return their number and that of before."""
     knobs = job.read(VocabularySlice)
     make_deterministic(0)
@@ -58,14 +58,14 @@ def trim_vocabulary(job: Job) -> dict[str, Any]:
     }
 
 
-def document_of(tokenizer: Any) -> dict[str, Any]:
+def document_of(tokenizer: Any) -> Document:
     """Return a tokenizer's ``tokenizer.json``; raise ModelError for a tokenizer that has none."""
     if not tokenizer.is_fast:
         raise ModelError(
             f"the tokenizer is a {type(tokenizer).__name__} without tokenizer.json, of which no pieces can be removed; "
             f"name a model that has this file"
         )
-    document: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    document: Document = json.loads(tokenizer.backend_tokenizer.to_str())
     return document
 
 
@@ -75,7 +75,7 @@ def piece_counts(job: Job, knobs: VocabularySlice, task: Task, tokenizer: Any, m
     table = model.get_input_embeddings().num_embeddings
     counts_V = np.zeros(table, np.int64)
     own = train_texts(job, task) if knobs.train else []
-    for some in batches(own + transfer_texts(job, task)):
+    for some in in_portions(own + transfer_texts(job, task)):
         counts_V += np.bincount(encode(tokenizer, some, None, NO_LIMIT).ids_S, minlength=table)
     if "corpus" not in job.inputs:
         return counts_V
@@ -85,21 +85,21 @@ def piece_counts(job: Job, knobs: VocabularySlice, task: Task, tokenizer: Any, m
 
 def train_texts(job: Job, task: Task) -> list[str]:
     """Return the texts of the training rows, first and second ones."""
-    return stored_texts(job.inputs["rows"], task)
+    return learned_texts(job.inputs["rows"], task)
 
 
 def transfer_texts(job: Job, task: Task) -> list[str]:
     """Return the user's own text, if there is any."""
-    return stored_texts(job.inputs["transfer"], task) if "transfer" in job.inputs else []
+    return learned_texts(job.inputs["transfer"], task) if "transfer" in job.inputs else []
 
 
-def stored_texts(folder: Path, task: Task) -> list[str]:
+def learned_texts(folder: Path, task: Task) -> list[str]:
     """Return all texts of one folder of rows; no split but train is read."""
     rows = read_rows(folder, "train", task.head)
     return rows.texts + (rows.pairs or [])
 
 
-def batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+def in_portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield some texts at once."""
     for start in range(0, len(texts), TEXTS_AT_ONCE):
         yield texts[start : start + TEXTS_AT_ONCE]
@@ -137,7 +137,7 @@ def share_cut_alike(texts: Sequence[str], before: Any, after: Any, kept: Sequenc
     """Return the share of texts that both tokenizers divide into the same pieces, among those whose pieces are all
     kept: 1 for WordPiece and BPE."""
     old_ids, alike, asked = np.asarray(kept), 0, 0
-    for some in batches(texts):
+    for some in in_portions(texts):
         old_and_new = (tokenizer(list(some), verbose=False)["input_ids"] for tokenizer in (before, after))
         for old, new in zip(*old_and_new, strict=True):
             if np.isin(old, old_ids).all():
