@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from tasks.architectures.known_architectures import longest
 from tasks.engine.job import Job
 from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.recipe.slices import TextsSlice
-from tasks.scoring.predict import longest
 from tasks.scoring.speed.speed import opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
 
