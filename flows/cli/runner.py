@@ -91,6 +91,7 @@ def watched_run(
     plan = planned_session(recipe, home, kind)
     plan.require_plan()
     with warm_engines(plan) as engines:
+        load_libraries(home, kind)
         ready()
         with Watcher(console, len(plan.records)) as watcher:
             return run_recipe(
@@ -104,6 +105,15 @@ def watched_run(
                 command=command,
                 kind=kind,
             )
+
+
+def load_libraries(home: Home, kind: str) -> None:
+    """Import Prefect and MLflow, and create MLflow's tables in a new home, while the Prefect server starts; the run
+    would do the same after it."""
+    from tasks.ports.tracking.tracker import Tracker
+
+    flow_of(kind)
+    Tracker(home.tracking_uri, home.artifacts).load()
 
 
 @contextlib.contextmanager

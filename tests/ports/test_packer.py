@@ -11,6 +11,7 @@ import pytest
 
 from tasks.catalog import TaskSpec
 from tasks.errors import RegistryError
+from tasks.ports.tracking.package import PINNED, package
 from tasks.ports.tracking.packer import Packer
 
 TASK = TaskSpec(name="tiny")
@@ -41,6 +42,31 @@ def test_one_process_packs_many_models_and_outlives_a_bad_one(checkpoint: Path, 
     assert (first / "README.md").read_text() == "# card"
     assert json.loads((first / "input_example.json").read_text()) == ["some text"], "an example that is nobody's row"
     assert (second / "model" / "model.safetensors").read_bytes() == (checkpoint / "model.safetensors").read_bytes()
+
+
+def test_requirements_are_compared_without_a_list_of_the_files_of_all_packages(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The list takes 3 seconds of a core, half of a registration; what is pinned is what is installed."""
+    import importlib_metadata
+    from mlflow.utils import requirements_utils
+
+    asked: list[str] = []
+    monkeypatch.setattr(importlib_metadata, "packages_distributions", lambda: asked.append("asked") or {})
+    monkeypatch.setattr(requirements_utils, "_MODULES_TO_PACKAGES", None)
+    monkeypatch.setattr(requirements_utils, "_PACKAGES_TO_MODULES", None)
+    package(
+        {
+            "folder": str(checkpoint),
+            "output": str(tmp_path / "packed"),
+            "card": "# card",
+            "task_type": "classification",
+            "pairs": False,
+        }
+    )
+    assert not asked and "mismatches" not in caplog.text
+    pinned = (tmp_path / "packed" / "requirements.txt").read_text().splitlines()
+    assert [line.split("==")[0] for line in pinned] == list(PINNED)
 
 
 def test_a_process_that_dies_is_told_with_its_last_words(checkpoint: Path, tmp_path: Path) -> None:

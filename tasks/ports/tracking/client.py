@@ -52,6 +52,11 @@ class Client:
             create_mlflow_tables(self.uri)
             return MlflowClient(tracking_uri=self.uri)
 
+    def load(self) -> None:
+        """Import MLflow and prepare its database; raise RegistryError if it cannot be used."""
+        with self.asking("be opened"):
+            _ = self.client
+
     @property
     def served(self) -> Path | None:
         """The folder of ``mlflow-artifacts:/`` if this tracker opens the server's SQLite database directly."""

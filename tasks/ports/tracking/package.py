@@ -29,6 +29,7 @@ def package(order: dict[str, Any]) -> None:
 
     from tasks.task_types.heads import HEADS
 
+    name_packages()
     source, output, view = order["folder"], Path(order["output"]), VIEWS[order["task_type"]]
     model = (
         HEADS[order["task_type"]]
@@ -56,6 +57,15 @@ def package(order: dict[str, Any]) -> None:
     (output / "LICENSE.txt").write_text("See the licences of teacher and data in README.md.\n")
     keep_judged_files(Path(source), output)
     state_judged_length(output, length)
+
+
+def name_packages() -> None:
+    """Tell MLflow the packages of the requirements. It compares requirements with the environment, and would list the
+    files of all installed packages for that, which takes longer than the rest of a small model's conversion; these
+    requirements are pinned to the versions of this very environment."""
+    from mlflow.utils import requirements_utils
+
+    vars(requirements_utils)["_MODULES_TO_PACKAGES"] = {name: [name] for name in PINNED}
 
 
 def keep_judged_files(source: Path, output: Path) -> None:
