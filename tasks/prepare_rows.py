@@ -14,18 +14,18 @@ from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
 
-@stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
+@stage(makes="rows", libraries=("datasets", "numpy", "pandas", "pyarrow", "scipy"))
 async def prepare_rows(context: StageContext, knobs: RowsSlice, *, source: Artifact) -> None:
     """Read the source, check labels and texts, and hold rows back for selection and reporting."""
     from tasks.ports.rows.prepared import prepare_rows as prepare
 
     found = await asyncio.to_thread(prepare, context.folder(source), knobs, context.output)
     context.facts |= found.as_json()
-    for line in purge_lines(found.rows, found.purged):
+    for line in [*found.read, *found.faulty, *purge_lines(found.rows, found.purged)]:
         context.listen({"event": "log", "message": line})
 
 
-@stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
+@stage(makes="rows", libraries=("datasets", "numpy", "pandas", "pyarrow", "scipy"))
 async def prepare_transfer(context: StageContext, knobs: TransferText, *, source: Artifact, rows: Artifact) -> None:
     """Read the user's own unlabelled text, and count the held-back rows that overlap with it."""
     from tasks.ports.rows.prepared import prepare_transfer as prepare
@@ -35,7 +35,7 @@ async def prepare_transfer(context: StageContext, knobs: TransferText, *, source
     )
 
 
-@stage(makes="leaks", libraries=("numpy", "pyarrow"))
+@stage(makes="leaks", libraries=("datasets", "numpy", "pandas", "pyarrow"))
 async def compare_corpus(context: StageContext, knobs: CorpusRead, *, source: Artifact, rows: Artifact) -> None:
     """Count the held-back rows that overlap with general text."""
     from tasks.ports.rows.prepared import leakage_of_corpus
@@ -47,7 +47,7 @@ async def compare_corpus(context: StageContext, knobs: CorpusRead, *, source: Ar
     context.facts |= found
 
 
-@stage(makes="rows", libraries=("numpy", "pyarrow", "scipy"))
+@stage(makes="rows", libraries=("datasets", "numpy", "pandas", "pyarrow", "scipy"))
 async def prepare_judging_set(
     context: StageContext, knobs: JudgingRowsSlice, *, source: Artifact, rows: Artifact
 ) -> None:
@@ -58,7 +58,7 @@ async def prepare_judging_set(
     context.facts |= found.as_json()
 
 
-@stage(makes="leaks", libraries=("numpy", "pyarrow"))
+@stage(makes="leaks", libraries=("datasets", "numpy", "pandas", "pyarrow"))
 async def compare_judging_set(
     context: StageContext,
     knobs: CorpusRead,

@@ -49,6 +49,7 @@ import pytest  # noqa: E402 - the environment above must be set before anything 
 from flows.home import Home  # noqa: E402
 from flows.servers.watch import let_go  # noqa: E402
 from tests import databases, postgres  # noqa: E402
+from tests.command_line import Command, command_line  # noqa: E402
 from tests.forked import FORKS  # noqa: E402
 from tests.prefect_server import prefect_server_of_our_own  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402
@@ -97,6 +98,12 @@ def own_environment() -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before | SESSION)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line, in this process."""
+    return command_line(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

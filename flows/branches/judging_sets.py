@@ -17,6 +17,7 @@ from tasks.ports.rows.judging_sets import judging_rows, overlapping
 from tasks.ports.rows.overlap import Sentences
 from tasks.ports.store.artifacts import Store
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
+from tasks.recipe.data import TableFormat
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
 from tasks.results.facts import SetFacts
@@ -82,6 +83,8 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
         classes=tuple(sorted(given.classes.items())),
         split=given.split,
         rows=given.rows,
+        format=TableFormat() if given.source else recipe.data.format,
+        faulty_rows=recipe.data.faulty_rows,
         leave_out=given.overlaps == "leave-out",
     )
 

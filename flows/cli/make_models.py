@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +15,7 @@ from flows.cli.shared import (
     JsonFile,
     RecipeName,
     Sets,
+    open_environment,
     open_home,
     open_home_for_a_run,
     out,
@@ -48,19 +53,51 @@ def demo(
 
 
 def init(
-    table: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Your rows: csv, tsv, jsonl or parquet.")],
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="Your rows: csv, tsv, json, jsonl, parquet or arrow, a folder of them, or a hub id."
+        ),
+    ],
+    text: Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="Column of the text.")] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column of the label.")] = None,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="Column of a second text.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="TYPE", help="Type of the task: classification or regression.")
+    ] = None,
+    teacher: Annotated[
+        str | None, typer.Option("--teacher", metavar="MODEL", help="The model to make small: a hub id, or a folder.")
+    ] = None,
     output: Annotated[
         Path | None, written("--output", "-o", help="File of the recipe; by default in the folder of the data.")
     ] = None,
 ) -> None:
-    """Write a starter recipe for your own data."""
-    from flows.run.recipe_file import starter_recipe
+    """Write a starter recipe for your own data, and say what was chosen, and why."""
+    from flows.run.starter import Wishes, starter_recipe
 
-    target = output or table.with_suffix(".yaml")
+    target = output or recipe_beside(table)
     if target.exists():
         raise RecipeError(f"{target} already exists; name another file with --output")
-    target.write_text(starter_recipe(table, target))
-    out.print(f"wrote {target}; next: limbeck validate {target}", highlight=False)
+    wishes = Wishes(text, label, pair, task, teacher)
+    starter = starter_recipe(table, target, wishes, ask if sys.stdin.isatty() and sys.stdout.isatty() else None)
+    target.write_text(starter.text, encoding="utf-8")
+    for note in starter.notes:
+        out.print(note, highlight=False, markup=False, soft_wrap=True)
+    out.print(f"wrote {target}; next: limbeck validate {shlex.quote(str(target))}", highlight=False, soft_wrap=True)
+
+
+def recipe_beside(table: str) -> Path:
+    """Return the file of the recipe for a table: beside a file or folder, in this folder for a hub id."""
+    path = Path(table).expanduser()
+    name = re.split(r"\.(?=csv|tsv|json|parquet|arrow|txt)", path.name)[0] or "mine"
+    return (path.parent if path.exists() else Path()) / f"{name}.yaml"
+
+
+def ask(question: str, answers: Sequence[str]) -> str:
+    """Ask the user for one of several answers, of which the first is the default."""
+    from rich.prompt import Prompt
+
+    return Prompt.ask(question, choices=list(answers), default=answers[0])
 
 
 def shelf(
@@ -208,10 +245,15 @@ MADE_BY = {"distillation": "students", "layer-dropping": "dropped"}
 
 
 def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
-    """Check a recipe without running anything."""
+    """Check a recipe, its rows and its models without running anything."""
     from flows.run.recipe_file import load_recipe
 
     chosen = load_recipe(recipe, sets)
+    open_environment()
+    from flows.cli.recipe_checks import check_recipe
+
+    for line in check_recipe(chosen):
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
     made: dict[str, list[str]] = {maker: [] for maker in MADE_BY}
     for one in chosen.planned:
         made.setdefault(one.by, []).append(one.name)

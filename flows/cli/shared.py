@@ -93,12 +93,18 @@ def typed(words: list[str]) -> str:
 
 def open_home() -> Home:
     """Create the home folder and set the environment before Prefect or MLflow is imported."""
+    home = open_environment()
+    return home.create()
+
+
+def open_environment() -> Home:
+    """Set the environment before Prefect or MLflow is imported; the home folder may not exist yet."""
     for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
         try:
             _ = urlsplit(os.environ.get(name, "")).port
         except ValueError as error:  # Prefect could not even be imported
             raise RecipeError(f"{name} is not an address ({error}); correct it, or remove it") from error
-    home = Home.from_environment().create()
+    home = Home.from_environment()
     prepare_environment(home)
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "INFO")
     logging.raiseExceptions = False  # Prefect would print every log line that its server does not accept

@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,25 +198,31 @@ def available_cores() -> int:
 
 def find_sources(recipe: Recipe) -> dict[str, Artifact]:
     """Find and fingerprint all external sources of a recipe: data, models and texts."""
-    sources = {"data": resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)}
+    return {name: find() for name, find in source_finders(recipe).items()} | sources_of_sets(recipe)
+
+
+def source_finders(recipe: Recipe) -> dict[str, Callable[[], Artifact]]:
+    """Return for each external source of a recipe, except judging sets, the function that finds it."""
+    found: dict[str, Callable[[], Artifact]] = {
+        "data": partial(resolve_data, recipe.data.source, recipe.data.revision, recipe.spec)
+    }
     if recipe.pretraining is None:
-        sources["teacher"] = resolve_model(recipe.teacher.model, recipe.teacher.revision)
+        found["teacher"] = partial(resolve_model, recipe.teacher.model, recipe.teacher.revision)
     if recipe.corpus and (recipe.general_distillation or recipe.pretraining):
-        sources["corpus"] = resolve_corpus(recipe.corpus.source, recipe.corpus.revision)
+        found["corpus"] = partial(resolve_corpus, recipe.corpus.source, recipe.corpus.revision)
     if recipe.transfer:
-        sources["transfer"] = resolve_file(recipe.transfer.source)
+        found["transfer"] = partial(resolve_file, recipe.transfer.source)
     words = recipe.augmentation
     if words and words.masked_lm and words.masked_lm != "teacher":
-        sources["masked_lm"] = resolve_model(words.masked_lm, words.masked_lm_revision)
+        found["masked_lm"] = partial(resolve_model, words.masked_lm, words.masked_lm_revision)
     if words and words.word_vectors:
-        sources["word_vectors"] = resolve_file(words.word_vectors)
-    sources |= {
-        f"teacher:{number}": resolve_model(colleague.model, colleague.revision)
+        found["word_vectors"] = partial(resolve_file, words.word_vectors)
+    found |= {
+        f"teacher:{number}": partial(resolve_model, colleague.model, colleague.revision)
         for number, colleague in recipe.colleagues
     }
     own = {student.name: student.start for student in recipe.new_students if student.start not in named_starts()}
-    sources |= sources_of_sets(recipe)
-    return sources | {f"start:{name}": resolve_model(start, None) for name, start in own.items()}
+    return found | {f"start:{name}": partial(resolve_model, start, None) for name, start in own.items()}
 
 
 def new_tracker(recipe: Recipe, home: Home, kind: str = "run") -> Tracker:

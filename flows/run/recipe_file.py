@@ -15,7 +15,6 @@ from tasks.errors import RecipeError
 from tasks.ports.files.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
 from tasks.recipe.candidates import knobs_by_maker
 from tasks.recipe.recipe import Recipe
-from tasks.task_types.types import TASK_TYPES
 
 SHELF = Path(__file__).resolve().parents[2] / "deployments" / "recipes"
 PROBLEMS, SHOWN = 20, 100  # problems of a recipe reported at once, and characters displayed of a value
@@ -142,6 +141,13 @@ def validate(values: CommentedMap, path: Path) -> Recipe:
         raise RecipeError("\n".join([*told, *more])) from error
 
 
+def recipe_of_text(text: str, path: Path) -> Recipe:
+    """Return the recipe of a YAML text; ``path`` is named in errors."""
+    values = parse_yaml(text, "rt")
+    assert isinstance(values, CommentedMap)
+    return validate(values, path)
+
+
 def to_plain_values(values: Any) -> Any:
     """Convert the YAML reader's own types to plain dicts and lists."""
     if isinstance(values, Mapping):
@@ -222,52 +228,3 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     elif get_origin(annotation) in (Union, UnionType, tuple, list, dict):
         for part in get_args(annotation):
             yield from models_in(part)
-
-
-STARTER = """# A starter recipe, generated from {file}: edit it, then `limbeck plan {out}` and `limbeck run {out}`.
-name: {name}
-task:
-  name: {name}
-  kind: {kind}        # {reason}
-{lines}
-  metrics: [{metrics}]
-  headline: {headline}
-data:
-  source: {source}
-  holdout_rows: 2000    # held out from train for the decision; at most a fifth of it
-teacher:
-  model: google-bert/bert-base-uncased   # a hub id, or a folder
-students:
-  - {{name: half, layers: 6, start: teacher}}
-  - {{name: half-without-teacher, role: baseline, layers: 6, start: teacher, signal: labels}}
-# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
-#   - {{name: third, from: half, by: layer-dropping, strategy: top, drop: 2, signal: teacher}}
-gate:
-  criteria:
-    - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
-"""  # noqa: E501
-
-
-def starter_recipe(table: Path, out: Path) -> str:
-    """Return the text of a starter recipe for a user's own table."""
-    from tasks.ports.rows.tables import sniff
-
-    if not table.is_file():
-        raise RecipeError(
-            f"the file {str(table)!r} does not exist; name a csv, tsv, jsonl or parquet file with a text and a label "
-            f"column"
-        )
-    kind, guess = sniff(table)
-    known = TASK_TYPES[kind]
-    name = "".join(letter if letter.isalnum() else "-" for letter in table.stem.lower()).strip("-") or "mine"
-    return STARTER.format(
-        file=table.name,
-        out=out,
-        name=name,
-        kind=kind,
-        reason=guess.reason,
-        lines="\n".join(f"  {line}" for line in guess.lines),
-        metrics=", ".join(known.metrics[:2]),
-        headline=known.headline,
-        source=table.resolve(),
-    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tasks.metrics.definition import Metric
-from tasks.metrics.of_classes import ACCURACY, F1, MATTHEWS
+from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 
 METRICS: dict[str, Metric] = {
     "accuracy": ACCURACY,
     "f1": F1,
+    "macro_f1": MACRO_F1,
+    "balanced_accuracy": BALANCED_ACCURACY,
     "matthews": MATTHEWS,
     "pearson": PEARSON,
     "spearman": SPEARMAN,

@@ -1,4 +1,5 @@
-"""Classification metrics, as sums over rows: accuracy, F1 and Matthews' correlation.
+"""Classification metrics, as sums over rows: accuracy, also of equally frequent classes, F1 and Matthews'
+correlation.
 
 Undefined cases have the value 0, so that no table breaks: F1 of a class that is neither predicted nor true, Matthews'
 correlation if one side is constant. The set of classes is determined on all rows, so that it is the same in every
@@ -42,6 +43,25 @@ def f1_parts(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
     return columns(found_CN & true_CN, found_CN, true_CN)
 
 
+def macro_f1_parts(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
+    """Return the parts of ``f1_parts`` for every class that occurs, also where there are two [N, 3C]."""
+    classes_C = np.union1d(predictions_N, truth_N)[:, None]
+    found_CN, true_CN = predictions_N == classes_C, truth_N == classes_C
+    return columns(found_CN & true_CN, found_CN, true_CN)
+
+
+def recall_parts(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
+    """Return for every class whether a row is a true positive, and whether it truly belongs to it [N, 2C]."""
+    true_CN = truth_N == np.unique(truth_N)[:, None]
+    return columns(true_CN & (predictions_N == truth_N), true_CN)
+
+
+def mean_recall(counts_K: np.ndarray, rows: Any) -> np.ndarray:
+    """Return the mean recall over the classes that truly occur."""
+    right_C, true_C = np.split(counts_K, 2, axis=-1)
+    return np.asarray((right_C / np.maximum(true_C, 1)).sum(-1) / np.maximum((true_C > 0).sum(-1), 1))
+
+
 def f1_of_counts(counts_K: np.ndarray, rows: Any) -> np.ndarray:
     """Return the mean F1 over the classes that occur."""
     right_C, found_C, true_C = np.split(counts_K, 3, axis=-1)
@@ -67,4 +87,10 @@ def matthews_of_counts(counts_K: np.ndarray, rows: Any) -> np.ndarray:
 
 ACCURACY = SumMetric("The share of correct predictions.", hits, share)
 F1 = SumMetric("F1 of class 1 where there are two classes, else the mean F1 over classes.", f1_parts, f1_of_counts)
+MACRO_F1 = SumMetric(
+    "The mean F1 over classes, each of which counts the same, also where there are two.", macro_f1_parts, f1_of_counts
+)
+BALANCED_ACCURACY = SumMetric(
+    "The mean recall over classes: the accuracy if all classes were equally frequent.", recall_parts, mean_recall
+)
 MATTHEWS = SumMetric("Matthews' correlation, for any number of classes.", matthews_parts, matthews_of_counts)

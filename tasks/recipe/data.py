@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.recipe.knobs import Knobs, Name, runtime_knob
+from tasks.recipe.knobs import Knobs, Name, require_distinct, runtime_knob
 
 SPLITS = ("train", "selection", "validation", "holdout")
 """The splits of a task's own rows."""
+
+
+class TableFormat(Knobs):
+    """Layout of a table in a text file, where it is not found by itself."""
+
+    delimiter: str | None = Field(
+        None, min_length=1, max_length=1, description="Character between two cells of a line; empty: found."
+    )
+    quoting: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Whether quotes frame a cell (on) or are part of its text (off); auto: what fits all lines.",
+    )
+    encoding: str | None = Field(
+        None, description="Encoding of the text, such as utf-16 or latin-1; empty: found, UTF-8 if it is."
+    )
+    columns: tuple[str, ...] = Field(
+        (), description="Names of all columns, in order, of a file without a header; empty: its first line names them."
+    )
+
+    @field_validator("encoding")
+    @classmethod
+    def is_known(cls, given: str | None) -> str | None:
+        """Reject an encoding that Python does not know; return its usual name."""
+        try:
+            return given if given is None else codecs.lookup(given).name
+        except LookupError:
+            raise ValueError(f"unknown encoding {given!r}; write utf-8, utf-16 or latin-1, for example") from None
+
+    @field_validator("columns")
+    @classmethod
+    def are_distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        """Reject two columns of one name."""
+        require_distinct(given, "columns")
+        return given
 
 
 class JudgingSet(Knobs):
@@ -71,10 +106,19 @@ class Data(Knobs):
 
     source: str = runtime_knob(
         "",
-        "A hub id, a folder with train/validation files, or one file (parquet, csv, tsv, jsonl). Empty: GLUE on the "
-        "hub.",
+        "A hub id, a folder with train/validation files or from save_to_disk, or one file (csv, tsv, json, jsonl, "
+        "parquet, arrow; text files also with .gz). Empty: GLUE on the hub.",
     )
     revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
+    config: str | None = Field(
+        None, max_length=200, description="Configuration of a dataset that has several; empty: its only one."
+    )
+    format: TableFormat = Field(TableFormat(), description="Layout of a text file, where it is not found by itself.")
+    faulty_rows: Literal["refuse", "drop"] = Field(
+        "refuse",
+        description="Rows that cannot be used: with an empty text, in a broken line, or of a class with too few rows "
+        "for every split. refuse: all are reported; drop: they are left out and counted.",
+    )
     licence: str = runtime_knob("unknown", "Licence of the data, for the model card.")
     synthetic: bool = runtime_knob(False, "The data is generated; the model card and the table state this.")
     selection_rows: int = Field(

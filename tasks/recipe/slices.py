@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.catalog import TaskSpec, TaskTypeName
-from tasks.recipe.data import Data
+from tasks.recipe.data import Data, TableFormat
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.judging import Exporting, Quantizing, Scoring, Speed
 from tasks.recipe.knobs import Knobs, runtime_knob
@@ -40,6 +40,10 @@ class JudgingRowsSlice(Knobs):
     classes: tuple[tuple[str, tuple[str, ...]], ...] = Field((), description="Classes of the task for each label.")
     split: str = Field("", description="Name of the file in a folder.")
     rows: int | None = Field(None, description="Maximum number of rows.")
+    format: TableFormat = Field(TableFormat(), description="Layout of its file, where it is not found by itself.")
+    faulty_rows: Literal["refuse", "drop"] = Field(
+        "refuse", description="Whether rows that cannot be used are refused."
+    )
     leave_out: bool = Field(False, description="Exclude rows that overlap with training rows.")
 
 

@@ -42,6 +42,10 @@ class RowsFacts(Stated):
     purged: Purge | None = None
     unlabelled: dict[str, int] = {}
     """Rows without a label, by split."""
+    read: tuple[str, ...] = ()
+    """How each file was read."""
+    faulty: tuple[str, ...] = ()
+    """The rows that were left out because they cannot be used."""
 
     def after_purge(self, learned: SetPurge | None) -> RowsFacts:
         """Return the facts after the purge for judging sets; None is no purge."""
@@ -78,6 +82,8 @@ class SetFacts(Stated):
     rows: int = 0
     rows_sha256: str = ""
     unlabelled: int = 0
+    faulty: tuple[str, ...] = ()
+    """The rows that were left out because they cannot be used."""
     left_out: int = 0
     """Rows that were excluded because they overlap with training rows."""
     merged: tuple[int, ...] | None = None

@@ -2,57 +2,120 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-LABEL_COLUMNS = ("label", "labels", "target", "class", "score", "sentiment", "category")
-"""Usual names of a column of labels."""
+from tasks.task_types.interfaces import ColumnChoice
+
+LABEL_WORDS = (
+    *("label", "labels", "target", "class", "category", "sentiment", "score", "rating", "stars"),
+    *("intent", "topic", "emotion", "y"),
+)
+"""Usual names of a column of labels, and usual words in such names."""
 ANY_TEXT_FITS = 0.5
 """How well a table fits that has a text and a label: types that find columns of their own fit better."""
 WORDS_OF_A_SECOND_TEXT = 3
-"""Mean number of words from which on a second column of strings is a second text."""
+"""Mean number of words from which on a second column of strings may be a second text."""
+WORDS_OF_A_LABEL = 4
+"""Mean number of words up to which a column may hold names of classes."""
+MOST_NAMED = 200
+"""Classes that a column without a usual name may have."""
+MOST_LEVELS = 20
+"""Different whole numbers up to which a column counts classes; with more, it holds amounts."""
+LEAST_FILLED = 0.5
+"""Share of the rows in which a label must be present."""
 
 
-@dataclass(frozen=True)
-class TextColumns:
-    """Names of the columns of texts and labels."""
-
-    text: str
-    pair: str | None
-    label: str
-
-    def lines(self) -> list[str]:
-        """Return the lines of a recipe's section ``task``."""
-        pair = [f"pair: {self.pair}        # a second text column; remove it if it is not one"] if self.pair else []
-        return [f"text: {self.text}        # the longest text column", *pair, f"label: {self.label}"]
-
-
-def text_columns(columns: Mapping[str, Sequence[Any]]) -> TextColumns | None:
-    """Return the columns of a table that hold its texts and labels; None if there is no text beside the labels."""
-    label = next((name for name in columns if name.lower() in LABEL_COLUMNS), None)
-    label = label or min(columns, key=lambda name: len(set(map(str, columns[name]))))
-    words = {name: mean_words(columns[name]) for name in columns if name != label}
-    texts = [name for name in sorted(words, key=lambda name: -words[name]) if starts_with_strings(columns[name])]
-    if not texts:
+def choose_columns(
+    columns: Mapping[str, Sequence[Any]], text: str | None = None, label: str | None = None, pair: str | None = None
+) -> ColumnChoice | None:
+    """Return the columns of a table that hold its texts and labels; given ones are taken as they are. None if there is
+    no text or no label."""
+    labels = [label] if label else label_columns({name: columns[name] for name in columns if name not in (text, pair)})
+    if not labels:
         return None
-    if len(texts) < 2 or words[texts[1]] < WORDS_OF_A_SECOND_TEXT:
-        return TextColumns(texts[0], None, label)
-    first, second = sorted(texts[:2], key=list(columns).index)
-    return TextColumns(first, second, label)
+    texts = text_columns({name: columns[name] for name in columns if name not in (labels[0], pair)})
+    first = text or next(iter(texts), None)
+    if first is None:
+        return None
+    second = pair if pair or text else second_text(columns, texts)
+    names = list(columns)
+    if second is not None and not (text or pair) and names.index(second) < names.index(first):
+        first, second = second, first
+    return ColumnChoice(first, second, labels[0], tuple(labels[1:]), name_fit(labels[0]) > 0 or label is not None)
+
+
+def label_columns(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the columns that may hold labels, the likeliest first: by names, then by how few values they have."""
+    fitting = [name for name in columns if may_be_label(name, columns[name])]
+    return sorted(fitting, key=lambda name: (-name_fit(name), different(columns[name])))
+
+
+def may_be_label(name: str, values: Sequence[Any]) -> bool:
+    """Tell whether a column has several values, most of them repeated or numbers, in most of its rows."""
+    filled, values_known = len(present(values)), different(values)
+    if values_known < 2 or filled < LEAST_FILLED * len(values) or mean_words(values) > WORDS_OF_A_LABEL:
+        return False
+    if is_amount(values):
+        return name_fit(name) > 0
+    return values_known <= MOST_NAMED and (values_known <= filled / 2 or name_fit(name) > 1)
+
+
+def name_fit(name: str) -> int:
+    """Return how much a name sounds like a label: 3 for a usual name, 2 if it ends with one, 1 if it contains one."""
+    words = [word for word in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) if word]
+    if len(words) == 1 and words[0] in LABEL_WORDS:
+        return 3
+    return 2 if words and words[-1] in LABEL_WORDS else 1 if set(words) & set(LABEL_WORDS) else 0
+
+
+def text_columns(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the columns of strings, those with the most words first."""
+    words = {name: mean_words(columns[name]) for name in columns if are_strings(columns[name])}
+    return sorted(words, key=lambda name: -words[name])
+
+
+def second_text(columns: Mapping[str, Sequence[Any]], texts: Sequence[str]) -> str | None:
+    """Return a second text beside the longest one: sentences that are seldom repeated."""
+    if len(texts) < 2:
+        return None
+    values = present(columns[texts[1]])
+    is_text = mean_words(values) >= WORDS_OF_A_SECOND_TEXT and different(values) >= len(columns[texts[1]]) / 2
+    return texts[1] if is_text else None
+
+
+def present(values: Sequence[Any]) -> list[Any]:
+    """Return the values that are there."""
+    return [value for value in values if value is not None and value != ""]
+
+
+def different(values: Sequence[Any]) -> int:
+    """Return the number of different values that are there."""
+    return len(set(map(str, present(values))))
 
 
 def mean_words(values: Sequence[Any]) -> float:
     """Return the mean number of words of the values that are there."""
-    counts = [len(str(value).split()) for value in values if value is not None]
+    counts = [len(str(value).split()) for value in present(values)]
     return sum(counts) / len(counts) if counts else 0.0
 
 
-def starts_with_strings(values: Sequence[Any]) -> bool:
-    """Tell whether the first 50 values are strings."""
-    return all(isinstance(value, str) for value in values[:50])
+def are_strings(values: Sequence[Any]) -> bool:
+    """Tell whether all values that are there are strings, and there is one."""
+    known = present(values)
+    return bool(known) and all(isinstance(value, str) for value in known)
 
 
-def has_fractions(values: Sequence[Any]) -> bool:
-    """Tell whether a value is no whole number."""
-    return any(isinstance(value, float) and value != int(value) for value in values if value is not None)
+def is_amount(values: Sequence[Any]) -> bool:
+    """Tell whether a column holds amounts: fractions, or more whole numbers than classes that are numbered."""
+    known = present(values)
+    return are_numbers(known) and (any(value != int(value) for value in known) or len(set(known)) > MOST_LEVELS)
+
+
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Tell whether all values are finite numbers, and there is one."""
+    return bool(values) and all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) for value in values
+    )

@@ -57,14 +57,31 @@ class JudgingLabels:
 
 
 @dataclass(frozen=True)
+class ColumnChoice:
+    """The columns of a table that hold its texts and labels, as ``limbeck init`` chose them."""
+
+    text: str
+    pair: str | None
+    label: str
+    other_labels: tuple[str, ...] = ()
+    """Further columns that may hold the labels, the likeliest first."""
+    is_sure: bool = True
+    """Whether the label was named by the user, or has a usual name."""
+    task: str | None = None
+    """The type that the user named; None: the one that fits best is chosen."""
+
+
+@dataclass(frozen=True)
 class TableGuess:
     """How a table would be used for a task type, as ``limbeck init`` writes it."""
 
     fit: float
     """Between 0 and 1: the type that fits best is written."""
     reason: str
-    lines: tuple[str, ...]
-    """Lines of the section ``task`` of a recipe: the columns by role, and the names of classes."""
+    metrics: tuple[str, ...]
+    """Metrics that fit the labels; the first decides."""
+    labels: tuple[str, ...] | None = None
+    """Names of the classes in order; None for a type without classes."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +108,8 @@ class Reader:
     classes are merged); DataError for a label that is none of the task's."""
     names_in_config: Callable[[Mapping[str, Any]], tuple[str, ...] | None]
     """Return the names of the classes of a model, from its config."""
-    guess: Callable[[Mapping[str, Sequence[Any]]], TableGuess | None]
-    """Return how a table (its columns by name) would be used; None if it does not fit."""
+    guess: Callable[[Mapping[str, Sequence[Any]], ColumnChoice], TableGuess | None]
+    """Return how a table (its columns by name) would be used with the chosen columns; None if it does not fit."""
 
 
 # --- head: encoding, targets and losses, for training -----------------------------------------------------------------

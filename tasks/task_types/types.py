@@ -77,7 +77,7 @@ CLASSIFICATION = TaskType(
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, CLASS),
     outputs=CLASS_LOGITS,
-    metrics=("accuracy", "f1", "matthews"),
+    metrics=("accuracy", "f1", "macro_f1", "balanced_accuracy", "matthews"),
     headline="accuracy",
     problem_type="single_label_classification",
 )

@@ -12,7 +12,8 @@ import pytest
 
 from flows.deploy.pools import read_site
 from flows.run.judging_sources import sources_of_sets
-from flows.run.recipe_file import load_recipe, starter_recipe
+from flows.run.recipe_file import load_recipe
+from flows.run.starter import starter_recipe
 from tasks.errors import DataError, RecipeError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,7 +195,7 @@ def test_the_line_of_a_mistake_is_named(tmp_path: Path) -> None:
 
 def test_a_starter_recipe_is_valid(tmp_path: Path, tiny_rows: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(starter_recipe(tiny_rows, path))
+    path.write_text(starter_recipe(str(tiny_rows), path).text)
     recipe = load_recipe(str(path))
     assert recipe.spec.labels == ("negative", "positive") and recipe.data.source == str(tiny_rows)
 

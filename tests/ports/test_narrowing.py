@@ -220,7 +220,7 @@ def test_a_string_elsewhere_among_the_knobs_does_not_narrow() -> None:
 
 
 EVERYWHERE = {
-    "TABLE_FORMATS",
+    "FORMATS",
     "MOST_HELD",
     "FILES",
     "PROVENANCE",

@@ -11,7 +11,6 @@ import pytest
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
-from tasks.ports.rows.tables import sniff
 from tasks.recipe.slices import RowsSlice
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
@@ -54,7 +53,10 @@ def test_equal_texts_are_never_on_both_sides(tmp_path: Path) -> None:
     [
         ([*many(), (" ", "yes")], "row 101: the text in column 'text' is empty"),
         ([(text, "yes") for text, _ in many()], "has 1 different labels"),
-        ([*[(text, "yes") for text, _ in many()], ("alone", "no")], "has no row labelled no"),
+        (
+            [*[(text, "yes") for text, _ in many()], ("alone", "no")],
+            r"too few different rows of class 'no' \(1 row\)",
+        ),
     ],
 )
 def test_bad_rows_are_one_sentence(tmp_path: Path, rows: list[tuple[str, str]], sentence: str) -> None:
@@ -67,12 +69,6 @@ def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
         prepare_rows(
             write(tmp_path / "a.csv", many()), RowsSlice(task=TaskSpec(name="mine", text="txet")), tmp_path / "out"
         )
-
-
-def test_a_table_is_understood_without_being_told(tmp_path: Path) -> None:
-    kind, guess = sniff(write(tmp_path / "a.csv", many()))
-    assert kind == "classification" and guess.reason == "guessed from the column label"
-    assert guess.lines == ("text: text        # the longest text column", "label: label", "labels: ['no', 'yes']")
 
 
 @pytest.mark.real_data

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from flows.run.recipe_file import starter_recipe
+from flows.run.starter import starter_recipe
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.code.fingerprint import program
@@ -21,7 +21,7 @@ from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
 from tasks.ports.rows.prepared import divided_rows, prepare_rows
 from tasks.ports.rows.row_files import read_facts
-from tasks.ports.rows.tables import read_columns, sniff
+from tasks.ports.rows.tables import read_columns
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.interfaces import JudgingLabels, TableRows
@@ -161,10 +161,10 @@ def test_a_table_goes_through_its_reader_into_prepared_rows(name: str, labels: l
 def test_a_column_that_a_type_needs_is_asked_for_by_its_role(tmp_path: Path) -> None:
     path, spec = write(tmp_path / "t.parquet", [0, 1]), TaskSpec(name="mine")
     columns = READERS["classification"].columns
-    assert len(read_columns(path, spec, columns, None)) == 2
+    assert len(read_columns(path, spec, columns, None).rows) == 2
     with pytest.raises(DataError, match=r"the task names no context column; t\.parquet has text, label"):
         read_columns(path, spec, (*columns, Column("context", "the passage")), None)
-    assert len(read_columns(path, spec, (*columns, Column("hint", "a hint", required=False)), None)) == 2
+    assert len(read_columns(path, spec, (*columns, Column("hint", "a hint", required=False)), None).rows) == 2
 
 
 def test_an_empty_text_is_refused_before_rows_are_divided(tmp_path: Path) -> None:
@@ -179,8 +179,7 @@ def test_an_empty_text_is_refused_before_rows_are_divided(tmp_path: Path) -> Non
 )
 def test_the_starter_recipe_of_a_table_is_one_of_its_type(labels: list[Any], name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", labels)
-    assert sniff(path)[0] == name
-    values = YAML(typ="safe").load(starter_recipe(path, tmp_path / "mine.yaml"))
+    values = YAML(typ="safe").load(starter_recipe(str(path), tmp_path / "mine.yaml").text)
     found = Recipe.model_validate(values)
     assert found.spec.kind == name and found.spec.headline == TASK_TYPES[name].headline
     assert (found.spec.labels is not None) == TASK_TYPES[name].has_classes
@@ -188,8 +187,8 @@ def test_the_starter_recipe_of_a_table_is_one_of_its_type(labels: list[Any], nam
 
 def test_a_table_without_a_text_fits_no_type(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1, 2], "b": [3, 4]}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"t\.parquet has the columns a, b, which fit no task type; needed are"):
-        sniff(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"t\.parquet has the columns a, b, and none of them is a text beside a label"):
+        starter_recipe(str(tmp_path / "t.parquet"), tmp_path / "mine.yaml")
 
 
 # --- recipes ----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ a copy, hashed during the copy, that contains the files of the digest and no oth
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -36,11 +37,32 @@ from tasks.ports.files.model_files import (
 )
 from tasks.ports.files.model_settings import architecture_fact, require_plain_settings
 
-DATA_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
+TEXT_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".txt")
+DATA_SUFFIXES = (".parquet", ".arrow", *TEXT_SUFFIXES, *(f"{suffix}.gz" for suffix in TEXT_SUFFIXES))
+CONFIGURATIONS = "README.md"
+"""The file in which a dataset of the hub may declare its configurations."""
 SMALLEST = 20  # tokens; a smaller vocabulary means that the file was not read correctly
 
 Listing = Callable[[Path], dict[str, Path]]
 """Returns the files of a source that are used, by relative path."""
+
+
+class NotAtHand(LimbeckError):
+    """A source is on a hub, and not on this machine; checks that must not download anything skip it."""
+
+
+DOWNLOADS: ContextVar[bool] = ContextVar("DOWNLOADS", default=True)
+"""Whether a source that is not on this machine may be downloaded."""
+
+
+@contextmanager
+def without_downloads() -> Iterator[None]:
+    """Raise NotAtHand for sources that are not on this machine."""
+    token = DOWNLOADS.set(False)
+    try:
+        yield
+    finally:
+        DOWNLOADS.reset(token)
 
 
 def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Artifact:
@@ -48,7 +70,7 @@ def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Artifact:
     if not source and spec.name not in GLUE:
         raise DataError("data.source is empty and the task is not one of GLUE's; name a folder, a file or a hub id")
     configuration = f"{spec.name}/*" if not source or source == GLUE_HUB else "*"
-    patterns = [configuration + suffix for suffix in DATA_SUFFIXES]
+    patterns = [*(configuration + suffix for suffix in DATA_SUFFIXES), CONFIGURATIONS]
     folder = find(source or GLUE_HUB, revision, DataError, "data", patterns)
     return artifact_of(
         folder / spec.name if (folder / spec.name).is_dir() and not source else folder, data_files, DataError
@@ -119,6 +141,8 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
         raise kind(f"{name!r} is neither a file or folder here nor a legal hub id; check the spelling") from error
     except LocalEntryNotFoundError:
         pass
+    if not DOWNLOADS.get():
+        raise NotAtHand(f"{name} is not in the local cache; a run downloads it")
     try:
         return Path(snapshot_download(name, **options))
     except (LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
@@ -166,7 +190,9 @@ def all_files(path: Path) -> dict[str, Path]:
 
 def is_data(path: Path) -> bool:
     """Return whether a file contains rows or text, by its name."""
-    return path.suffix in DATA_SUFFIXES and path.name not in ("README.txt", "requirements.txt")
+    if path.name == CONFIGURATIONS:
+        return "configs:" in path.read_text(encoding="utf-8", errors="replace")[:100_000]
+    return path.name.lower().endswith(DATA_SUFFIXES) and path.name not in ("README.txt", "requirements.txt")
 
 
 def place_of(source: Artifact) -> Path:
@@ -221,11 +247,24 @@ def check_model(folder: Path) -> None:
         )
     config = require_plain_settings(folder)
     require_settings(folder, config)
-    model_files(folder)  # refuses a weight map with illegal files
+    for name, path in model_files(folder).items():  # which refuses a weight map with illegal files
+        if name.endswith(".safetensors"):
+            require_whole(path)
     expected = config.get("vocab_size")
     if not isinstance(expected, int):
         raise ModelError(f"{folder / 'config.json'} names no vocab_size; save the model again")
     check_vocabulary(folder, expected)
+
+
+def require_whole(path: Path) -> None:
+    """Refuse weights that were cut off, as by an interrupted download."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path} is not a whole file of weights ({error}); download or save it again") from error
 
 
 def check_vocabulary(folder: Path, expected: int) -> None:

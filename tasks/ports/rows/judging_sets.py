@@ -22,14 +22,13 @@ from tasks.ports.rows.prepared import digest_of, numbered_rows
 from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
 from tasks.ports.rows.seen import read_sentences
 from tasks.ports.rows.splits import MOST_PURGED, Split
+from tasks.ports.rows.table_files import format_of, tables_in
 from tasks.ports.rows.tables import (
-    SHARD,
-    TABLE_FORMATS,
-    declared_names,
     drop_unlabelled,
+    empty_texts,
     read_documents,
     read_split,
-    require_texts,
+    shard_name,
     table_rows,
 )
 from tasks.recipe.data import Data, JudgingSet
@@ -60,13 +59,11 @@ def resolve_judging_set(name: str, given: JudgingSet, data: Data, spec: TaskSpec
 
 def files_of_set(source: Path, split: str, where: str) -> list[Path]:
     """Return a set's file, or its shards in order."""
-    if source.is_file():
+    if source.is_file() or format_of(source) is not None:
         return [source]
     found: dict[str, list[Path]] = {}
-    for path in sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS and path.is_file()):
-        found.setdefault(
-            str(path.relative_to(source).parent / SHARD.sub(".", path.name)).removesuffix(path.suffix), []
-        ).append(path)
+    for path in tables_in(source):
+        found.setdefault(str(path.relative_to(source).parent / shard_name(path)), []).append(path)
     wanted = [split] if split else [*FIRST, *(found if len(found) == 1 else ())]
     for one in wanted:
         fitting = [known for known in found if known == one or known.endswith(f"/{one}")]
@@ -104,9 +101,10 @@ def judging_rows(
     """Read a set's rows with the task's classes ``names`` (None for a task without classes); rows that overlap with
     ``learned`` ones are left out. Return the rows and facts about them."""
     where = place_of(knobs)
-    table, merged = labelled_rows(files_of_set(source, knobs.split, where), knobs, names)
+    table, merged, faults, empty = labelled_rows(files_of_set(source, knobs.split, where), knobs, names)
     split, before = drop_unlabelled(table, table.labels), len(table)
     unlabelled = before - len(split)
+    before += empty
     taken_out_N = np.zeros(len(split), bool) if learned is None else overlapping(split.sentences, learned)[0]
     split = split.take(np.flatnonzero(~taken_out_N).tolist())
     split = split if knobs.rows is None else split.take(sampled(split, knobs.rows))
@@ -119,6 +117,7 @@ def judging_rows(
         rows=len(split),
         rows_sha256=digest_of(split),
         unlabelled=unlabelled,
+        faulty=tuple(faults),
         left_out=int(taken_out_N.sum()),
         merged=None if merged is None else tuple(merged),
         merges=tuple(said_of(merged, list(names or ()))),
@@ -133,17 +132,23 @@ def place_of(knobs: JudgingRowsSlice) -> str:
 
 def labelled_rows(
     files: list[Path], knobs: JudgingRowsSlice, names: Sequence[str] | None
-) -> tuple[Split, list[int] | None]:
-    """Return all rows of a set with the task's labels, None for no label, and for each class the number of its merged
-    class."""
+) -> tuple[Split, list[int] | None, list[str], int]:
+    """Return the rows of a set that have a text, with the task's labels (None for no label); for each class the number
+    of its merged class; sentences about faulty rows, and the number of rows without a text."""
     reader = READERS[knobs.task_type]
     given = JudgingLabels(place_of(knobs), knobs.labels or (), knobs.numbered, dict(knobs.classes))
     spec = TaskSpec(name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label)
-    split = read_split(files, spec, reader.columns)
-    declared = declared_names(files[0], knobs.label)
-    labels, merged = reader.judging_labels(table_rows(split, spec, declared), given, names)
-    require_texts(split, spec)
-    return replace(split, labels=labels), merged
+    read = read_split(files, spec, reader.columns, given=knobs.format)
+    labels, merged = reader.judging_labels(table_rows(read, spec), given, names)
+    told, empty = empty_texts(read.rows, spec)
+    faults = [*read.broken, *told]
+    if faults and knobs.faulty_rows == "refuse":
+        raise DataError(
+            f"{place_of(knobs)}: {'; '.join(faults)}; correct these rows, or set data.faulty_rows: drop, which leaves "
+            f"them out"
+        )
+    kept = [row for row in range(len(labels)) if row not in empty]
+    return replace(read.rows, labels=labels).take(kept), merged, faults, len(empty)
 
 
 def sampled(split: Split, count: int) -> list[int]:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.catalog import TaskSpec
 from tasks.ports.rows.data_leakage import JUDGING, held_sentences, leaked
+from tasks.ports.rows.faulty_rows import (
+    rare_classes,
+    rare_sentences,
+    require_no_faults,
+    splits_to_draw,
+    usable_rows,
+    without_classes,
+)
 from tasks.ports.rows.overlap import Sentences, sentences_of
 from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
 from tasks.ports.rows.splits import Split, divide, leakage_of
 from tasks.ports.rows.tables import (
-    declared_names,
-    drop_unlabelled,
     read_documents,
     read_split,
     read_texts,
-    require_texts,
     split_files,
     table_rows,
 )
 from tasks.recipe.slices import RowsSlice
 from tasks.results.facts import RowsFacts
-from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
 
 if TYPE_CHECKING:
@@ -44,24 +48,24 @@ def prepare_rows(source: Path, knobs: RowsSlice, output: Path) -> RowsFacts:
 def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list[str] | None, RowsFacts]:
     """Read, check and divide the rows of a task; return its splits, the names of its labels, and counts and shares."""
     spec, reader = knobs.task, READERS[knobs.task.kind]
-    files = split_files(source, spec)
-    tables = {split: read_split(paths, spec, reader.columns, knobs.group) for split, paths in files.items()}
-    declared = declared_names(files["train"][0], spec.label)
-    names = list(spec.labels) if spec.labels else reader.class_names(table_rows(tables["train"], spec, declared))
-    splits = {split: read_labels(rows, spec, reader, names) for split, rows in tables.items()}
-    dropped = {split: len(rows) - len(splits[split]) for split, rows in tables.items()}
-    divided, purged = divide(splits, knobs)
+    files = split_files(source, spec, knobs.config)
+    read = {split: read_split(paths, spec, reader.columns, knobs.group, knobs.format) for split, paths in files.items()}
+    names = list(spec.labels) if spec.labels else reader.class_names(table_rows(read["train"], spec))
+    usable = {split: usable_rows(rows, spec, reader, names) for split, rows in read.items()}
+    unlabelled = {split: len(read[split].rows) - one.empty - len(one.rows) for split, one in usable.items()}
+    splits = {split: one.rows for split, one in usable.items()}
+    drawn = splits_to_draw(knobs, given="validation" in splits)
+    rare = {} if names is None else rare_classes(splits["train"], names, drawn)
+    faults = [fault for one in usable.values() for fault in one.faults]
+    faults += rare_sentences(splits["train"].file, rare, names or (), drawn)
+    require_no_faults(faults, knobs)
+    splits, names = without_classes(splits, names, rare)
+    divided, purged = divide(splits, knobs, has_classes=names is not None)
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
     facts = facts_of(divided) | reader.label_facts(divided["validation"].labels, names)
-    return divided, names, RowsFacts.model_validate({**facts, "purged": purged, "unlabelled": dropped})
-
-
-def read_labels(rows: Split, spec: TaskSpec, reader: Reader, names: Sequence[str] | None) -> Split:
-    """Check the texts of a table's rows, and return the rows that have a label, with their labels as they are
-    stored."""
-    require_texts(rows, spec)
-    return drop_unlabelled(rows, reader.labels(table_rows(rows, spec), names))
+    said = {"read": [line for one in read.values() for line in one.said], "faulty": faults}
+    return divided, names, RowsFacts.model_validate({**facts, **said, "purged": purged, "unlabelled": unlabelled})
 
 
 def write_rows(

@@ -82,18 +82,23 @@ class Held:
         return len(self.given) if self.given else 0
 
 
-def divide(splits: Mapping[str, Split], data: Data) -> tuple[dict[str, Split], Purge]:
-    """Hold rows back and remove overlapping rows from train; return the splits, and facts about the removed rows."""
+def divide(
+    splits: Mapping[str, Split], data: Data, *, has_classes: bool = False
+) -> tuple[dict[str, Split], Purge]:
+    """Hold rows back and remove overlapping rows from train; return the splits, and facts about the removed rows. With
+    classes, every split has them in the proportions of train."""
     train, sentences = splits["train"], splits["train"].sentences
     groups = shuffled_groups(train, sentences, data)
-    held = draw(train, drawable(groups, sentences, data), splits.get("validation"), data)
+    classes = train.labels if has_classes else [0] * len(train)
+    held = draw(train, drawable(groups, sentences, data), splits.get("validation"), data, classes)
     first_N = first_overlaps(train, sentences, held, data)
     is_drawn_N = np.zeros(len(train), bool)
     is_drawn_N[held.all_drawn] = True
     purged_N = (first_N < NONE) & ~is_drawn_N
     if purged_N.sum() > MOST_PURGED * len(train):
         raise DataError(refusal(train, held, first_N, int(purged_N.sum())))
-    rest = [row for group in groups for row in group if not (purged_N[row] or is_drawn_N[row])][: data.train_rows]
+    remaining = stratified(groups, classes)
+    rest = [row for group in remaining for row in group if not (purged_N[row] or is_drawn_N[row])][: data.train_rows]
     if not rest:
         raise DataError(f"{train.file} has {len(train)} rows and none remains for training; hold out fewer")
     words_N = np.asarray([sum(len(sentence.split()) for sentence in row) for row in sentences])
@@ -130,23 +135,39 @@ def drawable(groups: list[list[int]], sentences: Sequence[Sentences], data: Data
     return [group for group in groups if all(alone[sentence] for sentence in sentences[group[0]])]
 
 
-def draw(train: Split, order: Sequence[Sequence[int]], given: Split | None, data: Data) -> Held:
-    """Draw the held-back rows from train."""
+def stratified(groups: Sequence[Sequence[int]], classes: Sequence[Any]) -> list[Sequence[int]]:
+    """Return groups in an order of which every beginning has the classes in the proportions of all groups; first comes
+    one group of each class, so that no class is missing. A group has the class of its first row; within a class, groups
+    keep their order."""
+    by_class: dict[Any, list[Sequence[int]]] = {}
+    for group in groups:
+        by_class.setdefault(classes[group[0]], []).append(group)
+    # The sort is stable: of equal places, the class whose group came first in the shuffled order is first.
+    places = [
+        (place > 0, (place + 0.5) / len(own), group) for own in by_class.values() for place, group in enumerate(own)
+    ]
+    return [group for *_, group in sorted(places, key=lambda one: one[:2])]
+
+
+def draw(train: Split, order: Sequence[Sequence[int]], given: Split | None, data: Data, classes: Sequence[Any]) -> Held:
+    """Draw the held-back rows from train, with its classes in proportion."""
     wanted = {"selection": data.selection_rows, "holdout": data.holdout_rows}
     if given is None:
         wanted = {"validation": max(1, round(len(train) * data.validation_share)), **wanted}
     drawn: dict[str, list[Sequence[int]]] = {name: [] for name in wanted}
-    short, start = {}, 0
+    short, left, all_groups = {}, list(order), len(order)
     for name, count in wanted.items():
-        limit, rows = min(count, int(len(train) * MOST_HELD.get(name, 0.5))), 0
-        while start < len(order) and rows < limit:
-            drawn[name].append(order[start])
-            rows, start = rows + len(order[start]), start + 1
+        limit, rows, left = min(count, int(len(train) * MOST_HELD.get(name, 0.5))), 0, stratified(left, classes)
+        while len(drawn[name]) < len(left) and rows < limit:
+            group = left[len(drawn[name])]
+            drawn[name].append(group)
+            rows += len(group)
+        left = left[len(drawn[name]) :]
         if rows < limit:
             short[name] = count
         if limit and not rows:
             raise DataError(
-                f"no row of {train.file} remains to be held out for {name}: {len(order):,} of its {len(train):,} "
+                f"no row of {train.file} remains to be held out for {name}: {all_groups:,} of its {len(train):,} "
                 f"rows are not contained in another row; hold out fewer, provide a validation file, {WAY_OUT}"
             )
     return Held(given, drawn, short)

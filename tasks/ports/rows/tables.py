@@ -1,44 +1,62 @@
-"""Readers of the user's own tables (Parquet, CSV, TSV, JSON Lines and text), and checks of their columns and texts;
-labels are read by the task type (``task_types/readers.py``)."""
+"""The rows of a task in the user's own tables (``table_files``), and checks of their columns and texts; labels are read
+by the task type (``task_types/readers.py``)."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
+from tasks.ports.rows.encodings import plain_name
 from tasks.ports.rows.splits import Split
-from tasks.task_types.interfaces import TableGuess, TableRows
-from tasks.task_types.readers import READERS
+from tasks.ports.rows.table_files import FOUND, OpenTable, files_of_config, format_of, open_table, tables_in
+from tasks.recipe.data import TableFormat
+from tasks.task_types.interfaces import TableRows
 from tasks.task_types.types import Column
 
-SHARD = re.compile(r"-\d+-of-\d+\.")
-TABLE_FORMATS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".txt": "text"}
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHARD = re.compile(r"-\d+-of-\d+(?=\.|$)")
 
 
-def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
+@dataclass(frozen=True)
+class ReadRows:
+    """The rows of one split as they are read, unchecked."""
+
+    rows: Split
+    said: tuple[str, ...]
+    """How each file was read, for users."""
+    classes: tuple[str, ...]
+    """Names of the classes that the first file declares for its labels, in order."""
+    broken: tuple[str, ...]
+    """Sentences about lines that are not as wide as the first one of their file."""
+
+
+def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict[str, list[Path]]:
     """Return the train file and, if there is one, the validation file; either may consist of shards."""
-    if source.is_file():
+    if format_of(source) is not None or source.is_file():
         return {"train": [source]}
-    files = sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS and path.is_file())
+    declared = files_of_config(source, config) if config else {}
+    files = tables_in(source / config if config and not declared else source)
     names = (spec.validation, "validation", "valid", "dev")
     validation = next(
-        (found for name in names if (found := [path for path in files if path.name.startswith(name)])), []
+        (found for name in names if (found := declared.get(name) or named(files, name))),
+        [],
     )
-    train = [path for path in files if path.name.startswith("train")]
+    train = declared.get("train") or named(files, "train")
     if not train:
         raise DataError(
             f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one "
             f"train.csv or train.parquet"
         )
     for found in (train, validation):
-        if len(found) > 1 and not all(SHARD.search(path.name) for path in found):
+        if len(found) > 1 and not declared and not all(SHARD.search(path.name) for path in found):
             raise DataError(
                 f"{source} holds {', '.join(path.name for path in found)}; keep one of them, or name shards like "
                 f"train-00000-of-00002.parquet"
@@ -46,29 +64,45 @@ def split_files(source: Path, spec: TaskSpec) -> dict[str, list[Path]]:
     return {"train": train} | ({"validation": validation} if validation else {})
 
 
-def read_table(path: Path) -> Any:
-    """Read one file as an Arrow table."""
-    import pyarrow.csv
-    import pyarrow.json
-    import pyarrow.parquet
+def named(files: Sequence[Path], name: str) -> list[Path]:
+    """Return the files whose names start with the name of a split."""
+    return [path for path in files if path.name.startswith(name)]
 
-    try:
-        if path.suffix == ".parquet":
-            return pyarrow.parquet.read_table(path)
-        if path.suffix == ".jsonl":
-            return pyarrow.json.read_json(path)
-        if path.suffix == ".txt":
-            import pyarrow
 
-            return pyarrow.table(
-                {"text": [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]}
-            )
-        options = pyarrow.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True)
-        return pyarrow.csv.read_csv(path, parse_options=options)
-    except (OSError, ValueError) as error:
+def shard_name(path: Path) -> str:
+    """Return the name that all shards of a table share, without the ending of their format."""
+    name = SHARD.sub("", path.name)
+    return name if path.is_dir() else plain_name(Path(name)).removesuffix(Path(plain_name(Path(name))).suffix)
+
+
+def read_table(path: Path, given: TableFormat = FOUND) -> tuple[pa.Table, OpenTable]:
+    """Read one file as an Arrow table; labels of delimited files stay text (``typed``). Raises DataError if fewer rows
+    are read than its lines promise."""
+    import pyarrow as pa
+
+    with open_table(path, given) as table:
+        batches = list(table.batches)
+        whole = pa.concat_tables(batches) if batches else pa.table({name: pa.array([]) for name in table.columns})
+    if table.lines is not None and len(whole) != table.lines:
         raise DataError(
-            f"{path.name} cannot be read as {TABLE_FORMATS.get(path.suffix, 'a table')}: {str(error).splitlines()[0]}"
-        ) from error
+            f"{path.name}: {len(whole):,} rows were read, and its lines are {table.lines:,} rows; state its delimiter, "
+            f"quoting and encoding in data.format"
+        )
+    return whole, table
+
+
+def typed(values: list[Any]) -> list[Any]:
+    """Return the values of a delimited file's column as whole numbers if all are, else as numbers if all are; any other
+    column as it is."""
+    texts = [value for value in values if value is not None]
+    if not texts or not all(isinstance(value, str) for value in texts):
+        return values
+    for number in (int, float):
+        try:
+            return [None if value is None else number(value) for value in values]
+        except ValueError:
+            continue
+    return values
 
 
 def read_as_written(path: Path) -> Any:
@@ -94,26 +128,75 @@ def write_table(path: Path, columns: dict[str, list[Any]]) -> None:
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
-def read_split(paths: list[Path], spec: TaskSpec, columns: Sequence[Column], group: str | None = None) -> Split:
+def read_split(
+    paths: list[Path],
+    spec: TaskSpec,
+    columns: Sequence[Column],
+    group: str | None = None,
+    given: TableFormat = FOUND,
+) -> ReadRows:
     """Return the task's columns of a file, or of its shards in order; ``columns`` are those of its type by role, and
     ``group`` is a column of groups."""
-    shards = [read_columns(path, spec, columns, group) for path in paths]
+    read = [read_columns(path, spec, columns, group, given) for path in paths]
+    shards = [one.rows for one in read]
     pairs, groups = (
         [value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups")
     )
     texts, labels = ([value for shard in shards for value in getattr(shard, name)] for name in ("texts", "labels"))
-    return Split(paths[0].name, texts, pairs if spec.pair else None, labels, groups if group else None)
+    rows = Split(paths[0].name, texts, pairs if spec.pair else None, labels, groups if group else None)
+    said, broken = (tuple(line for one in read for line in getattr(one, name)) for name in ("said", "broken"))
+    return ReadRows(rows, said, read[0].classes, broken)
 
 
-def read_columns(path: Path, spec: TaskSpec, columns: Sequence[Column], group: str | None) -> Split:
+def read_columns(
+    path: Path, spec: TaskSpec, columns: Sequence[Column], group: str | None, given: TableFormat = FOUND
+) -> ReadRows:
     """Return the task's columns of one file."""
-    table, named = read_table(path), named_columns(spec)
+    table, opened = read_table(path, given)
+    named = named_columns(spec)
     for column in columns:
-        require_column(path, table, column.role, named.get(column.role), required=column.required)
-    require_column(path, table, "group", group, required=False)
+        require_column(opened, column.role, named.get(column.role), required=column.required)
+    require_column(opened, "group", group, required=False)
     texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
     groups = group_names(path, group, table.column(group).to_pylist()) if group else None
-    return Split(path.name, texts, table.column(spec.pair).to_pylist() if spec.pair else None, labels, groups)
+    pairs = table.column(spec.pair).to_pylist() if spec.pair else None
+    rows = Split(path.name, texts, pairs, labels if opened.layout is None else typed(labels), groups)
+    return ReadRows(rows, (said_of(opened, len(table)),), opened.classes.get(spec.label, ()), broken_lines(opened))
+
+
+def said_of(table: OpenTable, rows: int) -> str:
+    """Return in words how a file was read."""
+    several = ""
+    if table.layout is not None and table.layout.reading.lines > table.layout.reading.rows:
+        lines = table.layout.reading.lines - table.layout.has_header
+        several = f" in {lines:,} lines: some texts stand on several lines"
+    return f"{table.name}: {table.said}; {rows:,} rows{several}"
+
+
+def broken_lines(table: OpenTable) -> tuple[str, ...]:
+    """Return a sentence about lines that are not as wide as the first one; none if there are no such lines."""
+    wrong = table.layout.reading.wrong if table.layout is not None else ()
+    if not wrong:
+        return ()
+    line, cells = wrong[0]
+    return (
+        f"{table.name}: {counted(len(wrong), 'line')} {'does' if len(wrong) == 1 else 'do'} not have "
+        f"{len(table.columns)} cells like the first line (line {line} has {cells}"
+        f"{others([one for one, _ in wrong[1:]], 'line')})",
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def others(numbers: Sequence[int], noun: str) -> str:
+    """Return a list of further lines or rows, at most five of them."""
+    if not numbers:
+        return ""
+    more = ", …" if len(numbers) > 5 else ""
+    return f"; also {noun}{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers[:5]))}{more}"
 
 
 def named_columns(spec: TaskSpec) -> dict[str, str]:
@@ -122,20 +205,27 @@ def named_columns(spec: TaskSpec) -> dict[str, str]:
     return {role: name for role, name in named.items() if name is not None}
 
 
-def require_column(path: Path, table: Any, role: str, name: str | None, *, required: bool) -> None:
+def require_column(table: OpenTable, role: str, name: str | None, *, required: bool) -> None:
     """Raise DataError for a column that is not in the table, or that must be named and is not."""
     if name is None and required:
-        raise DataError(f"the task names no {role} column; {path.name} has {', '.join(table.column_names)}")
-    if name is not None and name not in table.column_names:
-        hint = nearest(name, table.column_names)
-        raise DataError(f"{path.name} has no {role} column {name!r}; it has {', '.join(table.column_names)}{hint}")
+        raise DataError(f"the task names no {role} column; {table.name} has {', '.join(table.columns)}")
+    if name is None or name in table.columns:
+        return
+    if table.layout is not None and table.layout.looks_headless:
+        raise DataError(
+            f"{table.name} has no {role} column {name!r}, and its first line looks like a row; if the file has no "
+            f"header, name its {counted(len(table.columns), 'column')} in order, as in data.format.columns: "
+            f"[{name}, …]"
+        )
+    hint = nearest(name, table.columns)
+    raise DataError(f"{table.name} has no {role} column {name!r}; it has {', '.join(table.columns)}{hint}")
 
 
-def table_rows(rows: Split, spec: TaskSpec, declared: Sequence[str] = ()) -> TableRows:
-    """Return rows for the reader of their task type; ``declared`` are the label names in the file's schema."""
-    values = {"text": rows.texts, "pair": rows.pairs, "label": rows.labels}
+def table_rows(read: ReadRows, spec: TaskSpec) -> TableRows:
+    """Return rows for the reader of their task type."""
+    values = {"text": read.rows.texts, "pair": read.rows.pairs, "label": read.rows.labels}
     columns = {role: column for role, column in values.items() if column is not None}
-    return TableRows(rows.file, named_columns(spec), columns, declared)
+    return TableRows(read.rows.file, named_columns(spec), columns, read.classes)
 
 
 def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
@@ -149,25 +239,28 @@ def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
     return [str(value) for value in values]
 
 
-def declared_names(path: Path, column: str) -> list[str]:
-    """Return the label names in a Parquet file's Hugging Face schema; empty if it has none."""
-    if path.suffix != ".parquet":
-        return []
-    import pyarrow.parquet as pq
-
-    described = json.loads((pq.read_schema(path).metadata or {}).get(b"huggingface", b"{}"))
-    return list(described.get("info", {}).get("features", {}).get(column, {}).get("names") or [])
-
-
-def require_texts(rows: Split, spec: TaskSpec) -> None:
-    """Raise DataError for a row with an empty text."""
+def empty_texts(rows: Split, spec: TaskSpec) -> tuple[list[str], set[int]]:
+    """Return sentences about the rows without a text, and the places of these rows from 0 on."""
+    told, places = [], set()
     for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
-        for number, text in enumerate(values):
-            if not isinstance(text, str) or not text.strip():
-                raise DataError(
-                    f"{rows.file}, row {number + 1}: the text in column {column!r} is empty; remove the row or fill "
-                    f"it in"
-                )
+        for noun, is_fault in (("is empty", is_empty), ("is no text but a number or a list", is_other)):
+            found = [place for place, text in enumerate(values) if is_fault(text)]
+            if found:
+                more = others([place + 1 for place in found[1:]], "row")
+                count = f" ({counted(len(found), 'row')}{more})" if more else ""
+                told.append(f"{rows.file}, row {found[0] + 1}: the text in column {column!r} {noun}{count}")
+                places |= set(found)
+    return told, places
+
+
+def is_empty(text: Any) -> bool:
+    """Tell whether a cell has no text."""
+    return text is None or (isinstance(text, str) and not text.strip())
+
+
+def is_other(text: Any) -> bool:
+    """Tell whether a cell is something else than a text."""
+    return text is not None and not isinstance(text, str)
 
 
 def drop_unlabelled(rows: Split, labels: Sequence[Any]) -> Split:
@@ -177,63 +270,43 @@ def drop_unlabelled(rows: Split, labels: Sequence[Any]) -> Split:
 
 def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tuple[list[str], list[str] | None]:
     """Return one or two text columns of a file or of all files in a folder; empty texts are left out."""
-    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS)
     rows: list[tuple[str, str | None]] = []
-    for path in files:
-        table = read_table(path)
-        for column in filter(None, (text, pair)):
-            if column not in table.column_names:
-                raise DataError(
-                    f"{path.name} has no column {column!r}; it has "
-                    f"{', '.join(table.column_names)}{nearest(column, table.column_names)}"
-                )
-        seconds = table.column(pair).to_pylist() if pair else [None] * len(table)
-        rows.extend(
-            (first, second)
-            for first, second in zip(table.column(text).to_pylist(), seconds, strict=True)
-            if first and first.strip()
-        )
+    for path in tables_in(source) or [source]:
+        for batch in text_batches(path, [text, pair] if pair else [text]):
+            seconds = batch[pair] if pair else [None] * len(batch[text])
+            rows.extend(
+                (str(first), None if second is None else str(second))
+                for first, second in zip(batch[text], seconds, strict=True)
+                if not is_empty(first)
+            )
     if not rows:
         raise DataError(f"{source} holds no text")
     return [first for first, _ in rows], [second or "" for _, second in rows] if pair else None
 
 
+def require_text_columns(source: Path, names: Sequence[str], way_out: str) -> None:
+    """Raise DataError if the first table of a source lacks one of some columns."""
+    first = next(iter(tables_in(source)), source)
+    wanted = ["text"] if plain_name(first).endswith(".txt") else names
+    next(text_batches(first, wanted, way_out), None)
+
+
+def text_batches(path: Path, names: Sequence[str], way_out: str = "") -> Iterator[dict[str, list[Any]]]:
+    """Yield some columns of a file in batches."""
+    with open_table(path) as table:
+        for name in names:
+            if name not in table.columns:
+                hint = way_out or nearest(name, table.columns)
+                raise DataError(f"{path.name} has no column {name!r}; it has {', '.join(table.columns)}{hint}")
+        for batch in table.batches:
+            yield batch.select(list(names)).to_pydict()
+
+
 def read_documents(source: Path, column: str) -> Iterator[str]:
     """Yield the texts of a corpus without holding it in memory."""
-    import pyarrow.parquet as pq
-
-    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.suffix in TABLE_FORMATS)
+    files = tables_in(source) or [source]
     # Of a corpus with splits, read only the train files; the others are for evaluation.
-    trained = [path for path in files if path.name.startswith("train")] or files
-    for path in trained:
-        if path.suffix != ".parquet":
-            yield from read_texts(path, column if path.suffix != ".txt" else "text")[0]
-            continue
-        table = pq.ParquetFile(path)
-        if column not in table.schema_arrow.names:
-            raise DataError(
-                f"{path.name} has no text column {column!r}; it has {', '.join(table.schema_arrow.names)}; set "
-                f"corpus.text"
-            )
-        for part in table.iter_batches(200, columns=[column]):
-            yield from (text for text in part.column(column).to_pylist() if text and text.strip())
-
-
-def sniff(path: Path) -> tuple[str, TableGuess]:
-    """Return the task type that fits a user's table best, and how the table would be used. Raises DataError if none
-    fits."""
-    table = read_table(path)
-    columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    guesses = {name: guess for name, reader in READERS.items() if (guess := reader.guess(columns)) is not None}
-    if not guesses:
-        needed = "; ".join(f"{name}: {columns_in_words(reader.columns)}" for name, reader in READERS.items())
-        raise DataError(
-            f"{path.name} has the columns {', '.join(columns)}, which fit no task type; needed are {needed}"
-        )
-    best = max(guesses, key=lambda name: guesses[name].fit)
-    return best, guesses[best]
-
-
-def columns_in_words(columns: Sequence[Column]) -> str:
-    """Return the columns that a table must have, as a user would name them."""
-    return ", ".join(f"{column.role} ({column.description})" for column in columns if column.required)
+    for path in [path for path in files if path.name.startswith("train")] or files:
+        name = "text" if plain_name(path).endswith(".txt") else column
+        for batch in text_batches(path, [name], "; set corpus.text"):
+            yield from (text for text in batch[name] if not is_empty(text) and isinstance(text, str))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasks.metrics.intervals import share_interval
-from tasks.metrics.of_classes import ACCURACY, F1, MATTHEWS
+from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
 from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor
 from tasks.task_types.types import CLASS_LOGITS
@@ -147,7 +147,13 @@ def count_right(ours_right_N: np.ndarray, theirs_right_N: np.ndarray) -> dict[st
 ANSWERS = Answers(
     outputs=CLASS_LOGITS,
     decide=predicted_classes,
-    metrics={"accuracy": ACCURACY, "f1": F1, "matthews": MATTHEWS},
+    metrics={
+        "accuracy": ACCURACY,
+        "f1": F1,
+        "macro_f1": MACRO_F1,
+        "balanced_accuracy": BALANCED_ACCURACY,
+        "matthews": MATTHEWS,
+    },
     dtype="int64",
     agreement=ACCURACY,
     unchanged=same_classes,

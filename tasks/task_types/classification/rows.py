@@ -8,6 +8,7 @@ classes on two. A merged class has the number of its first class.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from itertools import combinations
@@ -16,14 +17,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import ANY_TEXT_FITS, has_fractions, text_columns
-from tasks.task_types.interfaces import JudgingLabels, Reader, TableGuess, TableRows
+from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, present
+from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import CLASS, PAIR, TEXT
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CLASSES = 200
+ILLEGAL = -2
+"""The number of a label that is no class."""
+MOST_LISTED = 20
+"""Labels that a message names."""
+MOST_UNEQUAL = 4
+"""How many times larger than the smallest class the largest may be, for accuracy to say enough."""
+EQUAL, UNEQUAL = ("accuracy", "macro_f1"), ("macro_f1", "balanced_accuracy", "accuracy")
+"""Metrics for classes of about equal and of unequal size; the first decides."""
 
 
 def class_type() -> pa.DataType:
@@ -52,21 +61,25 @@ def class_names(rows: TableRows) -> list[str]:
 def class_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None]:
     """Return labels as numbers of classes. Raises DataError for a label that is no class."""
     numbers = {name: number for number, name in enumerate(names or ())}
-    return [class_number(label, numbers, rows.file, row) for row, label in enumerate(rows.columns["label"], start=1)]
+    found = [class_number(label, numbers) for label in rows.columns["label"]]
+    wrong = [row for row, number in enumerate(found) if number == ILLEGAL]
+    if wrong:
+        labels = Counter(str(rows.columns["label"][row]) for row in wrong)
+        more = "" if len(labels) == 1 else f" ({len(wrong):,} rows: {', '.join(list(labels)[:MOST_LISTED])})"
+        raise DataError(
+            f"{rows.file}, row {wrong[0] + 1}: the label {rows.columns['label'][wrong[0]]!r} is not one of "
+            f"{', '.join(list(numbers)[:MOST_LISTED])}{more}; correct it or name it in task.labels"
+        )
+    return found
 
 
-def class_number(label: Any, numbers: Mapping[str, int], file: str, row: int) -> int | None:
-    """Return the number of one label's class, or None for no label; ``row`` is counted from 1."""
+def class_number(label: Any, numbers: Mapping[str, int]) -> int | None:
+    """Return the number of one label's class; None for no label, and ``ILLEGAL`` for one that is no class."""
     if label is None or label == -1:
         return None
     if isinstance(label, int) and str(label) not in numbers and 0 <= label < len(numbers):
         return label
-    if str(label) not in numbers:
-        raise DataError(
-            f"{file}, row {row}: the label {label!r} is not one of {', '.join(numbers)}; correct it or name it in "
-            f"task.labels"
-        )
-    return numbers[str(label)]
+    return numbers.get(str(label), ILLEGAL)
 
 
 def require_classes(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
@@ -172,14 +185,17 @@ def names_in_config(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(named[number] for number in sorted(named, key=int))
 
 
-def guess_classes(columns: Mapping[str, Sequence[Any]]) -> TableGuess | None:
-    """Return a recipe's lines about a table with a text and a label; None where labels are fractions."""
-    found = text_columns(columns)
-    if found is None or has_fractions(columns[found.label]):
+def guess_classes(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
+    """Return how a table with a text and a label would be used; None where labels are amounts."""
+    labels = [value for value in present(columns[chosen.label]) if value != -1]
+    counts = Counter(labels)
+    if (chosen.task is None and is_amount(labels)) or not 2 <= len(counts) <= MOST_CLASSES:
         return None
-    names = sorted({str(value) for value in columns[found.label] if value is not None})
-    lines = (*found.lines(), f"labels: [{', '.join(map(repr, names))}]")
-    return TableGuess(ANY_TEXT_FITS, f"guessed from the column {found.label}", lines)
+    names = tuple(str(label) for label in sorted(counts, key=lambda label: (isinstance(label, str), label)))
+    most, least = max(counts.values()), min(counts.values())
+    shares = f"the largest class has {most / len(labels):.0%} of the rows, the smallest {least / len(labels):.1%}"
+    reason = f"{chosen.label} has {len(counts)} different values; {shares}"
+    return TableGuess(ANY_TEXT_FITS, reason, UNEQUAL if most > MOST_UNEQUAL * least else EQUAL, names)
 
 
 READER = Reader(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import ANY_TEXT_FITS, has_fractions, text_columns
-from tasks.task_types.interfaces import JudgingLabels, Reader, TableGuess, TableRows
+from tasks.task_types.common_rows import ANY_TEXT_FITS, are_numbers, is_amount, present
+from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import NUMBER, PAIR, TEXT
 
 if TYPE_CHECKING:
@@ -68,12 +68,13 @@ def no_names_in_config(config: Mapping[str, Any]) -> None:
     return None
 
 
-def guess_numbers(columns: Mapping[str, Sequence[Any]]) -> TableGuess | None:
-    """Return a recipe's lines about a table whose labels are fractions; None for any other table."""
-    found = text_columns(columns)
-    if found is None or not has_fractions(columns[found.label]):
+def guess_numbers(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
+    """Return how a table whose labels are amounts would be used; None for any other table."""
+    labels = present(columns[chosen.label])
+    if not (is_amount(labels) or (chosen.task is not None and are_numbers(labels))):
         return None
-    return TableGuess(ANY_TEXT_FITS, f"guessed from the column {found.label}", tuple(found.lines()))
+    reason = f"{chosen.label} has {len(set(labels)):,} different numbers, from {min(labels):g} to {max(labels):g}"
+    return TableGuess(ANY_TEXT_FITS, reason, ("pearson", "spearman"))
 
 
 READER = Reader(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import DataError
-from tasks.task_types.interfaces import JudgingLabels, Reader, TableGuess, TableRows
+from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import NUMBER, TEXT
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def no_names_in_config(config: Mapping[str, Any]) -> None:
     return None
 
 
-def no_guess(columns: Mapping[str, Sequence[Any]]) -> TableGuess | None:
+def no_guess(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return None: no table is taken for one of word counts."""
     return None
 

@@ -1,0 +1,102 @@
+"""Checks of a recipe before anything is computed: what a run would find out about rows, columns, classes, models and
+their files, as far as they are on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.run.judging_sources import sources_of_sets
+from flows.run.opening import source_finders, teacher_name
+from tasks.contracts import Artifact
+from tasks.ports.files.sources import NotAtHand, without_downloads
+from tasks.preflight import check_strategies, check_students, require_rows_for_int8
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import RowsSlice
+from tasks.register_model import registered_name
+
+LARGEST_READ = 16 * 2**20
+"""Largest source, in bytes, whose rows are read and divided: this takes seconds."""
+
+
+def check_recipe(recipe: Recipe) -> list[str]:
+    """Return sentences about the rows of a recipe, and about what could not be checked here. Raises LimbeckError for
+    everything that a run would refuse before its first training."""
+    from tasks.ports.tracking.versions import require_legal_name
+
+    check_strategies(strategies_of(recipe))
+    require_legal_name(registered_name(recipe, teacher_name(recipe)))
+    sources, notes = sources_at_hand(recipe)
+    if "teacher" in sources:
+        starts = {name.removeprefix("start:"): Path(one.uri) for name, one in sources.items() if "start:" in name}
+        own = {student.name: student.start for student in recipe.new_students if f"start:{student.name}" in sources}
+        if recipe.planned and own.keys() <= starts.keys():
+            check_students(recipe, Path(sources["teacher"].uri), starts)
+    check_texts(recipe, sources)
+    return [*check_rows(recipe, sources), *notes]
+
+
+def strategies_of(recipe: Recipe) -> list[str]:
+    """Return the names of all strategies of layer dropping in a recipe."""
+    from tasks.recipe.candidates import DroppedCandidate
+
+    swept = list(recipe.sweep.strategies or ()) if recipe.sweep else []
+    searched = [one for one in swept if one != "greedy"]
+    return [*(one.strategy for one in recipe.planned if isinstance(one, DroppedCandidate)), *searched]
+
+
+def sources_at_hand(recipe: Recipe) -> tuple[dict[str, Artifact], list[str]]:
+    """Return the sources of a recipe that are on this machine, and a sentence about each other one."""
+    found: dict[str, Artifact] = {}
+    notes = []
+    with without_downloads():
+        for name, find in source_finders(recipe).items():
+            try:
+                found[name] = find()
+            except NotAtHand as error:
+                notes.append(f"not checked: {name}: {error}")
+        try:
+            found |= sources_of_sets(recipe)
+        except NotAtHand as error:
+            notes.append(f"not checked: judging sets: {error}")
+    return found, notes
+
+
+def check_rows(recipe: Recipe, sources: Mapping[str, Artifact]) -> list[str]:
+    """Read and divide the rows, and those of judging sets; return sentences about how they were read."""
+    if "data" not in sources:
+        return []
+    if sources["data"].bytes > LARGEST_READ:
+        return [f"rows: {sources['data'].bytes / 2**20:,.0f} MiB are read and checked by a run, first of all"]
+    facts = divided(recipe, sources["data"])
+    require_rows_for_int8(recipe, facts)
+    counts = ", ".join(f"{split} {count:,}" for split, count in facts["rows"].items())
+    left_out = [f"left out: {fault}" for fault in facts["faulty"]]
+    return [*facts["read"], f"rows: {counts}", *left_out]
+
+
+def divided(recipe: Recipe, source: Artifact) -> dict[str, Any]:
+    """Divide the rows of a recipe, compare its judging sets, and return the facts about its own rows."""
+    from flows.branches.judging_sets import planned_sets
+    from tasks.ports.rows.prepared import divided_rows
+
+    splits, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
+    if recipe.judging_sets:
+        with without_downloads():
+            try:
+                planned_sets(recipe, list(recipe.judging_sets), names, splits["train"].sentences, LARGEST_READ)
+            except NotAtHand:
+                pass  # reported with the sources
+    return facts
+
+
+def check_texts(recipe: Recipe, sources: Mapping[str, Artifact]) -> None:
+    """Refuse other texts that lack the columns that the recipe names."""
+    from tasks.ports.rows.tables import require_text_columns
+
+    if recipe.corpus is not None and "corpus" in sources:
+        require_text_columns(Path(sources["corpus"].uri), [recipe.corpus.text], "; set corpus.text")
+    if recipe.transfer is not None and "transfer" in sources:
+        columns = [recipe.transfer.text, *([recipe.transfer.pair] if recipe.transfer.pair else [])]
+        require_text_columns(Path(sources["transfer"].uri), columns, "; set transfer.text")

@@ -1,0 +1,296 @@
+"""A starter recipe for a table of the user's own: columns, type of task, metrics and students that fit it, and the
+reasons of every choice."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.catalog import TaskSpec
+from tasks.errors import DataError, LimbeckError, RecipeError
+from tasks.preflight import shape_known
+from tasks.recipe.data import TableFormat
+from tasks.task_types.types import task_type
+
+if TYPE_CHECKING:
+    from tasks.ports.rows.table_files import OpenTable
+    from tasks.task_types.interfaces import ColumnChoice, TableGuess
+
+Ask = Callable[[str, Sequence[str]], str]
+"""Asks the user a question with several answers, of which the first is the default."""
+DEFAULT_TEACHER, ITS_LAYERS = "google-bert/bert-base-uncased", 12
+LARGEST_CHECKED = 16 * 2**20
+"""Bytes up to which the rows are divided at once, to find faulty ones."""
+PLAIN = re.compile(r"[A-Za-z_][\w-]*")
+RESERVED = {"yes", "no", "true", "false", "on", "off", "null", "none", "y", "n"}
+"""Words that some YAML readers take for a switch or for nothing."""
+
+STARTER = """# A starter recipe, generated from {file}: edit it, then `limbeck validate {out}`, `limbeck plan {out}` and `limbeck run {out}`.
+name: {name}
+task:
+  name: {name}
+  kind: {kind}        # {reason}
+{columns}
+  metrics: [{metrics}]
+  headline: {headline}        # the metric that decides
+data:
+  source: {source}        # {said}
+{data}  holdout_rows: 2000    # held out from train for the decision; at most a fifth of it
+teacher:
+  model: {teacher}   # a hub id, or a folder
+students:      # {students_reason}
+  - {{name: {student}, {shape}, start: {start}}}
+  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}
+# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
+#   - {{name: third, from: {student}, by: layer-dropping, strategy: top, drop: 1, signal: teacher}}
+gate:
+  criteria:
+    - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user states about the recipe."""
+
+    text: str | None = None
+    label: str | None = None
+    pair: str | None = None
+    task: str | None = None
+    teacher: str | None = None
+
+
+@dataclass(frozen=True)
+class Starter:
+    """A recipe as text, and sentences about its choices."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: Ask | None = None) -> Starter:  # noqa: B008
+    """Return a starter recipe for a table; ``ask`` is called where a choice is unsure. Raises RecipeError for wishes
+    that the table does not fulfil, DataError for a table that cannot be read."""
+    from tasks.ports.rows.tables import said_of
+
+    path = table_of(source)
+    values, opened, given, notes = read_columns(path)
+    chosen, reasons = choose(path.name, values, wishes, ask)
+    values, chosen, given = renamed(values, chosen, given)
+    kind, guess = guessed(path.name, values, chosen)
+    if chosen.label in opened.classes:
+        guess = replace(guess, labels=None)  # the file itself declares them, in order
+    shape, why = student_of(wishes.teacher)
+    rows = len(values[chosen.text])
+    name = re.sub(r"[^a-z0-9]+", "-", path.name.split(".")[0].lower()).strip("-")[:60] or "mine"
+    fields = {
+        "file": path.name,
+        "out": out,
+        "name": name,
+        "kind": kind,
+        "reason": guess.reason,
+        "columns": "\n".join(f"  {line}" for line in column_lines(chosen, guess)),
+        "metrics": ", ".join(guess.metrics),
+        "headline": guess.metrics[0],
+        "source": word(source if not Path(source).exists() else str(Path(source).resolve())),
+        "said": said_of(opened, rows).removeprefix(f"{opened.name}: "),
+        "teacher": word(wishes.teacher or DEFAULT_TEACHER),
+        "students_reason": why,
+        **shape,
+    }
+    data = [f"format: {{columns: [{', '.join(map(word, given.columns))}]}}"] if given.columns else []
+    text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
+    faulty, told = faults_in(text, path)
+    data += [f"faulty_rows: drop        # {faulty}"] if faulty else []
+    text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
+    said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}"
+    return Starter(text, (said_of(opened, rows), *notes, *reasons, said, f"students: {why}", *told))
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def table_of(source: str) -> Path:
+    """Return the file of the training rows of a source: a file, a folder or a hub id."""
+    from tasks.ports.files.sources import resolve_data
+    from tasks.ports.rows.tables import split_files
+
+    path = Path(source).expanduser()
+    if path.is_file():
+        return path
+    spec = TaskSpec(name="mine")
+    return split_files(Path(resolve_data(source, None, spec).uri), spec)["train"][0]
+
+
+def read_columns(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableFormat, list[str]]:
+    """Return the columns of a table, how it was read, the layout that a recipe must state, and notes about it."""
+    from tasks.ports.rows.tables import read_table, typed
+
+    table, opened = read_table(path)
+    given, notes = TableFormat(), []
+    if opened.layout is not None and opened.layout.looks_headless:
+        given = TableFormat(columns=tuple(f"column_{number}" for number in range(1, len(opened.columns) + 1)))
+        table, opened = read_table(path, given)
+        notes = ["its first line looks like a row: if it is a header, remove data.format.columns from the recipe"]
+    values = {name: table.column(name).to_pylist() for name in table.column_names}
+    if not values or not len(table):
+        raise DataError(f"{path.name} has no rows; name a table with rows")
+    if opened.layout is not None:
+        values = {name: typed(column) for name, column in values.items()}
+    return (
+        {name: in_words(column, opened.classes.get(name, ())) for name, column in values.items()},
+        opened,
+        given,
+        notes,
+    )
+
+
+def in_words(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Return labels by the names that their file declares."""
+    return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
+
+
+def renamed(
+    values: Mapping[str, list[Any]], chosen: ColumnChoice, given: TableFormat
+) -> tuple[dict[str, list[Any]], ColumnChoice, TableFormat]:
+    """Name the chosen columns of a table without a header by their roles."""
+    if not given.columns:
+        return dict(values), chosen, given
+    roles = {chosen.text: "text", chosen.label: "label", **({chosen.pair: "pair"} if chosen.pair else {})}
+    names = tuple(roles.get(name, name) for name in given.columns)
+    columns = {roles.get(name, name): column for name, column in values.items()}
+    pair = "pair" if chosen.pair else None
+    return columns, replace(chosen, text="text", pair=pair, label="label"), given.model_copy(update={"columns": names})
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+
+def choose(
+    file: str, values: Mapping[str, list[Any]], wishes: Wishes, ask: Ask | None
+) -> tuple[ColumnChoice, list[str]]:
+    """Return the columns of texts and labels, and a sentence about each choice that the user did not make."""
+    from tasks.ports.files.sources import nearest
+    from tasks.task_types.common_rows import choose_columns
+
+    for option, name in (("--text", wishes.text), ("--label", wishes.label), ("--pair", wishes.pair)):
+        if name is not None and name not in values:
+            raise RecipeError(
+                f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
+            )
+    chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)
+    if chosen is None:
+        raise DataError(
+            f"{file} has the columns {', '.join(values)}, and none of them is a text beside a label with several "
+            f"values; name them by --text and --label"
+        )
+    chosen = replace(chosen, task=task_type(wishes.task).name if wishes.task else None)
+    if ask is not None and not chosen.is_sure:
+        label = ask("Which column holds the labels?", [chosen.label, *chosen.other_labels])
+        chosen = replace(choose_columns(values, wishes.text, label, wishes.pair) or chosen, task=chosen.task)
+    if ask is not None and chosen.pair and not wishes.pair:
+        pair = ask(f"Is {chosen.pair} a second text beside {chosen.text}?", ["yes", "no"])
+        chosen = chosen if pair == "yes" else replace(chosen, pair=None, text=chosen.text)
+    return chosen, reasons_of(chosen, wishes)
+
+
+def reasons_of(chosen: ColumnChoice, wishes: Wishes) -> list[str]:
+    """Return a sentence about each column that the user did not name."""
+    told = [] if wishes.text else [f"text: {chosen.text}, the column with the longest texts (--text names another)"]
+    if chosen.pair and not wishes.pair:
+        told.append(f"pair: {chosen.pair}, a second text (--text alone leaves it out)")
+    if not wishes.label:
+        why = "by its name" if chosen.is_sure else "a guess: no column has the usual name of a label"
+        others = f"; others: {', '.join(chosen.other_labels[:5])}" if chosen.other_labels else ""
+        told.append(f"label: {chosen.label}, {why} (--label names another{others})")
+    return told
+
+
+def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) -> tuple[str, TableGuess]:
+    """Return the type of task that fits best, and how the table would be used. Raises DataError if none fits."""
+    from tasks.task_types.readers import READERS
+
+    asked = [chosen.task] if chosen.task else list(READERS)
+    found = {name: guess for name in asked if (guess := READERS[name].guess(values, chosen)) is not None}
+    if not found:
+        count = len({str(value) for value in values[chosen.label] if value is not None})
+        raise DataError(
+            f"{file}: the column {chosen.label!r} has {count:,} different values, which fit no {' or '.join(asked)}; "
+            f"name another column by --label{', or another type by --task' if chosen.task else ''}"
+        )
+    best = max(found, key=lambda name: found[name].fit)
+    return best, found[best]
+
+
+def student_of(teacher: str | None) -> tuple[dict[str, Any], str]:
+    """Return the lines of a student that is smaller than its teacher, and the reason of its size."""
+    layers, width = (ITS_LAYERS, None) if teacher is None else shape_of_teacher(teacher)
+    if layers is None:
+        return (
+            {"student": "small", "shape": "layers: 2", "start": "teacher"},
+            f"2 layers, because the config of {teacher} is not at hand; its depth is unknown",
+        )
+    if layers > 1:
+        half = layers // 2
+        shape = {"student": "half", "shape": f"layers: {half}", "start": "teacher"}
+        return shape, f"{half} of the teacher's {layers} layers"
+    assert width is not None
+    shape = {
+        "student": "narrow",
+        "shape": f"layers: 1, hidden: {width // 2}, heads: 1, feed_forward: {width * 2}",
+        "start": "random",
+    }
+    return shape, f"half of the teacher's width {width}, because it has one layer"
+
+
+def shape_of_teacher(teacher: str) -> tuple[int | None, int | None]:
+    """Return the layers and the width of a teacher; None if its config is not at hand. Raises ModelError for a folder
+    that is no usable model."""
+    from tasks.ports.files.sources import looks_like_path, resolve_model
+
+    if Path(teacher).expanduser().exists() or looks_like_path(teacher):
+        return shape_known(Path(resolve_model(teacher, None).uri))
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return shape_known(Path(hf_hub_download(teacher, "config.json")).parent)
+    except (OSError, ValueError, LimbeckError):
+        return None, None
+
+
+# --- the text ---------------------------------------------------------------------------------------------------------
+
+
+def column_lines(chosen: ColumnChoice, guess: TableGuess) -> list[str]:
+    """Return the lines of the section ``task`` about columns and classes."""
+    pair = [f"pair: {word(chosen.pair)}        # a second text; remove it if it is not one"] if chosen.pair else []
+    labels = [f"labels: [{', '.join(map(word, guess.labels))}]"] if guess.labels else []
+    return [f"text: {word(chosen.text)}", *pair, f"label: {word(chosen.label)}", *labels]
+
+
+def word(value: str) -> str:
+    """Return a text as YAML, in quotes where it needs them."""
+    plain = PLAIN.fullmatch(value) and value.isascii() and value.lower() not in RESERVED
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+def faults_in(text: str, path: Path) -> tuple[str, list[str]]:
+    """Return a sentence about rows that must be left out, and notes about rows that cannot be divided as they are."""
+    from flows.run.recipe_file import recipe_of_text
+    from tasks.ports.rows.prepared import divided_rows
+    from tasks.recipe.slices import RowsSlice
+
+    recipe = recipe_of_text(text, path)
+    if path.is_dir() or path.stat().st_size > LARGEST_CHECKED:
+        return "", []
+    knobs = RowsSlice(**{**dict(recipe.data), "faulty_rows": "drop"}, task=recipe.spec)
+    try:
+        _, _, facts = divided_rows(path, knobs)
+    except DataError as error:
+        return "", [f"to be corrected before a run: {error}"]
+    faulty = "; ".join(facts["faulty"])
+    return faulty, [f"left out (data.faulty_rows: drop): {faulty}"] if faulty else []

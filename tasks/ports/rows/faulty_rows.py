@@ -1,0 +1,98 @@
+"""Rows that cannot be used: with an empty text, in a broken line, or of a class with too few rows for every split. They
+are all reported at once, and refused or left out (``data.faulty_rows``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tasks.catalog import TaskSpec
+from tasks.errors import DataError
+from tasks.ports.rows.splits import Split
+from tasks.ports.rows.tables import ReadRows, counted, drop_unlabelled, empty_texts, table_rows
+from tasks.recipe.data import Data
+from tasks.task_types.interfaces import Reader
+
+DISPLAYED = 10
+"""Rare classes that a message names."""
+
+
+@dataclass(frozen=True)
+class UsableRows:
+    """The rows of a table that have a text and a label, with labels as they are stored."""
+
+    rows: Split
+    empty: int
+    """Rows without a text."""
+    faults: tuple[str, ...]
+    """Sentences about the rows that are left out, except those without a label."""
+
+
+def usable_rows(read: ReadRows, spec: TaskSpec, reader: Reader, names: Sequence[str] | None) -> UsableRows:
+    """Return the rows that can be used. Raises DataError for an illegal label."""
+    told, empty = empty_texts(read.rows, spec)
+    faults = (*read.broken, *told)
+    try:
+        labels = reader.labels(table_rows(read, spec), names)
+    except DataError as error:
+        raise DataError("; ".join([*faults, str(error)])) from error
+    kept = [row for row in range(len(labels)) if row not in empty]
+    rows = replace(read.rows, labels=labels).take(kept)
+    return UsableRows(drop_unlabelled(rows, rows.labels), len(empty), faults)
+
+
+def splits_to_draw(data: Data, *, given: bool) -> list[str]:
+    """Return the splits that are drawn from train; ``given``: the source has a validation split."""
+    counts = {"validation": not given, "selection": data.selection_rows, "holdout": data.holdout_rows}
+    return [name for name, wanted in counts.items() if wanted]
+
+
+def rare_classes(train: Split, names: Sequence[str], drawn: Sequence[str]) -> dict[int, int]:
+    """Return the classes that cannot be in train and in every split that is drawn from it, with the number of their
+    different texts, or of their groups."""
+    different: dict[int, set[object]] = {}
+    units = train.groups if train.groups is not None else train.sentences
+    for label, unit in zip(train.labels, units, strict=True):
+        different.setdefault(label, set()).add(unit)
+    counts = {number: len(different.get(number, ())) for number in range(len(names))}
+    return {number: count for number, count in counts.items() if count < 1 + len(drawn)}
+
+
+def rare_sentences(file: str, rare: Mapping[int, int], names: Sequence[str], drawn: Sequence[str]) -> list[str]:
+    """Return a sentence about classes with too few rows; none if there are none."""
+    if not rare:
+        return []
+    listed = [f"{names[number]!r} ({counted(count, 'row')})" for number, count in list(rare.items())[:DISPLAYED]]
+    more = f" and {len(rare) - DISPLAYED} more" if len(rare) > DISPLAYED else ""
+    return [
+        f"{file}: too few different rows of {'class' if len(rare) == 1 else 'classes'} {', '.join(listed)}{more}: "
+        f"{1 + len(drawn)} are needed, one for each of {', '.join(['train', *drawn])}"
+    ]
+
+
+def require_no_faults(faults: Sequence[str], data: Data) -> None:
+    """Raise DataError for faulty rows, with all of them, unless they are to be left out."""
+    if faults and data.faulty_rows == "refuse":
+        raise DataError(
+            f"{'; '.join(faults)}; correct these rows, or set data.faulty_rows: drop, which leaves them out"
+        )
+
+
+def without_classes(
+    splits: Mapping[str, Split], names: Sequence[str] | None, left_out: Collection[int]
+) -> tuple[dict[str, Split], list[str] | None]:
+    """Return the splits without the rows of some classes, and the names of the others. Raises DataError if fewer than
+    two classes are left."""
+    if names is None or not left_out:
+        return dict(splits), None if names is None else list(names)
+    kept = [number for number in range(len(names)) if number not in left_out]
+    if len(kept) < 2:
+        raise DataError(
+            f"{counted(len(kept), 'class')} of {len(names)} would be left without those that have too few rows; give "
+            f"each class more rows, or hold out fewer splits"
+        )
+    numbers = {number: place for place, number in enumerate(kept)}
+    left = {
+        split: drop_unlabelled(rows, [numbers.get(label) for label in rows.labels]) for split, rows in splits.items()
+    }
+    return left, [names[number] for number in kept]

@@ -1,0 +1,302 @@
+"""Tables as people have them, through the command line: how they are read, and what ``init`` makes of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import datasets
+import pytest
+
+from flows.run.recipe_file import load_recipe
+from tasks.catalog import TaskSpec
+from tasks.ports.rows.prepared import divided_rows
+from tasks.ports.rows.tables import read_table
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import RowsSlice
+from tests.command_line import Command
+
+WORDS = "film slow clever story old sailor never came home bright small town again river stone window".split()
+COUNT = 120
+
+
+def texts(count: int = COUNT) -> list[str]:
+    draw = random.Random(0)
+    return [f"{' '.join(draw.choice(WORDS) for _ in range(8))} a{number} b{number}" for number in range(count)]
+
+
+def rows(count: int = COUNT) -> list[tuple[str, str]]:
+    return [(text, ("bad", "good")[number % 2]) for number, text in enumerate(texts(count))]
+
+
+def lines(head: str, form: str, pairs: Sequence[tuple[str, str]]) -> str:
+    return "".join([f"{head}\n" if head else "", *(f"{form.format(*pair)}\n" for pair in pairs)])
+
+
+def started(command: Command, path: Path, *options: str) -> tuple[Recipe, str]:
+    """Return the recipe that ``init`` writes, and its output."""
+    target = path.parent / "mine.yaml"
+    done = command("init", str(path), "-o", str(target), *options)
+    assert done.status == 0, done.error
+    return load_recipe(str(target)), done.output
+
+
+def prepared_of(recipe: Recipe) -> dict[str, int]:
+    """Return the number of rows of each split of a recipe's data."""
+    knobs = RowsSlice(**dict(recipe.data), task=recipe.spec)
+    counts: dict[str, int] = divided_rows(Path(recipe.data.source), knobs)[2]["rows"]
+    return counts
+
+
+def semicolons(path: Path) -> Path:
+    path.write_text(lines("id;text;label", "1;{0}, and so, on;{1}", rows()))
+    return path
+
+
+def array(path: Path) -> Path:
+    path.write_text(json.dumps([{"text": text, "label": label} for text, label in rows()], indent=1))
+    return path
+
+
+def nested(path: Path) -> Path:
+    path.write_text(json.dumps({"version": 1, "data": [{"text": text, "label": label} for text, label in rows()]}))
+    return path
+
+
+def latin(path: Path) -> Path:
+    path.write_text(lines("text,label", "{0} café naïve,{1}", rows()), encoding="latin-1")
+    return path
+
+
+def utf_16(path: Path) -> Path:
+    path.write_text(lines("text,label", "{0} café,{1}", rows()), encoding="utf-16")
+    return path
+
+
+def zipped(path: Path) -> Path:
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows())
+    return path
+
+
+def several_lines(path: Path) -> Path:
+    path.write_text(lines("text,label", '"{0}\n\nsecond, paragraph","{1}"', rows()))
+    return path
+
+
+def trailing(path: Path) -> Path:
+    path.write_text(lines("text,label", "{0},{1},", rows()))
+    return path
+
+
+def swallowing(path: Path) -> Path:
+    pairs = [(f'"{text}' if number in (20, 100) else text, label) for number, (text, label) in enumerate(rows())]
+    path.write_text(lines("text\tlabel", "{0}\t{1}", pairs))
+    return path
+
+
+def saved(path: Path) -> Path:
+    table = datasets.Dataset.from_dict({"text": texts(), "label": [label for _, label in rows()]})
+    table.class_encode_column("label").save_to_disk(str(path))
+    return path
+
+
+def arrow(path: Path) -> Path:
+    folder = saved(path.parent / "saved")
+    (folder / "data-00000-of-00001.arrow").rename(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "said"),
+    [
+        ("a.csv", semicolons, "UTF-8, separated by semicolons"),
+        ("a.json", array, "UTF-8, JSON; 120 rows"),
+        ("n.json", nested, "JSON, rows in 'data'; 120 rows"),
+        ("l.csv", latin, "Windows-1252, separated by commas"),
+        ("u.csv", utf_16, "UTF-16, separated by commas"),
+        ("z.jsonl.gz", zipped, "UTF-8, JSON; 120 rows"),
+        ("m.csv", several_lines, "120 rows in 240 lines: some texts stand on several lines"),
+        ("t.csv", trailing, "separated by commas, cells may be quoted; 120 rows"),
+        ("q.tsv", swallowing, "separated by tabs, quotes are part of the text; 120 rows"),
+        ("saved", saved, "a saved dataset; 120 rows"),
+        ("a.arrow", arrow, "Arrow; 120 rows"),
+    ],
+)
+def test_a_table_is_read_whole_and_said_how(
+    name: str, write: Callable[[Path], Path], said: str, tmp_path: Path, command: Command
+) -> None:
+    recipe, output = started(command, write(tmp_path / name))
+    assert said in output and recipe.spec.kind == "classification"
+    assert recipe.spec.labels in (("bad", "good"), None)
+    assert sum(prepared_of(recipe).values()) == COUNT
+
+
+def test_a_text_called_nothing_is_a_text(tmp_path: Path) -> None:
+    """pandas would read NA and null as missing."""
+    (tmp_path / "a.csv").write_text("text,label\nNA,null\nnull,None\n,x\n")
+    table, _ = read_table(tmp_path / "a.csv")
+    assert table.to_pydict() == {"text": ["NA", "null", None], "label": ["null", "None", "x"]}
+
+
+# --- init -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_with_one_value_is_no_label(tmp_path: Path, command: Command) -> None:
+    """Tweets about airlines: each is in English."""
+    head = "tweet_id,lang,airline_sentiment,airline_sentiment_confidence,airline,text,user_timezone"
+    feelings = ("negative", "neutral", "positive")
+    (tmp_path / "tweets.csv").write_text(
+        lines(head, "{0}", [])
+        + "".join(
+            f'{10**17 + number},en,{feelings[number % 3]},0.{number % 7},Delta,"@delta {text}",Eastern Time (US)\n'
+            for number, text in enumerate(texts())
+        )
+    )
+    recipe, output = started(command, tmp_path / "tweets.csv")
+    assert (recipe.spec.text, recipe.spec.pair, recipe.spec.label) == ("text", None, "airline_sentiment")
+    assert recipe.spec.labels == feelings and "label: airline_sentiment, by its name" in output
+
+
+def test_many_whole_numbers_are_amounts_unless_they_are_asked_to_be_classes(tmp_path: Path, command: Command) -> None:
+    pairs = [(text, str(number % 101)) for number, text in enumerate(texts(404))]
+    (tmp_path / "scores.csv").write_text(lines("text,score", "{0},{1}", pairs))
+    assert started(command, tmp_path / "scores.csv")[0].spec.kind == "regression"
+    (tmp_path / "mine.yaml").unlink()
+    assert len(started(command, tmp_path / "scores.csv", "--task", "classification")[0].spec.labels or ()) == 101
+
+
+@pytest.mark.parametrize("column", ["Review: text (EN)", "yes", "#1", "Überschrift 'a' \"b\"", "- x", "{a}"])
+def test_any_name_of_a_column_makes_a_legal_recipe(column: str, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({column: text, "label": label}) + "\n" for text, label in rows())
+    )
+    assert started(command, tmp_path / "a.jsonl")[0].spec.text == column
+
+
+def test_a_file_without_a_header_gets_names(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "a.csv").write_text(lines("", "{0},{1}", rows()))
+    recipe, output = started(command, tmp_path / "a.csv")
+    assert recipe.data.format.columns == ("text", "label") and "its first line looks like a row" in output
+    assert sum(prepared_of(recipe).values()) == COUNT
+    unnamed = command("validate", str(tmp_path / "mine.yaml"), "--set", "data.format.columns=[]")
+    assert unnamed.status == 1 and "its first line looks like a row" in unnamed.error
+
+
+def test_unequal_classes_are_decided_by_a_metric_that_counts_them_alike(tmp_path: Path, command: Command) -> None:
+    pairs = [(text, "spam" if number % 10 == 0 else "ham") for number, text in enumerate(texts())]
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", pairs))
+    recipe, _ = started(command, tmp_path / "a.csv")
+    assert recipe.spec.headline == "macro_f1" and "balanced_accuracy" in recipe.spec.metrics
+
+
+def test_the_student_is_smaller_than_its_teacher(tmp_path: Path, tiny_bert: Path, command: Command) -> None:
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", rows()))
+    recipe, output = started(command, tmp_path / "a.csv", "--teacher", str(tiny_bert))
+    layers = json.loads((tiny_bert / "config.json").read_text())["num_hidden_layers"]
+    assert recipe.students[0].layers == layers // 2 and f"of the teacher's {layers} layers" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--text", "txet"], "--text: a.csv has no column 'txet'; it has text, label; did you mean 'text'?"),
+        (["--task", "regresion"], "unknown task type 'regresion'; did you mean 'regression'?"),
+        (["--task", "regression"], "which fit no regression; name another column by --label"),
+        (["--teacher", "./nowhere"], "there is no file or folder './nowhere'"),
+    ],
+)
+def test_a_wrong_wish_is_a_sentence_and_nothing_is_written(
+    options: list[str], sentence: str, tmp_path: Path, command: Command
+) -> None:
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", rows()))
+    done = command("init", str(tmp_path / "a.csv"), *options)
+    assert done.status == 1 and sentence in done.error and not list(tmp_path.glob("*.yaml"))
+
+
+# --- faulty rows ------------------------------------------------------------------------------------------------------
+
+
+def test_faulty_rows_are_all_reported_at_once_and_refused_or_left_out(tmp_path: Path, command: Command) -> None:
+    pairs = [("" if number in (3, 50) else text, label) for number, (text, label) in enumerate(rows())]
+    pairs[7], pairs[20] = (pairs[7][0], "rare"), (pairs[20][0], f"{pairs[20][1]},more")
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", pairs))
+    recipe, output = started(command, tmp_path / "a.csv")
+    told = [
+        "a.csv: 1 line does not have 2 cells like the first line (line 22 has 3)",
+        "a.csv, row 4: the text in column 'text' is empty (2 rows; also row 50)",
+        "a.csv: too few different rows of class 'rare' (1 row): 4 are needed, one for each of train, validation, "
+        "selection, holdout",
+    ]
+    assert recipe.data.faulty_rows == "drop" and all(line in output for line in told)
+    assert sum(prepared_of(recipe).values()) == COUNT - 4
+    refused = command("validate", str(tmp_path / "mine.yaml"), "--set", "data.faulty_rows=refuse")
+    assert refused.status == 1 and all(line in refused.error for line in told)
+
+
+def test_every_split_has_the_classes_in_the_proportions_of_the_table(tmp_path: Path) -> None:
+    pairs = [(text, "abcd"[min(number % 20, 3)]) for number, text in enumerate(texts(1000))]
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", pairs))
+    knobs = RowsSlice(task=TaskSpec(name="mine"), selection_rows=60, holdout_rows=100)
+    splits, names, _ = divided_rows(tmp_path / "a.csv", knobs)
+    assert names == list("abcd")
+    for rows_of_split in splits.values():
+        counts = Counter(rows_of_split.labels)
+        assert all(abs(counts[number] / len(rows_of_split) - 0.05) < 0.02 for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "sentence"),
+    [
+        ("a.csv", b"", "a.csv is empty"),
+        ("a.csv", b"\x00\x01\x02" * 100, "a.csv is not a text file"),
+        ("a.pkl", b"\x80\x04.", "a.pkl is not a table that can be read; name a file that ends with .csv"),
+        ("a.csv.gz", b"text,label\n", "a.csv.gz is not a whole gzip file"),
+        ("a.jsonl", b'{"text": "a", "label": 1}\n{"text":', "a.jsonl cannot be read: JSON parse error"),
+        ("a.parquet", b"PAR1 no", "a.parquet cannot be read"),
+        ("a.csv", b"text,text,label\na,b,c\n", "a.csv has several columns 'text'"),
+    ],
+)
+def test_a_file_that_is_no_table_is_one_sentence(
+    name: str, body: bytes, sentence: str, tmp_path: Path, command: Command
+) -> None:
+    (tmp_path / name).write_bytes(body)
+    done = command("init", str(tmp_path / name))
+    assert done.status == 1 and sentence in done.error and done.error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_with_a_script_runs_nothing(tmp_path: Path, command: Command) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (folder / "train.csv").write_text(lines("text,label", "{0},{1}", rows()))
+    (folder / "README.md").write_text("---\nconfigs:\n- config_name: plain\n  data_files: train.csv\n---\n")
+    recipe, _ = started(command, folder)
+    assert sum(prepared_of(recipe).values()) == COUNT
+    with_config = command("validate", str(tmp_path / "mine.yaml"), "--set", "data.config=plain")
+    assert with_config.status == 1 and "Dataset scripts are no longer supported" in with_config.error
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_configuration_is_that_of_the_folder_or_of_its_readme(tmp_path: Path, command: Command) -> None:
+    folder = tmp_path / "sets"
+    for config, count in (("small", 60), ("large", 120)):
+        (folder / config).mkdir(parents=True)
+        (folder / config / "train.csv").write_text(lines("text,label", "{0},{1}", rows(count)))
+    (folder / "odd.csv").write_text(lines("text,label", "{0},{1}", rows(90)))
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: odd\n  data_files: odd.csv\n"
+        "- config_name: l\n  data_files: large/train.csv\n---\n"
+    )
+    recipe, _ = started(command, folder / "large" / "train.csv")
+    for config, count in (("small", 60), ("odd", 90), ("l", 120)):
+        data = recipe.data.model_copy(update={"source": str(folder), "config": config})
+        assert sum(prepared_of(recipe.model_copy(update={"data": data})).values()) == count
+    options = ["--set", f"data.source={folder}", "--set", "data.config=huge"]
+    unknown = command("validate", str(folder / "large" / "mine.yaml"), *options)
+    assert unknown.status == 1 and "has no such configuration; known are odd, l" in unknown.error
