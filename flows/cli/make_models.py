@@ -79,7 +79,9 @@ def init(
     if target.exists():
         raise RecipeError(f"{target} already exists; name another file with --output")
     wishes = Wishes(text, label, pair, task, teacher)
-    starter = starter_recipe(table, target, wishes, ask if sys.stdin.isatty() and sys.stdout.isatty() else None)
+    starter = starter_recipe(
+        table, target, wishes, ask_on_terminal if sys.stdin.isatty() and sys.stdout.isatty() else None
+    )
     target.write_text(starter.text, encoding="utf-8")
     for note in starter.notes:
         out.print(note, highlight=False, markup=False, soft_wrap=True)
@@ -93,7 +95,7 @@ def recipe_beside(table: str) -> Path:
     return (path.parent if path.exists() else Path()) / f"{name}.yaml"
 
 
-def ask(question: str, answers: Sequence[str]) -> str:
+def ask_on_terminal(question: str, answers: Sequence[str]) -> str:
     """Ask the user for one of several answers, of which the first is the default."""
     from rich.prompt import Prompt
 
@@ -250,7 +252,7 @@ def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
 
     chosen = load_recipe(recipe, sets)
     open_environment()
-    from flows.cli.recipe_checks import check_recipe
+    from flows.branches.recipe_checks import check_recipe
 
     for line in check_recipe(chosen):
         out.print(line, highlight=False, markup=False, soft_wrap=True)

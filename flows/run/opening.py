@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +39,10 @@ from tasks.stage.session import Session, use_session
 
 PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
 """Libraries whose versions are listed in cards and results."""
+
+
+SourceFinder = partial[Artifact]
+"""Finds one source, whose address is its first argument; the second, if there is one, is its revision."""
 
 
 @dataclass
@@ -201,9 +205,9 @@ def find_sources(recipe: Recipe) -> dict[str, Artifact]:
     return {name: find() for name, find in source_finders(recipe).items()} | sources_of_sets(recipe)
 
 
-def source_finders(recipe: Recipe) -> dict[str, Callable[[], Artifact]]:
+def source_finders(recipe: Recipe) -> dict[str, SourceFinder]:
     """Return for each external source of a recipe, except judging sets, the function that finds it."""
-    found: dict[str, Callable[[], Artifact]] = {
+    found: dict[str, SourceFinder] = {
         "data": partial(resolve_data, recipe.data.source, recipe.data.revision, recipe.spec)
     }
     if recipe.pretraining is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.catalog import TaskSpec
-from tasks.errors import DataError, LimbeckError, RecipeError
+from tasks.errors import DataError, RecipeError
 from tasks.preflight import shape_known
 from tasks.recipe.data import TableFormat
 from tasks.task_types.types import task_type
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tasks.ports.rows.table_files import OpenTable
     from tasks.task_types.interfaces import ColumnChoice, TableGuess
 
-Ask = Callable[[str, Sequence[str]], str]
+AskUser = Callable[[str, Sequence[str]], str]
 """Asks the user a question with several answers, of which the first is the default."""
 DEFAULT_TEACHER, ITS_LAYERS = "google-bert/bert-base-uncased", 12
 LARGEST_CHECKED = 16 * 2**20
 """Bytes up to which the rows are divided at once, to find faulty ones."""
-PLAIN = re.compile(r"[A-Za-z_][\w-]*")
+PLAIN_WORD = re.compile(r"[A-Za-z_][\w-]*")
 RESERVED = {"yes", "no", "true", "false", "on", "off", "null", "none", "y", "n"}
 """Words that some YAML readers take for a switch or for nothing."""
 
@@ -72,14 +72,14 @@ class Starter:
     notes: tuple[str, ...]
 
 
-def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: Ask | None = None) -> Starter:  # noqa: B008
+def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUser | None = None) -> Starter:  # noqa: B008
     """Return a starter recipe for a table; ``ask`` is called where a choice is unsure. Raises RecipeError for wishes
     that the table does not fulfil, DataError for a table that cannot be read."""
-    from tasks.ports.rows.tables import said_of
+    from tasks.ports.rows.tables import reading_sentence
 
-    path = table_of(source)
-    values, opened, given, notes = read_columns(path)
-    chosen, reasons = choose(path.name, values, wishes, ask)
+    path = training_table(source)
+    values, opened, given, notes = columns_of_table(path)
+    chosen, reasons = columns_chosen(path.name, values, wishes, ask)
     values, chosen, given = renamed(values, chosen, given)
     kind, guess = guessed(path.name, values, chosen)
     if chosen.label in opened.classes:
@@ -97,7 +97,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: Ask |
         "metrics": ", ".join(guess.metrics),
         "headline": guess.metrics[0],
         "source": word(source if not Path(source).exists() else str(Path(source).resolve())),
-        "said": said_of(opened, rows).removeprefix(f"{opened.name}: "),
+        "said": reading_sentence(opened, rows).removeprefix(f"{opened.name}: "),
         "teacher": word(wishes.teacher or DEFAULT_TEACHER),
         "students_reason": why,
         **shape,
@@ -108,13 +108,13 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: Ask |
     data += [f"faulty_rows: drop        # {faulty}"] if faulty else []
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}"
-    return Starter(text, (said_of(opened, rows), *notes, *reasons, said, f"students: {why}", *told))
+    return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, said, f"students: {why}", *told))
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-def table_of(source: str) -> Path:
+def training_table(source: str) -> Path:
     """Return the file of the training rows of a source: a file, a folder or a hub id."""
     from tasks.ports.files.sources import resolve_data
     from tasks.ports.rows.tables import split_files
@@ -126,9 +126,9 @@ def table_of(source: str) -> Path:
     return split_files(Path(resolve_data(source, None, spec).uri), spec)["train"][0]
 
 
-def read_columns(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableFormat, list[str]]:
+def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableFormat, list[str]]:
     """Return the columns of a table, how it was read, the layout that a recipe must state, and notes about it."""
-    from tasks.ports.rows.tables import read_table, typed
+    from tasks.ports.rows.tables import read_table, with_numbers
 
     table, opened = read_table(path)
     given, notes = TableFormat(), []
@@ -140,7 +140,7 @@ def read_columns(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableForm
     if not values or not len(table):
         raise DataError(f"{path.name} has no rows; name a table with rows")
     if opened.layout is not None:
-        values = {name: typed(column) for name, column in values.items()}
+        values = {name: with_numbers(column) for name, column in values.items()}
     return (
         {name: in_words(column, opened.classes.get(name, ())) for name, column in values.items()},
         opened,
@@ -170,8 +170,8 @@ def renamed(
 # --- choices ----------------------------------------------------------------------------------------------------------
 
 
-def choose(
-    file: str, values: Mapping[str, list[Any]], wishes: Wishes, ask: Ask | None
+def columns_chosen(
+    file: str, values: Mapping[str, list[Any]], wishes: Wishes, ask: AskUser | None
 ) -> tuple[ColumnChoice, list[str]]:
     """Return the columns of texts and labels, and a sentence about each choice that the user did not make."""
     from tasks.ports.files.sources import nearest
@@ -250,16 +250,12 @@ def student_of(teacher: str | None) -> tuple[dict[str, Any], str]:
 def shape_of_teacher(teacher: str) -> tuple[int | None, int | None]:
     """Return the layers and the width of a teacher; None if its config is not at hand. Raises ModelError for a folder
     that is no usable model."""
-    from tasks.ports.files.sources import looks_like_path, resolve_model
+    from tasks.ports.files.sources import folder_of_config, looks_like_path, resolve_model
 
     if Path(teacher).expanduser().exists() or looks_like_path(teacher):
         return shape_known(Path(resolve_model(teacher, None).uri))
-    from huggingface_hub import hf_hub_download
-
-    try:
-        return shape_known(Path(hf_hub_download(teacher, "config.json")).parent)
-    except (OSError, ValueError, LimbeckError):
-        return None, None
+    folder = folder_of_config(teacher)
+    return (None, None) if folder is None else shape_known(folder)
 
 
 # --- the text ---------------------------------------------------------------------------------------------------------
@@ -274,7 +270,7 @@ def column_lines(chosen: ColumnChoice, guess: TableGuess) -> list[str]:
 
 def word(value: str) -> str:
     """Return a text as YAML, in quotes where it needs them."""
-    plain = PLAIN.fullmatch(value) and value.isascii() and value.lower() not in RESERVED
+    plain = PLAIN_WORD.fullmatch(value) and value.isascii() and value.lower() not in RESERVED
     return value if plain else json.dumps(value, ensure_ascii=False)
 
 

@@ -55,7 +55,7 @@ def label_columns(columns: Mapping[str, Sequence[Any]]) -> list[str]:
 
 def may_be_label(name: str, values: Sequence[Any]) -> bool:
     """Tell whether a column has several values, most of them repeated or numbers, in most of its rows."""
-    filled, values_known = len(present(values)), different(values)
+    filled, values_known = len(known_values(values)), different(values)
     if values_known < 2 or filled < LEAST_FILLED * len(values) or mean_words(values) > WORDS_OF_A_LABEL:
         return False
     if is_amount(values):
@@ -81,36 +81,36 @@ def second_text(columns: Mapping[str, Sequence[Any]], texts: Sequence[str]) -> s
     """Return a second text beside the longest one: sentences that are seldom repeated."""
     if len(texts) < 2:
         return None
-    values = present(columns[texts[1]])
+    values = known_values(columns[texts[1]])
     is_text = mean_words(values) >= WORDS_OF_A_SECOND_TEXT and different(values) >= len(columns[texts[1]]) / 2
     return texts[1] if is_text else None
 
 
-def present(values: Sequence[Any]) -> list[Any]:
+def known_values(values: Sequence[Any]) -> list[Any]:
     """Return the values that are there."""
     return [value for value in values if value is not None and value != ""]
 
 
 def different(values: Sequence[Any]) -> int:
     """Return the number of different values that are there."""
-    return len(set(map(str, present(values))))
+    return len(set(map(str, known_values(values))))
 
 
 def mean_words(values: Sequence[Any]) -> float:
     """Return the mean number of words of the values that are there."""
-    counts = [len(str(value).split()) for value in present(values)]
+    counts = [len(str(value).split()) for value in known_values(values)]
     return sum(counts) / len(counts) if counts else 0.0
 
 
 def are_strings(values: Sequence[Any]) -> bool:
     """Tell whether all values that are there are strings, and there is one."""
-    known = present(values)
+    known = known_values(values)
     return bool(known) and all(isinstance(value, str) for value in known)
 
 
 def is_amount(values: Sequence[Any]) -> bool:
     """Tell whether a column holds amounts: fractions, or more whole numbers than classes that are numbered."""
-    known = present(values)
+    known = known_values(values)
     return are_numbers(known) and (any(value != int(value) for value in known) or len(set(known)) > MOST_LEVELS)
 
 

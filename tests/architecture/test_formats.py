@@ -57,7 +57,9 @@ LEFT: dict[str, tuple[str, ...]] = {
     "tasks.ports.tracking.history": ("run/*.json",),
 }
 """Modules that name a file of another module's format."""
-OF_MODELS = re.compile(r"(\*|model|(.*_)?config|.*token.*|vocab|model\.safetensors\.index)\.(json|safetensors)")
+OF_MODELS = re.compile(
+    r"(\*|model|(.*_)?config|.*token.*|vocab|model\.safetensors\.index|state|dataset_(dict|infos?))\.(json|safetensors)"
+)
 """Files that Hugging Face's libraries define."""
 CONFIG, CONFIG_READERS = (
     "config.json",

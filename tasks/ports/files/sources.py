@@ -10,9 +10,8 @@ a copy, hashed during the copy, that contains the files of the digest and no oth
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -47,22 +46,26 @@ Listing = Callable[[Path], dict[str, Path]]
 """Returns the files of a source that are used, by relative path."""
 
 
-class NotAtHand(LimbeckError):
-    """A source is on a hub, and not on this machine; checks that must not download anything skip it."""
+def is_at_hand(source: str, revision: str | None, hub: str) -> bool:
+    """Tell whether a source is on this machine: a path, which may be wrong, or a hub id whose files are in the local
+    cache."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-
-DOWNLOADS: ContextVar[bool] = ContextVar("DOWNLOADS", default=True)
-"""Whether a source that is not on this machine may be downloaded."""
-
-
-@contextmanager
-def without_downloads() -> Iterator[None]:
-    """Raise NotAtHand for sources that are not on this machine."""
-    token = DOWNLOADS.set(False)
+    if Path(source).expanduser().exists() or looks_like_path(source):
+        return True
     try:
-        yield
-    finally:
-        DOWNLOADS.reset(token)
+        snapshot_download(
+            source,
+            local_files_only=True,
+            revision=revision,
+            repo_type="dataset" if hub == "data" else "model",
+        )
+    except LocalEntryNotFoundError:
+        return False
+    except HFValidationError:
+        pass  # no hub id: finding it says so
+    return True
 
 
 def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Artifact:
@@ -112,6 +115,16 @@ def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str |
     return download(source, revision, kind, hub, patterns)
 
 
+def folder_of_config(model: str) -> Path | None:
+    """Return a folder with the config of a model on the hub, alone; None if it is not at hand."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(model, "config.json")).parent
+    except (OSError, ValueError):  # the hub's errors derive from these
+        return None
+
+
 def looks_like_path(source: str) -> bool:
     """Return whether a source looks like a path and not like a hub id, which is a name or owner/name."""
     return (
@@ -141,8 +154,6 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
         raise kind(f"{name!r} is neither a file or folder here nor a legal hub id; check the spelling") from error
     except LocalEntryNotFoundError:
         pass
-    if not DOWNLOADS.get():
-        raise NotAtHand(f"{name} is not in the local cache; a run downloads it")
     try:
         return Path(snapshot_download(name, **options))
     except (LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:

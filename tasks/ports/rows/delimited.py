@@ -17,12 +17,12 @@ from pathlib import Path
 from tasks.errors import DataError
 from tasks.recipe.data import TableFormat
 
-NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 """Delimiters that are looked for, and how a user calls them."""
-USUAL = {".csv": ",", ".tsv": "\t"}
+DELIMITER_BY_ENDING = {".csv": ",", ".tsv": "\t"}
 ABSENT = "\x1f"
 """A delimiter for files of one column: the unit separator, which stands in no text."""
-SAMPLE = 2000
+SAMPLED_LINES = 2000
 """Lines from which the delimiter is chosen."""
 WORDS_OF_A_TEXT = 5
 """Number of words from which on a cell of the first line is a text and no name of a column."""
@@ -61,7 +61,7 @@ class Layout:
         if len(self.columns) == 1:
             return f"one column{first}"
         quotes = "cells may be quoted" if self.reading.quoted else "quotes are part of the text"
-        return f"separated by {NAMES.get(self.reading.delimiter, repr(self.reading.delimiter))}, {quotes}{first}"
+        return f"separated by {DELIMITERS.get(self.reading.delimiter, repr(self.reading.delimiter))}, {quotes}{first}"
 
     @property
     def rows(self) -> int:
@@ -75,7 +75,7 @@ def layout_of(path: Path, name: str, given: TableFormat) -> Layout:
     Raises DataError for a file without rows, and for columns that cannot be told apart.
     """
     csv.field_size_limit(LONGEST_CELL)
-    usual = USUAL.get(Path(name).suffix.lower(), ",")
+    usual = DELIMITER_BY_ENDING.get(Path(name).suffix.lower(), ",")
     delimiter = given.delimiter or delimiter_of(path, usual)
     reading = quoting_of(path, delimiter, given.quoting)
     head = list(islice(cells_of(path, reading.delimiter, quoted=reading.quoted), 200))
@@ -112,9 +112,9 @@ def delimiter_of(path: Path, usual: str) -> str:
     """Return the delimiter by which most lines have as many cells as the first one; ``usual`` if several do, and one
     that does not occur for a file of one column."""
     fits: dict[str, tuple[float, bool, int]] = {}
-    for delimiter in NAMES:
+    for delimiter in DELIMITERS:
         for quoted in (True, False):
-            rows = list(islice(cells_of(path, delimiter, quoted=quoted), SAMPLE))
+            rows = list(islice(cells_of(path, delimiter, quoted=quoted), SAMPLED_LINES))
             width = len(rows[0]) if rows else 0
             if width > 1:
                 share = sum(len(row) == width for row in rows) / len(rows)
@@ -176,12 +176,12 @@ def looks_headless(head: Sequence[Sequence[str]]) -> bool:
     first, rest = head[0], head[1:]
     for place, cell in enumerate(first):
         below = [row[place] for row in rest if len(row) > place]
-        if not cell.strip() or is_number(cell) or len(cell.split()) >= WORDS_OF_A_TEXT or cell in below:
+        if not cell.strip() or is_numeral(cell) or len(cell.split()) >= WORDS_OF_A_TEXT or cell in below:
             return True
     return False
 
 
-def is_number(cell: str) -> bool:
+def is_numeral(cell: str) -> bool:
     """Tell whether a cell is a number."""
     try:
         float(cell)

@@ -13,11 +13,11 @@ from tempfile import TemporaryDirectory
 
 from tasks.errors import DataError
 
-MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """Byte order marks, with which a file states its encoding."""
 CALLED = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252", "latin-1": "Latin-1"}
-PART = 2**20
-LARGEST = 64 * 2**30
+BYTES_AT_ONCE = 2**20
+LARGEST_EXPANDED = 64 * 2**30
 """Bytes that a compressed file may have when it is expanded; a few kilobytes can expand to any number of them."""
 
 
@@ -41,7 +41,7 @@ def plain_name(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[io.BufferedIOBase]:
+def open_expanded(path: Path) -> Iterator[io.BufferedIOBase]:
     """Open a file for reading bytes; a gzip file is expanded. Raises DataError for a damaged one."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -53,11 +53,13 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 def parts_of(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file in parts. Raises DataError for a compressed file that is too large."""
     size = 0
-    with opened(path) as file:
-        while part := file.read(PART):
+    with open_expanded(path) as file:
+        while part := file.read(BYTES_AT_ONCE):
             size += len(part)
-            if size > LARGEST:
-                raise DataError(f"{path.name} expands to more than {LARGEST // 2**30} GiB; divide it into shards")
+            if size > LARGEST_EXPANDED:
+                raise DataError(
+                    f"{path.name} expands to more than {LARGEST_EXPANDED // 2**30} GiB; divide it into shards"
+                )
             yield part
 
 
@@ -66,9 +68,9 @@ def encoding_of(path: Path) -> str:
     DataError for a file that is no text."""
     decoder, is_utf8, is_windows = codecs.getincrementaldecoder("utf-8")(), True, True
     for number, part in enumerate(parts_of(path)):
-        mark = next((mark for mark in MARKS if number == 0 and part.startswith(mark)), None)
+        mark = next((mark for mark in BYTE_ORDER_MARKS if number == 0 and part.startswith(mark)), None)
         if mark is not None:
-            return MARKS[mark]
+            return BYTE_ORDER_MARKS[mark]
         if b"\0" in part:
             raise DataError(
                 f"{path.name} is not a text file, or in UTF-16 without a mark; save it as UTF-8, or state its encoding "

@@ -24,11 +24,11 @@ from tasks.recipe.data import TableFormat
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FOUND = TableFormat()
+NOTHING_STATED = TableFormat()
 """Nothing is stated: the layout of a file is found."""
-AT_ONCE = 1000
+ROWS_AT_ONCE = 1000
 """Rows of one batch, which bounds the memory of a streamed table."""
-SAVED, SAVED_SPLITS = "state.json", "dataset_dict.json"
+STATE_FILE, SPLITS_FILE = "state.json", "dataset_dict.json"
 """Files that ``save_to_disk`` writes beside the rows of a dataset, and beside the splits of several."""
 
 
@@ -115,14 +115,14 @@ def open_saved(path: Path, given: TableFormat) -> Iterator[OpenTable]:
     """Open a folder that ``save_to_disk`` has written. Raises DataError where it names files outside of itself."""
     import datasets
 
-    state = json.loads((path / SAVED).read_text())
+    state = json.loads((path / STATE_FILE).read_text())
     if any(Path(str(one.get("filename", ""))).name != one.get("filename") for one in state.get("_data_files", [])):
         raise DataError(f"{path} names files outside of itself; save the dataset again with save_to_disk")
     rows = datasets.load_from_disk(str(path))
     yield OpenTable(
         path.name,
         tuple(rows.column_names),
-        rows.with_format("arrow").iter(AT_ONCE),
+        rows.with_format("arrow").iter(ROWS_AT_ONCE),
         "a saved dataset",
         classes_of(rows.features),
     )
@@ -158,7 +158,7 @@ def streamed(
             cache_dir=cache,
             **options,
         )
-        batches = rows.with_format("arrow").iter(AT_ONCE)
+        batches = rows.with_format("arrow").iter(ROWS_AT_ONCE)
         first = next(batches, None)
         columns = tuple(first.column_names) if first is not None else tuple(rows.column_names or ())
         yield chain([] if first is None else [first], batches), columns, classes_of(rows.features)
@@ -200,13 +200,13 @@ def is_list_of_rows(value: Any) -> bool:
 def format_of(path: Path) -> Opener | None:
     """Return the opener of a file or of a saved dataset; None if it is no table."""
     if path.is_dir():
-        return open_saved if (path / SAVED).is_file() else None
+        return open_saved if (path / STATE_FILE).is_file() else None
     opener = FORMATS.get(Path(plain_name(path)).suffix.lower())
     return None if opener is open_columnar and path.suffix == ".gz" else opener
 
 
 @contextmanager
-def open_table(path: Path, given: TableFormat = FOUND) -> Iterator[OpenTable]:
+def open_table(path: Path, given: TableFormat = NOTHING_STATED) -> Iterator[OpenTable]:
     """Open one file or saved dataset. Raises DataError if it cannot be read, also in the middle of it."""
     opener = format_of(path)
     if opener is None:
@@ -220,10 +220,10 @@ def open_table(path: Path, given: TableFormat = FOUND) -> Iterator[OpenTable]:
         with opener(path, given) as table:
             yield table
     except (OSError, ValueError, KeyError, TypeError, StopIteration, datasets.exceptions.DatasetsError) as error:
-        raise DataError(f"{path.name} cannot be read: {reason_of(error)}; correct it, or save it again") from error
+        raise DataError(f"{path.name} cannot be read: {first_cause(error)}; correct it, or save it again") from error
 
 
-def reason_of(error: BaseException) -> str:
+def first_cause(error: BaseException) -> str:
     """Return the first line of the reason behind an error of a library."""
     while error.__cause__ is not None:
         error = error.__cause__
@@ -237,7 +237,7 @@ def tables_in(source: Path) -> list[Path]:
         return [source]
     found = sorted(path for path in source.rglob("*") if format_of(path) is not None)
     saved = {path for path in found if path.is_dir()}
-    inside = {SAVED, SAVED_SPLITS, "dataset_info.json", "dataset_infos.json"}
+    inside = {STATE_FILE, SPLITS_FILE, "dataset_info.json", "dataset_infos.json"}
     return [path for path in found if path.name not in inside and not saved & set(path.parents)]
 
 
@@ -255,7 +255,7 @@ def files_of_config(folder: Path, config: str) -> dict[str, list[Path]]:
                 found = datasets.load_dataset_builder(str(folder), config, cache_dir=cache).config.data_files
                 return {str(split): [Path(one) for one in files] for split, files in (found or {}).items()}
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-            raise DataError(f"the configurations of {folder} cannot be read: {reason_of(error)}") from error
+            raise DataError(f"the configurations of {folder} cannot be read: {first_cause(error)}") from error
     raise DataError(
         f"data.config names {config!r}, and {folder.name} has no such configuration; known are {', '.join(known)}"
     )

@@ -14,7 +14,7 @@ from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.ports.rows.encodings import plain_name
 from tasks.ports.rows.splits import Split
-from tasks.ports.rows.table_files import FOUND, OpenTable, files_of_config, format_of, open_table, tables_in
+from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import TableRows
 from tasks.task_types.types import Column
@@ -46,10 +46,10 @@ def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict
     files = tables_in(source / config if config and not declared else source)
     names = (spec.validation, "validation", "valid", "dev")
     validation = next(
-        (found for name in names if (found := declared.get(name) or named(files, name))),
+        (found for name in names if (found := declared.get(name) or named_files(files, name))),
         [],
     )
-    train = declared.get("train") or named(files, "train")
+    train = declared.get("train") or named_files(files, "train")
     if not train:
         raise DataError(
             f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one "
@@ -64,7 +64,7 @@ def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict
     return {"train": train} | ({"validation": validation} if validation else {})
 
 
-def named(files: Sequence[Path], name: str) -> list[Path]:
+def named_files(files: Sequence[Path], name: str) -> list[Path]:
     """Return the files whose names start with the name of a split."""
     return [path for path in files if path.name.startswith(name)]
 
@@ -75,7 +75,7 @@ def shard_name(path: Path) -> str:
     return name if path.is_dir() else plain_name(Path(name)).removesuffix(Path(plain_name(Path(name))).suffix)
 
 
-def read_table(path: Path, given: TableFormat = FOUND) -> tuple[pa.Table, OpenTable]:
+def read_table(path: Path, given: TableFormat = NOTHING_STATED) -> tuple[pa.Table, OpenTable]:
     """Read one file as an Arrow table; labels of delimited files stay text (``typed``). Raises DataError if fewer rows
     are read than its lines promise."""
     import pyarrow as pa
@@ -91,7 +91,7 @@ def read_table(path: Path, given: TableFormat = FOUND) -> tuple[pa.Table, OpenTa
     return whole, table
 
 
-def typed(values: list[Any]) -> list[Any]:
+def with_numbers(values: list[Any]) -> list[Any]:
     """Return the values of a delimited file's column as whole numbers if all are, else as numbers if all are; any other
     column as it is."""
     texts = [value for value in values if value is not None]
@@ -133,7 +133,7 @@ def read_split(
     spec: TaskSpec,
     columns: Sequence[Column],
     group: str | None = None,
-    given: TableFormat = FOUND,
+    given: TableFormat = NOTHING_STATED,
 ) -> ReadRows:
     """Return the task's columns of a file, or of its shards in order; ``columns`` are those of its type by role, and
     ``group`` is a column of groups."""
@@ -149,7 +149,7 @@ def read_split(
 
 
 def read_columns(
-    path: Path, spec: TaskSpec, columns: Sequence[Column], group: str | None, given: TableFormat = FOUND
+    path: Path, spec: TaskSpec, columns: Sequence[Column], group: str | None, given: TableFormat = NOTHING_STATED
 ) -> ReadRows:
     """Return the task's columns of one file."""
     table, opened = read_table(path, given)
@@ -160,11 +160,13 @@ def read_columns(
     texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
     groups = group_names(path, group, table.column(group).to_pylist()) if group else None
     pairs = table.column(spec.pair).to_pylist() if spec.pair else None
-    rows = Split(path.name, texts, pairs, labels if opened.layout is None else typed(labels), groups)
-    return ReadRows(rows, (said_of(opened, len(table)),), opened.classes.get(spec.label, ()), broken_lines(opened))
+    rows = Split(path.name, texts, pairs, labels if opened.layout is None else with_numbers(labels), groups)
+    return ReadRows(
+        rows, (reading_sentence(opened, len(table)),), opened.classes.get(spec.label, ()), broken_lines(opened)
+    )
 
 
-def said_of(table: OpenTable, rows: int) -> str:
+def reading_sentence(table: OpenTable, rows: int) -> str:
     """Return in words how a file was read."""
     several = ""
     if table.layout is not None and table.layout.reading.lines > table.layout.reading.rows:
@@ -180,13 +182,13 @@ def broken_lines(table: OpenTable) -> tuple[str, ...]:
         return ()
     line, cells = wrong[0]
     return (
-        f"{table.name}: {counted(len(wrong), 'line')} {'does' if len(wrong) == 1 else 'do'} not have "
+        f"{table.name}: {number_of(len(wrong), 'line')} {'does' if len(wrong) == 1 else 'do'} not have "
         f"{len(table.columns)} cells like the first line (line {line} has {cells}"
         f"{others([one for one, _ in wrong[1:]], 'line')})",
     )
 
 
-def counted(number: int, noun: str) -> str:
+def number_of(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -214,7 +216,7 @@ def require_column(table: OpenTable, role: str, name: str | None, *, required: b
     if table.layout is not None and table.layout.looks_headless:
         raise DataError(
             f"{table.name} has no {role} column {name!r}, and its first line looks like a row; if the file has no "
-            f"header, name its {counted(len(table.columns), 'column')} in order, as in data.format.columns: "
+            f"header, name its {number_of(len(table.columns), 'column')} in order, as in data.format.columns: "
             f"[{name}, …]"
         )
     hint = nearest(name, table.columns)
@@ -247,7 +249,7 @@ def empty_texts(rows: Split, spec: TaskSpec) -> tuple[list[str], set[int]]:
             found = [place for place, text in enumerate(values) if is_fault(text)]
             if found:
                 more = others([place + 1 for place in found[1:]], "row")
-                count = f" ({counted(len(found), 'row')}{more})" if more else ""
+                count = f" ({number_of(len(found), 'row')}{more})" if more else ""
                 told.append(f"{rows.file}, row {found[0] + 1}: the text in column {column!r} {noun}{count}")
                 places |= set(found)
     return told, places

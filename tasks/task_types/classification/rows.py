@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, present
+from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, known_values
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import CLASS, PAIR, TEXT
 
@@ -187,7 +187,7 @@ def names_in_config(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def guess_classes(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return how a table with a text and a label would be used; None where labels are amounts."""
-    labels = [value for value in present(columns[chosen.label]) if value != -1]
+    labels = [value for value in known_values(columns[chosen.label]) if value != -1]
     counts = Counter(labels)
     if (chosen.task is None and is_amount(labels)) or not 2 <= len(counts) <= MOST_CLASSES:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import ANY_TEXT_FITS, are_numbers, is_amount, present
+from tasks.task_types.common_rows import ANY_TEXT_FITS, are_numbers, is_amount, known_values
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import NUMBER, PAIR, TEXT
 
@@ -70,7 +70,7 @@ def no_names_in_config(config: Mapping[str, Any]) -> None:
 
 def guess_numbers(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return how a table whose labels are amounts would be used; None for any other table."""
-    labels = present(columns[chosen.label])
+    labels = known_values(columns[chosen.label])
     if not (is_amount(labels) or (chosen.task is not None and are_numbers(labels))):
         return None
     reason = f"{chosen.label} has {len(set(labels)):,} different numbers, from {min(labels):g} to {max(labels):g}"

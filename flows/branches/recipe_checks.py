@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.run.judging_sources import sources_of_sets
-from flows.run.opening import source_finders, teacher_name
+from flows.run.opening import SourceFinder, source_finders, teacher_name
+from tasks.catalog import GLUE_HUB
 from tasks.contracts import Artifact
-from tasks.ports.files.sources import NotAtHand, without_downloads
+from tasks.ports.files.sources import is_at_hand, resolve_model
 from tasks.preflight import check_strategies, check_students, require_rows_for_int8
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
@@ -48,19 +48,28 @@ def strategies_of(recipe: Recipe) -> list[str]:
 
 def sources_at_hand(recipe: Recipe) -> tuple[dict[str, Artifact], list[str]]:
     """Return the sources of a recipe that are on this machine, and a sentence about each other one."""
-    found: dict[str, Artifact] = {}
-    notes = []
-    with without_downloads():
-        for name, find in source_finders(recipe).items():
-            try:
-                found[name] = find()
-            except NotAtHand as error:
-                notes.append(f"not checked: {name}: {error}")
-        try:
-            found |= sources_of_sets(recipe)
-        except NotAtHand as error:
-            notes.append(f"not checked: judging sets: {error}")
-    return found, notes
+    finders = source_finders(recipe)
+    addresses = {name: address_of(finder) for name, finder in finders.items()}
+    missing = {name: address for name, address in addresses.items() if not is_at_hand(*address)}
+    found = {name: finder() for name, finder in finders.items() if name not in missing}
+    return found, [
+        f"not checked: {name} {address}, which is not in the local cache; a run downloads it"
+        for name, (address, *_) in missing.items()
+    ]
+
+
+def address_of(finder: SourceFinder) -> tuple[str, str | None, str]:
+    """Return the source that a function looks for, its revision, and the kind of its hub."""
+    source, revision, *_ = (*finder.args, None)
+    return str(source) or GLUE_HUB, revision, "model" if finder.func is resolve_model else "data"
+
+
+def judging_is_at_hand(recipe: Recipe) -> bool:
+    """Tell whether the rows of all judging sets are on this machine."""
+    return all(
+        is_at_hand(given.source or recipe.data.source or GLUE_HUB, given.revision, "data")
+        for given in recipe.judging_sets.values()
+    )
 
 
 def check_rows(recipe: Recipe, sources: Mapping[str, Artifact]) -> list[str]:
@@ -69,25 +78,21 @@ def check_rows(recipe: Recipe, sources: Mapping[str, Artifact]) -> list[str]:
         return []
     if sources["data"].bytes > LARGEST_READ:
         return [f"rows: {sources['data'].bytes / 2**20:,.0f} MiB are read and checked by a run, first of all"]
-    facts = divided(recipe, sources["data"])
+    facts = checked_facts(recipe, sources["data"])
     require_rows_for_int8(recipe, facts)
     counts = ", ".join(f"{split} {count:,}" for split, count in facts["rows"].items())
     left_out = [f"left out: {fault}" for fault in facts["faulty"]]
     return [*facts["read"], f"rows: {counts}", *left_out]
 
 
-def divided(recipe: Recipe, source: Artifact) -> dict[str, Any]:
+def checked_facts(recipe: Recipe, source: Artifact) -> dict[str, Any]:
     """Divide the rows of a recipe, compare its judging sets, and return the facts about its own rows."""
     from flows.branches.judging_sets import planned_sets
     from tasks.ports.rows.prepared import divided_rows
 
     splits, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
-    if recipe.judging_sets:
-        with without_downloads():
-            try:
-                planned_sets(recipe, list(recipe.judging_sets), names, splits["train"].sentences, LARGEST_READ)
-            except NotAtHand:
-                pass  # reported with the sources
+    if recipe.judging_sets and judging_is_at_hand(recipe):
+        planned_sets(recipe, list(recipe.judging_sets), names, splits["train"].sentences, LARGEST_READ)
     return facts
 
 
