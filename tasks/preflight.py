@@ -329,12 +329,6 @@ def words_asked(recipe: Recipe) -> str:
     return "general_distillation.method: triple" if asked else ""
 
 
-def shape_known(folder: Path) -> tuple[int, int]:
-    """Return the layers and the width that a model's config states."""
-    config = json.loads((folder / "config.json").read_text())
-    return layers_of(config), whole(config, "hidden")
-
-
 def layers_of(config: Mapping[str, Any]) -> int:
     """Return a config's depth, under any family's name for it."""
     return whole(config, "layers")

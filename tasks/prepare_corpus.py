@@ -9,20 +9,21 @@ from tasks.contracts import Artifact
 from tasks.recipe.data import CorpusText
 from tasks.recipe.training import Pretraining
 from tasks.stage.context import StageContext
-from tasks.stage.decorator import ENGINE_LIBRARIES, stage
+from tasks.stage.decorator import stage
+from tasks.stage.keys import ENGINE_LIBRARIES
 
-READING = (*ENGINE_LIBRARIES, "datasets", "pandas")
+TEXT_ENGINE_LIBRARIES = (*ENGINE_LIBRARIES, "datasets", "pandas")
 """Libraries of an engine and of the texts that it gets."""
 
 
-@stage(makes="corpus", engine="tokenize", libraries=READING)
+@stage(makes="corpus", engine="tokenize", libraries=TEXT_ENGINE_LIBRARIES)
 async def prepare_corpus(context: StageContext, knobs: CorpusText, *, source: Artifact, base: Artifact) -> None:
     """Tokenize general text with the teacher's tokenizer."""
     documents = await asyncio.to_thread(documents_of, context, source, knobs.text)
     await context.run(knobs.model_dump(mode="json"), inputs={"base": base}, folders={"documents": documents})
 
 
-@stage(makes="checkpoint", engine="pretrain", threads="alone", libraries=READING)
+@stage(makes="checkpoint", engine="pretrain", threads="alone", libraries=TEXT_ENGINE_LIBRARIES)
 async def pretrain_base(context: StageContext, knobs: Pretraining, *, source: Artifact) -> None:
     """Learn a vocabulary and train a small masked language model from scratch."""
     documents = await asyncio.to_thread(documents_of, context, source, "text")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from flows.run.opening import SourceFinder, source_finders, teacher_name
 from tasks.catalog import GLUE_HUB
@@ -15,6 +14,7 @@ from tasks.preflight import check_strategies, check_students, require_rows_for_i
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.register_model import registered_name
+from tasks.results.facts import RowsFacts
 
 LARGEST_READ = 16 * 2**20
 """Largest source, in bytes, whose rows are read and divided: this takes seconds."""
@@ -80,12 +80,12 @@ def check_rows(recipe: Recipe, sources: Mapping[str, Artifact]) -> list[str]:
         return [f"rows: {sources['data'].bytes / 2**20:,.0f} MiB are read and checked by a run, first of all"]
     facts = checked_facts(recipe, sources["data"])
     require_rows_for_int8(recipe, facts)
-    counts = ", ".join(f"{split} {count:,}" for split, count in facts["rows"].items())
-    left_out = [f"left out: {fault}" for fault in facts["faulty"]]
-    return [*facts["read"], f"rows: {counts}", *left_out]
+    counts = ", ".join(f"{split} {count:,}" for split, count in facts.rows.items())
+    left_out = [f"left out: {fault}" for fault in facts.faulty]
+    return [*facts.read, f"rows: {counts}", *left_out]
 
 
-def checked_facts(recipe: Recipe, source: Artifact) -> dict[str, Any]:
+def checked_facts(recipe: Recipe, source: Artifact) -> RowsFacts:
     """Divide the rows of a recipe, compare its judging sets, and return the facts about its own rows."""
     from flows.branches.judging_sets import planned_sets
     from tasks.ports.rows.prepared import divided_rows

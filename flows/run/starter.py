@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.catalog import TaskSpec
-from tasks.errors import DataError, RecipeError
-from tasks.preflight import shape_known
+from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
 from tasks.task_types.types import task_type
 
@@ -238,7 +237,8 @@ def student_of(teacher: str | None) -> tuple[dict[str, Any], str]:
         half = layers // 2
         shape = {"student": "half", "shape": f"layers: {half}", "start": "teacher"}
         return shape, f"{half} of the teacher's {layers} layers"
-    assert width is not None
+    if width is None:
+        raise ModelError(f"the config of {teacher} states no width; use a BERT-like encoder")
     shape = {
         "student": "narrow",
         "shape": f"layers: 1, hidden: {width // 2}, heads: 1, feed_forward: {width * 2}",
@@ -250,7 +250,7 @@ def student_of(teacher: str | None) -> tuple[dict[str, Any], str]:
 def shape_of_teacher(teacher: str) -> tuple[int | None, int | None]:
     """Return the layers and the width of a teacher; None if its config is not at hand. Raises ModelError for a folder
     that is no usable model."""
-    from tasks.ports.files.sources import folder_of_config, looks_like_path, resolve_model
+    from tasks.ports.files.sources import folder_of_config, looks_like_path, resolve_model, shape_known
 
     if Path(teacher).expanduser().exists() or looks_like_path(teacher):
         return shape_known(Path(resolve_model(teacher, None).uri))
@@ -288,5 +288,5 @@ def faults_in(text: str, path: Path) -> tuple[str, list[str]]:
         _, _, facts = divided_rows(path, knobs)
     except DataError as error:
         return "", [f"to be corrected before a run: {error}"]
-    faulty = "; ".join(facts["faulty"])
+    faulty = "; ".join(facts.faulty)
     return faulty, [f"left out (data.faulty_rows: drop): {faulty}"] if faulty else []

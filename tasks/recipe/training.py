@@ -63,12 +63,21 @@ def require_buildable(layers: int, hidden: int, feed_forward: int, vocabulary: i
 class TaskTraining(Training):
     """A training on the task; its checkpoints are scored by their predictions on the selection rows."""
 
-    choose_by: Literal["headline", "accuracy", "f1", "matthews", "pearson", "spearman", "pearson_spearman", "mse"] = (
-        Field(
-            "headline",
-            description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "
-            "metric of the task.",
-        )
+    choose_by: Literal[
+        "headline",
+        "accuracy",
+        "f1",
+        "macro_f1",
+        "balanced_accuracy",
+        "matthews",
+        "pearson",
+        "spearman",
+        "pearson_spearman",
+        "mse",
+    ] = Field(
+        "headline",
+        description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "
+        "metric of the task.",
     )
 
 

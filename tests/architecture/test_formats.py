@@ -54,11 +54,12 @@ LEFT: dict[str, tuple[str, ...]] = {
     "flows.run.environment": ("stack.json",),
     "flows.stack.backup": ("secrets.json",),
     "tasks.ports.files.onnx_safety": ("onnx.json",),
+    "tasks.ports.rows.table_files": ("state.json",),
     "tasks.ports.tracking.history": ("run/*.json",),
 }
 """Modules that name a file of another module's format."""
 OF_MODELS = re.compile(
-    r"(\*|model|(.*_)?config|.*token.*|vocab|model\.safetensors\.index|state|dataset_(dict|infos?))\.(json|safetensors)"
+    r"(\*|model|(.*_)?config|.*token.*|vocab|model\.safetensors\.index|dataset_(dict|infos?))\.(json|safetensors)"
 )
 """Files that Hugging Face's libraries define."""
 CONFIG, CONFIG_READERS = (

@@ -48,8 +48,7 @@ def started(command: Command, path: Path, *options: str) -> tuple[Recipe, str]:
 def prepared_of(recipe: Recipe) -> dict[str, int]:
     """Return the number of rows of each split of a recipe's data."""
     knobs = RowsSlice(**dict(recipe.data), task=recipe.spec)
-    counts: dict[str, int] = divided_rows(Path(recipe.data.source), knobs)[2]["rows"]
-    return counts
+    return divided_rows(Path(recipe.data.source), knobs)[2].rows
 
 
 def semicolons(path: Path) -> Path:

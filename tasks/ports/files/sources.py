@@ -9,6 +9,7 @@ a copy, hashed during the copy, that contains the files of the digest and no oth
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from typing import Any
 
 import rfc8785
 
+from tasks.architectures.known_architectures import shape_of
 from tasks.catalog import GLUE, GLUE_HUB, TaskSpec
 from tasks.contracts import Artifact
 from tasks.errors import DataError, LimbeckError, ModelError
@@ -123,6 +125,12 @@ def folder_of_config(model: str) -> Path | None:
         return Path(hf_hub_download(model, "config.json")).parent
     except (OSError, ValueError):  # the hub's errors derive from these
         return None
+
+
+def shape_known(folder: Path) -> tuple[int | None, int | None]:
+    """Return the layers and the width that a model's config states; None for what it does not."""
+    shape = shape_of(json.loads((folder / "config.json").read_text()))
+    return shape.get("layers"), shape.get("hidden")
 
 
 def looks_like_path(source: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.splits import Split
-from tasks.ports.rows.tables import ReadRows, drop_unlabelled, empty_texts, number_of, table_rows
+from tasks.ports.rows.tables import ReadRows, count_of, drop_unlabelled, empty_texts, table_rows
 from tasks.recipe.data import Data
 from tasks.task_types.interfaces import Reader
 
@@ -62,7 +62,7 @@ def rare_sentences(file: str, rare: Mapping[int, int], names: Sequence[str], dra
     """Return a sentence about classes with too few rows; none if there are none."""
     if not rare:
         return []
-    listed = [f"{names[number]!r} ({number_of(count, 'row')})" for number, count in list(rare.items())[:DISPLAYED]]
+    listed = [f"{names[number]!r} ({count_of(count, 'row')})" for number, count in list(rare.items())[:DISPLAYED]]
     more = f" and {len(rare) - DISPLAYED} more" if len(rare) > DISPLAYED else ""
     return [
         f"{file}: too few different rows of {'class' if len(rare) == 1 else 'classes'} {', '.join(listed)}{more}: "
@@ -88,7 +88,7 @@ def without_classes(
     kept = [number for number in range(len(names)) if number not in left_out]
     if len(kept) < 2:
         raise DataError(
-            f"{number_of(len(kept), 'class')} of {len(names)} would be left without those that have too few rows; give "
+            f"{count_of(len(kept), 'class')} of {len(names)} would be left without those that have too few rows; give "
             f"each class more rows, or hold out fewer splits"
         )
     numbers = {number: place for place, number in enumerate(kept)}

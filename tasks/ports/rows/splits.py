@@ -82,9 +82,7 @@ class Held:
         return len(self.given) if self.given else 0
 
 
-def divide(
-    splits: Mapping[str, Split], data: Data, *, has_classes: bool = False
-) -> tuple[dict[str, Split], Purge]:
+def divide(splits: Mapping[str, Split], data: Data, *, has_classes: bool = False) -> tuple[dict[str, Split], Purge]:
     """Hold rows back and remove overlapping rows from train; return the splits, and facts about the removed rows. With
     classes, every split has them in the proportions of train."""
     train, sentences = splits["train"], splits["train"].sentences

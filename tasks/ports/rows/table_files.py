@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NOTHING_STATED = TableFormat()
 """Nothing is stated: the layout of a file is found."""
-ROWS_AT_ONCE = 1000
+ROWS_OF_A_BATCH = 1000
 """Rows of one batch, which bounds the memory of a streamed table."""
 STATE_FILE, SPLITS_FILE = "state.json", "dataset_dict.json"
 """Files that ``save_to_disk`` writes beside the rows of a dataset, and beside the splits of several."""
@@ -122,7 +122,7 @@ def open_saved(path: Path, given: TableFormat) -> Iterator[OpenTable]:
     yield OpenTable(
         path.name,
         tuple(rows.column_names),
-        rows.with_format("arrow").iter(ROWS_AT_ONCE),
+        rows.with_format("arrow").iter(ROWS_OF_A_BATCH),
         "a saved dataset",
         classes_of(rows.features),
     )
@@ -158,7 +158,7 @@ def streamed(
             cache_dir=cache,
             **options,
         )
-        batches = rows.with_format("arrow").iter(ROWS_AT_ONCE)
+        batches = rows.with_format("arrow").iter(ROWS_OF_A_BATCH)
         first = next(batches, None)
         columns = tuple(first.column_names) if first is not None else tuple(rows.column_names or ())
         yield chain([] if first is None else [first], batches), columns, classes_of(rows.features)

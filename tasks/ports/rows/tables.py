@@ -182,13 +182,13 @@ def broken_lines(table: OpenTable) -> tuple[str, ...]:
         return ()
     line, cells = wrong[0]
     return (
-        f"{table.name}: {number_of(len(wrong), 'line')} {'does' if len(wrong) == 1 else 'do'} not have "
+        f"{table.name}: {count_of(len(wrong), 'line')} {'does' if len(wrong) == 1 else 'do'} not have "
         f"{len(table.columns)} cells like the first line (line {line} has {cells}"
         f"{others([one for one, _ in wrong[1:]], 'line')})",
     )
 
 
-def number_of(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -216,7 +216,7 @@ def require_column(table: OpenTable, role: str, name: str | None, *, required: b
     if table.layout is not None and table.layout.looks_headless:
         raise DataError(
             f"{table.name} has no {role} column {name!r}, and its first line looks like a row; if the file has no "
-            f"header, name its {number_of(len(table.columns), 'column')} in order, as in data.format.columns: "
+            f"header, name its {count_of(len(table.columns), 'column')} in order, as in data.format.columns: "
             f"[{name}, …]"
         )
     hint = nearest(name, table.columns)
@@ -249,7 +249,7 @@ def empty_texts(rows: Split, spec: TaskSpec) -> tuple[list[str], set[int]]:
             found = [place for place, text in enumerate(values) if is_fault(text)]
             if found:
                 more = others([place + 1 for place in found[1:]], "row")
-                count = f" ({number_of(len(found), 'row')}{more})" if more else ""
+                count = f" ({count_of(len(found), 'row')}{more})" if more else ""
                 told.append(f"{rows.file}, row {found[0] + 1}: the text in column {column!r} {noun}{count}")
                 places |= set(found)
     return told, places
