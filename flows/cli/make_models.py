@@ -73,7 +73,7 @@ def init(
     ] = None,
 ) -> None:
     """Write a starter recipe for your own data, and say what was chosen, and why."""
-    from flows.run.starter import Wishes, starter_recipe
+    from flows.recipes.starter import Wishes, starter_recipe
 
     target = output or recipe_beside(table)
     if target.exists():
@@ -252,7 +252,7 @@ def validate(recipe: RecipeName, sets: Sets = []) -> None:  # noqa: B006
 
     chosen = load_recipe(recipe, sets)
     open_environment()
-    from flows.branches.recipe_checks import check_recipe
+    from flows.recipes.checks import check_recipe
 
     for line in check_recipe(chosen):
         out.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from flows.deploy.pools import read_site
+from flows.recipes.starter import starter_recipe
 from flows.run.judging_sources import sources_of_sets
 from flows.run.recipe_file import load_recipe
-from flows.run.starter import starter_recipe
 from tasks.errors import DataError, RecipeError
 
 ROOT = Path(__file__).resolve().parents[2]

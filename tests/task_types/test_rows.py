@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from flows.run.starter import starter_recipe
+from flows.recipes.starter import starter_recipe
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.code.fingerprint import program

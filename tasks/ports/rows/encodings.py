@@ -50,7 +50,7 @@ def open_expanded(path: Path) -> Iterator[io.BufferedIOBase]:
         raise DataError(f"{path.name} is not a whole gzip file; compress it again") from error
 
 
-def parts_of(path: Path) -> Iterator[bytes]:
+def byte_parts(path: Path) -> Iterator[bytes]:
     """Yield the bytes of a file in parts. Raises DataError for a compressed file that is too large."""
     size = 0
     with open_expanded(path) as file:
@@ -67,7 +67,7 @@ def encoding_of(path: Path) -> str:
     """Return the encoding of a file: the one of its mark, UTF-8 if all of it is, else Western European. Raises
     DataError for a file that is no text."""
     decoder, is_utf8, is_windows = codecs.getincrementaldecoder("utf-8")(), True, True
-    for number, part in enumerate(parts_of(path)):
+    for number, part in enumerate(byte_parts(path)):
         mark = next((mark for mark in BYTE_ORDER_MARKS if number == 0 and part.startswith(mark)), None)
         if mark is not None:
             return BYTE_ORDER_MARKS[mark]
@@ -96,7 +96,7 @@ def transcode(path: Path, encoding: str, copy: Path) -> None:
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         with copy.open("wb") as file:
-            for part in parts_of(path):
+            for part in byte_parts(path):
                 file.write(decoder.decode(part).encode())
             file.write(decoder.decode(b"", True).encode())
     except UnicodeError as error:

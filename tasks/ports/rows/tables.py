@@ -105,18 +105,10 @@ def with_numbers(values: list[Any]) -> list[Any]:
     return values
 
 
-def read_as_written(path: Path) -> Any:
+def read_as_written(path: Path) -> pa.Table:
     """Read one file as an Arrow table whose values stay as they are written: a csv or tsv has texts alone, so that an
     id keeps its zeros."""
-    table = read_table(path)
-    if TABLE_FORMATS.get(path.suffix) != "csv":
-        return table
-    import pyarrow
-    import pyarrow.csv
-
-    parsing = pyarrow.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True)
-    types = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(table.column_names, pyarrow.string()))
-    return pyarrow.csv.read_csv(path, parse_options=parsing, convert_options=types)
+    return read_table(path)[0]
 
 
 def write_table(path: Path, columns: dict[str, list[Any]]) -> None:
