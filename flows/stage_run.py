@@ -16,8 +16,7 @@ from prefect import flow
 from flows.branches.makers import MAKERS, StageTask
 from flows.home import Home
 from flows.run.ledger import new_budget
-from flows.run.opening import available_cores
-from flows.run.remote import gpu_limit
+from flows.run.remote import gpu_limit_of_server, stage_hours
 from flows.run.spot import heeding_notices
 from flows.run.stopping import is_stop
 from tasks.augment_text import augment_text
@@ -25,6 +24,7 @@ from tasks.contracts import Artifact
 from tasks.drop_layers import measure_similarity
 from tasks.errors import DispatchError, LimbeckError
 from tasks.finetune_teacher import answer_rows, finetune_teacher
+from tasks.ports.machine import available_cores
 from tasks.ports.store.open import open_store, whole_address
 from tasks.ports.tracking.tracker import Tracker
 from tasks.prepare_corpus import pretrain_base
@@ -101,7 +101,8 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
         processes=order.processes,
         budget=new_budget(Costs.model_validate(order.costs)),
         expected=order.explanation,
-        gpu_limit=gpu_limit(),
+        gpu_limit=await gpu_limit_of_server(),
+        stage_hours=stage_hours(order.stage_hours),
     )
     status = "FINISHED"
     try:

@@ -11,8 +11,10 @@ LimbeckError                 the user sees one sentence and a non-zero exit stat
 ├── GateError                a model does not reach a floor that the recipe sets
 ├── BudgetError              a run would spend, or has spent, more than the recipe allows
 ├── DispatchError            a stage cannot be sent to a remote worker, or its result cannot be fetched
+│   └── NoWorker             no worker of the pool is alive
 ├── EngineError              a stage stopped half-way
 │   ├── OutOfMemory          the machine's memory ran out
+│   ├── TooLong              a stage exceeded its limit on the clock
 │   └── Interrupted          a person or a scheduler asked the stage to stop
 ├── RegistryError            the tracker or the model registry refused
 │   └── EvaluationChanged    a registered evaluation is not the one that was judged
@@ -67,12 +69,20 @@ class DispatchError(LimbeckError):
     """A stage cannot be sent to a remote worker, or its result cannot be fetched."""
 
 
+class NoWorker(DispatchError):
+    """No worker of the pool for GPU stages is alive; the run computes its stages itself, or stops."""
+
+
 class EngineError(LimbeckError):
     """A stage stopped half-way; nothing of it was published."""
 
 
 class OutOfMemory(EngineError):
     """The machine's memory ran out."""
+
+
+class TooLong(EngineError):
+    """A stage exceeded its limit on the clock; its process was ended, and its last checkpoint stays."""
 
 
 class Interrupted(EngineError):
@@ -109,8 +119,10 @@ BY_NAME: dict[str, type[LimbeckError]] = {
         GateError,
         BudgetError,
         DispatchError,
+        NoWorker,
         EngineError,
         OutOfMemory,
+        TooLong,
         Interrupted,
         RegistryError,
         EvaluationChanged,

@@ -26,6 +26,8 @@ ENVIRONMENT = {
     # A run that falls silent is found by its missing heartbeats; see automations.yaml, which allows three of them to go
     # missing.
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    # A stage that hangs is ended; a recipe may allow less (resources.stage_hours), and a site more or less.
+    "LIMBECK_STAGE_HOURS": "24",
     "DO_NOT_TRACK": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -90,6 +92,16 @@ def variable(kind: str, default: Any, title: str, description: str, **more: Any)
     return {"type": kind, "default": default, "title": title, "description": description, **more}
 
 
+DEVICE = variable(
+    "string",
+    "",
+    "Device class",
+    "Hardware of the pool's workers, one class for all, as python -m tasks.ports.machine prints it on one: cuda-a10g. "
+    "Results depend on it. Empty: runs send no stages to this pool.",
+    pattern=r"^$|^(cpu|cuda)-[a-z0-9.+-]+$",
+)
+
+
 def with_environment(template: Template, environment: Mapping[str, str]) -> None:
     """Set what every run of a pool finds in its environment; a deployment's own ``env`` is added to it."""
     template["variables"]["properties"]["env"]["default"] = dict(environment)
@@ -127,6 +139,7 @@ def ecs_gpu(template: Template) -> Template:
     variables["gpu_count"] = variable(
         "string", "1", "GPUs", "GPUs of a task. Text, because ECS takes no number here.", pattern="^[1-9][0-9]?$"
     )
+    variables["device"] = DEVICE
     variables["shared_memory_mib"] = variable(
         "integer", 2048, "Shared memory", "MiB of /dev/shm; processes that share a training need it.", minimum=64
     )
@@ -213,6 +226,7 @@ def k8s_variables() -> dict[str, Any]:
     size = {"pattern": "^[1-9][0-9]*(Mi|Gi)$"}
     return {
         "gpu_count": variable("integer", 1, "GPUs", "GPUs of a job, as requests and limits.", minimum=1),
+        "device": DEVICE,
         "shared_memory": variable(
             "string", "2Gi", "Shared memory", "Size of /dev/shm; it counts against the memory limit.", **size
         ),

@@ -75,11 +75,19 @@ def deploy(
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option(min=1, max=10_000, help="Maximum number of GPU stages that train at once; 1 if it was never set."),
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Maximum number of GPU stages at once. Without a pool that names its hardware, the pool gpu-local is "
+            "created for this machine.",
+        ),
     ] = None,
     gpu_pool: Annotated[
         str | None,
-        typer.Option(metavar="POOL", help="The work pool for GPU stages; ecs-gpu if it was never set."),
+        typer.Option(metavar="POOL", help="The work pool for GPU stages; by default one that names its hardware."),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Maximum number of runs at once in the pool cpu.")
     ] = None,
     reset: Annotated[
         bool,
@@ -100,7 +108,7 @@ def deploy(
     from flows.deploy.deploy import deploy as set_up
     from flows.deploy.pools import read_site
 
-    lines = asyncio.run(set_up(DeployOptions(read_site(site), gpus, gpu_pool, reset)))
+    lines = asyncio.run(set_up(DeployOptions(read_site(site), gpus, runs, gpu_pool, reset)))
     for line in lines:
         out.print(f"{line.kind:18} {line.name:38} {line.done}", highlight=False, markup=False, soft_wrap=True)
     changed = sum(line.done != "unchanged" for line in lines)

@@ -233,7 +233,8 @@ def plan(
     found = plan_of(session)
     out.print(plan_table(found.stages, f"plan of {chosen.name}"))
     for line in (
-        plan_lines(found)
+        [session.placed] * bool(session.placed)
+        + plan_lines(found)
         + held_back_lines(held)
         + ([f"The run would be refused: {found.refused}."] if found.refused else [])
     ):

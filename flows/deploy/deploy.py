@@ -32,13 +32,13 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
-from flows.deploy.pools import POOLS, Site, read_pool, settled
+from flows.deploy.gpu_pool import Pools, gpu_pool, limit_pool, make_local_pool, require_pool
+from flows.deploy.pools import LOCAL_GPUS, POOLS, RUNS, Site, read_pool, settled
 from flows.deploy.timetable import GPU_POOLS, Entry, automations, schedule_of, standing, timetable, triggers_of
 from flows.servers.watch import ask_prefect
-from tasks.errors import RecipeError, ServerError
+from tasks.errors import ServerError
 
 GPU_LIMIT = "LIMBECK_GPU_LIMIT"
-LOCAL_GPUS = "gpu-local"  # the pool that `limbeck up` creates for the GPUs of its machine
 QUEUES = {"upkeep": "Maintenance of the runs: janitor, resubmission, promotion."}
 REFUSED = (401, 403)
 
@@ -49,6 +49,7 @@ class DeployOptions:
 
     site: Site = field(default_factory=dict)
     gpus: int | None = None
+    runs: int | None = None
     gpu_pool: str | None = None
     reset: bool = False
 
@@ -67,12 +68,14 @@ async def deploy(options: DeployOptions) -> list[Change]:
     """Create or update all objects; return the outcome for each."""
     async with server() as client:
         lines = [await apply_pool(client, name, options) for name in POOLS]
-        lines += [await apply_queue(client, "cpu", name) for name in QUEUES]
-        lines.append(await apply_limit(client, options))
-        known = [pool.name for pool in await client.read_work_pools(limit=200)]
-        require_pool(options.gpu_pool, known)
+        lines += [await apply_queue(client, RUNS, name) for name in QUEUES]
+        lines += await apply_run_limit(client, options)
+        pools = {pool.name: pool for pool in await client.read_work_pools(limit=200)}
+        require_pool(options.gpu_pool, list(pools))
+        if options.gpus is not None and options.gpu_pool is None and await make_local_pool(client, pools):
+            lines.append(Change("work pool", LOCAL_GPUS, "created"))
         for entry in timetable():
-            lines += await apply_deployment(client, entry, options, known)
+            lines += await apply_deployment(client, entry, options, pools)
         return lines + [await apply_automation(client, wanted, options) for wanted in automations()]
 
 
@@ -166,43 +169,53 @@ async def apply_queue(client: PrefectClient, pool: str, name: str) -> Change:
     return Change("work queue", f"{pool}/{name}", "unchanged")
 
 
-async def apply_limit(client: PrefectClient, options: DeployOptions) -> Change:
-    """Create or update the GPU limit; stages hold a slot of it while they train, and none if their result is cached."""
+async def apply_run_limit(client: PrefectClient, options: DeployOptions) -> list[Change]:
+    """Limit the number of runs at once, if one is given; upkeep has a queue of its own, and never waits behind them."""
+    if options.runs is None:
+        return []
+    queue = await client.read_work_queue_by_name("default", work_pool_name=RUNS)
+    changed = ["concurrency_limit"] if queue.concurrency_limit != options.runs else []
+    if changed:
+        await client.update_work_queue(queue.id, concurrency_limit=options.runs)
+    return [Change("work queue", f"{RUNS}/default", change_summary(changed))]
+
+
+async def apply_limit(client: PrefectClient, pool: WorkPool, options: DeployOptions) -> list[Change]:
+    """Limit the trainings at once, in the pool and for stages that hold several GPUs: a stage holds slots while it
+    trains, and none if its result is cached."""
+    limited = [Change("work pool", f"{pool.name}, runs at once", "updated (concurrency_limit)")]
+    lines = limited if await limit_pool(client, pool, options.gpus) else []
+    return [*lines, await apply_slots(client, options.gpus, pool.concurrency_limit or 1)]
+
+
+async def apply_slots(client: PrefectClient, gpus: int | None, usual: int) -> Change:
+    """Create or update the global concurrency limit."""
     name = os.environ.get(GPU_LIMIT, "gpu")
     try:
         there = await client.read_global_concurrency_limit_by_name(name)
     except ObjectNotFound:
-        await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=options.gpus or 1))
+        await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=gpus or usual))
         return Change("concurrency limit", name, "created")
-    wanted = options.gpus if options.gpus is not None else there.limit
+    wanted = gpus if gpus is not None else there.limit
     if there.limit == wanted and there.active:
         return Change("concurrency limit", name, "unchanged")
     await client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=wanted, active=True))
     return Change("concurrency limit", name, change_summary(["limit"]))
 
 
-def require_pool(name: str | None, known: Sequence[str]) -> None:
-    """Raise RecipeError if the pool for GPU stages does not exist."""
-    if name is not None and name not in known:
-        raise RecipeError(
-            f"--gpu-pool {name}: this server does not have this work pool; it has {', '.join(sorted(known))}"
-        )
-
-
 # --- deployments ------------------------------------------------------------------------------------------------------
 
 
-async def apply_deployment(
-    client: PrefectClient, entry: Entry, options: DeployOptions, pools: Sequence[str]
-) -> list[Change]:
+async def apply_deployment(client: PrefectClient, entry: Entry, options: DeployOptions, pools: Pools) -> list[Change]:
     """Create or update a deployment from the file, then its schedules and the automations that trigger it."""
     try:
         there: DeploymentResponse | None = await client.read_deployment_by_name(entry.full_name)
     except ObjectNotFound:
         there = None
+    limits: list[Change] = []
     if entry.fields["work_pool_name"] in GPU_POOLS:
-        usual = LOCAL_GPUS if LOCAL_GPUS in pools else entry.fields["work_pool_name"]
-        entry.fields["work_pool_name"] = options.gpu_pool or (there.work_pool_name if there else None) or usual
+        chosen = gpu_pool(pools, there.work_pool_name if there else None, options.gpu_pool, options.site)
+        entry.fields["work_pool_name"], limits = chosen, await apply_limit(client, pools[chosen], options)
     if there is None:
         deployment, done = await create(client, entry), "created"
     else:
@@ -212,7 +225,7 @@ async def apply_deployment(
                 [*await update(client, entry, there, options), *await apply_schedules(client, entry, there, options)]
             ),
         )
-    lines = [Change("deployment", entry.full_name, done)]
+    lines = [*limits, Change("deployment", entry.full_name, done)]
     return lines + [await apply_automation(client, wanted, options) for wanted in triggers_of(entry, deployment)]
 
 

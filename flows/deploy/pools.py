@@ -15,9 +15,20 @@ from typing import Any
 
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_yaml import read_yaml_file
+from tasks.ports.machine import available_cores, device_class, total_memory, used_gpus
+from tasks.ports.work_pools import DEVICE, device_of
+from tasks.recipe.running import THREADS_ALONE
 
+RUNS = "cpu"
+"""The pool of the runs; of stages those that run no models."""
+LOCAL_GPUS = "gpu-local"
+"""The pool of processes for the GPUs of one machine, or for its cores if it has none."""
+RUN_GIB = 2.0
+"""Memory of a run in the pool of runs: its flow and one engine that scores or exports."""
+RESERVED_GIB = 3.0
+"""Memory of the servers of `limbeck up`."""
 FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "pools"
-POOLS = ("cpu", "ecs-gpu", "k8s-gpu")
+POOLS = (RUNS, "ecs-gpu", "k8s-gpu")
 OURS = "limbeck"
 """The key under which a template stores the defaults with which it was deployed."""
 Template = dict[str, Any]
@@ -29,6 +40,46 @@ def read_pool(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
     found["base_job_template"][OURS] = {"defaults": defaults_in(found["base_job_template"])}
     return found
+
+
+def local_pool(name: str) -> dict[str, Any]:
+    """Return the definition of a pool of processes whose workers are on this machine: the pool of GPU stages names its
+    hardware and has one place for each GPU; every other pool has as many places as the machine has memory for."""
+    pool = read_pool("cpu")
+    if name == LOCAL_GPUS:
+        template = pool["base_job_template"]
+        template["variables"]["properties"][DEVICE] = device_variable(device_class())
+        return pool | {
+            "description": "Stages that run models, as processes of one machine.",
+            "concurrency_limit": gpu_places(),
+        }
+    return pool
+
+
+def is_outdated(there: Template, ours: Template) -> bool:
+    """Return whether a pool of this machine needs our template: the template of one that a worker made lets runs choose
+    a command, and another machine may have other hardware."""
+    is_open = "command" in (there.get("variables") or {}).get("properties", {})
+    return is_open or device_of(there) != device_of(ours)
+
+
+def device_variable(device: str) -> dict[str, Any]:
+    """Return the variable of a template that names the hardware of a pool's workers."""
+    given = read_pool("k8s-gpu")["base_job_template"]["variables"]["properties"][DEVICE]
+    return {**given, "default": device}
+
+
+def gpu_places() -> int:
+    """Return the number of trainings that this machine computes at once: one for each GPU; without one, one for every
+    ``THREADS_ALONE`` cores."""
+    return len(used_gpus()) or max(1, available_cores() // THREADS_ALONE)
+
+
+def run_places() -> int:
+    """Return the number of runs that the machine has memory and cores for: two a core, because a run mostly waits for
+    its stages."""
+    by_memory = int((total_memory() / 2**30 - RESERVED_GIB) / RUN_GIB)
+    return max(1, min(2 * available_cores(), by_memory))
 
 
 def read_site(path: Path | None) -> Site:

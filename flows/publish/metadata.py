@@ -8,8 +8,8 @@ from importlib.metadata import version
 from typing import Any
 
 from flows.home import Home
-from flows.run.opening import PINNED, available_cores, teacher_name
-from tasks.ports.machine import cpu_model, gpu_model
+from flows.run.opening import PINNED, teacher_name
+from tasks.ports.machine import available_cores, cpu_model, gpu_model
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe

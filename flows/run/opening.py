@@ -19,13 +19,21 @@ from flows.run.judging_sources import known_of_sets, sources_of_sets, with_purge
 from flows.run.ledger import ledger_of, new_budget
 from flows.run.links import link_to_mlflow
 from flows.run.notices import notification_blocks, require_blocks
-from flows.run.remote import cancel_remote_stages, gpu_limit, new_dispatcher, processes_of_worker, ready_dispatcher
+from flows.run.remote import (
+    cancel_remote_stages,
+    gpu_limit,
+    planned_place,
+    processes_of_worker,
+    ready_dispatcher,
+    stage_hours,
+)
 from flows.run.stopping import RUN_OPTIONS, RunOptions, is_stop, stopped_by_prefect, stopped_by_sigterm
 from flows.servers.watch import is_lost, login_to_own_server
 from tasks.contracts import Artifact
 from tasks.engine.fork_server import new_fork_server
 from tasks.errors import LimbeckError
 from tasks.ports.files.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
+from tasks.ports.machine import available_cores
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.registry import Registry
@@ -87,6 +95,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         budget=budget,
         dispatcher=dispatcher,
         gpu_limit=gpu_limit(),
+        stage_hours=stage_hours(recipe.resources.stage_hours),
         engines=options.engines or new_fork_server(),
     )
     already = asyncio.all_tasks() | {opening}
@@ -178,14 +187,15 @@ def held_back(session: Session) -> HeldBack:
 def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Artifact]]:
     """Return a session in which stages are planned but not run, and the recipe's sources."""
     store = open_store(home.store, home.cache)
-    budget = new_budget(recipe.costs)
+    budget, placed = new_budget(recipe.costs), planned_place(recipe)
     session = Session(
         store,
         *layout(recipe),
         planning=True,
         processes=processes_of_worker(),
         budget=budget,
-        dispatcher=new_dispatcher(),
+        dispatcher=placed.dispatcher,
+        placed=placed.words,
     )
     return session, find_sources(recipe)
 
@@ -193,11 +203,6 @@ def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Artifac
 def layout(recipe: Recipe) -> tuple[int, int, int]:
     """Return the cores of a run, the threads of a stage that runs beside others, and of a stage that runs alone."""
     return recipe.resources.cores or available_cores(), recipe.resources.threads, recipe.resources.threads_alone
-
-
-def available_cores() -> int:
-    """Return the number of cores that this process may use; the machine may have more."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def find_sources(recipe: Recipe) -> dict[str, Artifact]:

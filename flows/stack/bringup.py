@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flows.deploy.pools import read_pool
+from flows.deploy.pools import RUNS, local_pool, run_places
 from flows.home import Home
 from flows.stack import configs, credentials, databases, probes, supervision
 from flows.stack.accounts import make_worker_account
@@ -322,9 +322,10 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
 def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
     """Create each pool from Limbeck's process template and start its worker. Prefect's own template lets a run supply
     a command."""
-    template = read_pool("cpu")
     for pool in stack.settings.pools:
-        probes.make_pool(stack, secret, pool, template)
+        probes.make_pool(stack, secret, pool, local_pool(pool))
+        if pool == RUNS:
+            probes.limit_queue(stack, secret, pool, run_places())
     before = supervision.states(stack)
     for pool in stack.settings.pools:
         supervision.start_process(stack, f"worker-{pool}")

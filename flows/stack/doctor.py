@@ -21,6 +21,7 @@ from flows.stack.programs import SOFTWARE, find, missing_packages, version_of
 from flows.stack.services import s3_environment
 from flows.stack.settings import INNER, SHOWN, Stack, is_free
 from tasks.errors import StoreError
+from tasks.ports.work_pools import device_of
 
 OK, WARNING, BAD = "ok", "warning", "BAD"
 GIGABYTE = 2**30
@@ -48,7 +49,7 @@ def examine(home: Home) -> list[Finding]:
     if not stack.is_new:
         checks += [secrets_kept, processes]
         if supervision.connect(stack) is not None:
-            checks += [servers, accounts, migrations, conditional_writes, workers]
+            checks += [servers, accounts, migrations, conditional_writes, workers, gpu_stages]
     found = []
     for check in checks:
         try:
@@ -314,3 +315,27 @@ def workers(stack: Stack) -> Iterator[Finding]:
     lonely = [pool for pool, names in online.items() if not names]
     said = "; ".join(f"{pool}: {', '.join(names) or 'no worker'}" for pool, names in online.items())
     yield Finding("workers", WARNING if lonely else OK, said, f"see {stack.logs}" if lonely else "")
+
+
+def gpu_stages(stack: Stack) -> Iterator[Finding]:
+    """Report where runs of this stack compute the stages that run models."""
+    secret = credentials.load(stack.secrets_file)
+    deployed = probes.found(stack, secret, "deployments/name/stage/gpu")
+    if not deployed:
+        yield Finding("GPU stages", WARNING, "in the runs themselves: nothing is deployed yet", "limbeck deploy")
+        return
+    pool = probes.found(stack, secret, f"work_pools/{deployed['work_pool_name']}")
+    device = device_of(pool.get("base_job_template", {}))
+    if not device:
+        said = f"in the runs themselves: the pool {deployed['work_pool_name']} names no hardware"
+        yield Finding("GPU stages", WARNING, said, "limbeck up --pools cpu,gpu-local, limbeck deploy")
+        return
+    limit = pool.get("concurrency_limit")
+    served = bool(probes.workers_online(stack, secret, pool["name"]))
+    said = f"in the pool {pool['name']}, on {device}, {f'{limit} at once' if limit else 'without a limit'}"
+    yield Finding(
+        "GPU stages",
+        OK if served else WARNING,
+        said if served else f"{said}; it has no live worker",
+        "" if served else f"prefect worker start --pool {pool['name']}",
+    )

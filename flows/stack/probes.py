@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flows.deploy.pools import is_outdated
 from flows.stack import databases
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack
@@ -112,8 +113,19 @@ def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mappin
     return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
 
 
+def found(stack: Stack, secret: Mapping[str, str], path: str) -> dict[str, Any]:
+    """Return an object of Prefect's; empty if there is none."""
+    try:
+        return dict(ask_prefect(stack, secret, path))
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return {}
+
+
 def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: Mapping[str, Any]) -> None:
-    """Create a process pool, or replace the template of one created by a worker, which lets runs choose a command."""
+    """Create a process pool; of an existing one, replace a template that lets runs choose a command (a worker made it),
+    or that names other hardware than this machine's."""
     try:
         there = ask_prefect(stack, secret, f"work_pools/{name}")
     except urllib.error.HTTPError as error:
@@ -121,15 +133,24 @@ def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: Mappi
             raise
         ask_prefect(stack, secret, "work_pools/", {"name": name, "type": "process", **content})
         return
-    if there["type"] == "process" and "command" in there["base_job_template"].get("variables", {}).get(
-        "properties", {}
-    ):
-        body = {"base_job_template": content["base_job_template"]}
-        request = request_for(
-            f"{stack.prefect_url}/api/work_pools/{name}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body
-        )
-        request.method = "PATCH"
-        send(request)
+    if there["type"] == "process" and is_outdated(there["base_job_template"], content["base_job_template"]):
+        limit = there.get("concurrency_limit") or content.get("concurrency_limit")
+        change(stack, secret, f"work_pools/{name}", {**content, "type": None, "concurrency_limit": limit})
+
+
+def limit_queue(stack: Stack, secret: Mapping[str, str], pool: str, places: int) -> None:
+    """Limit the runs at once in a pool's default queue, unless a person has set a limit."""
+    there = ask_prefect(stack, secret, f"work_pools/{pool}/queues/default")
+    if there["concurrency_limit"] is None:
+        change(stack, secret, f"work_pools/{pool}/queues/default", {"concurrency_limit": places})
+
+
+def change(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, Any]) -> None:
+    """Change the given fields of an object of Prefect's."""
+    given = {name: value for name, value in body.items() if value is not None}
+    request = request_for(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], given)
+    request.method = "PATCH"
+    send(request)
 
 
 def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:

@@ -23,6 +23,7 @@ from tasks.errors import StoreError
 CPUINFO = Path("/proc/cpuinfo")
 DEVICES = Path("/dev")
 DRIVER = Path("/proc/driver/nvidia/gpus")
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 LEVELS = {
     "amx": {"avx512f", "amx_bf16"},
     "avx512-bf16": {"avx512f", "avx512_bf16"},
@@ -85,6 +86,24 @@ def hardware() -> str:
 def cpu_model() -> str:
     """Return the processor's name."""
     return fields().get("model name") or (mac_chip() if platform.system() == "Darwin" else "unknown")
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use; the machine may have more."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def total_memory() -> int:
+    """Return the memory of this machine in bytes, or of its container if that has less."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([pages, *(int(said) for said in map(limit_in, CGROUP_LIMITS) if said.isdecimal())])
+
+
+def limit_in(path: Path) -> str:
+    """Return the text of a limit of this process's control group; empty if there is none."""
+    with suppress(OSError):
+        return path.read_text().strip()
+    return ""
 
 
 def gpu_model() -> str | None:

@@ -13,6 +13,11 @@ THREADS_ALONE = 4
 processor time than one thread, and no more than two threads (6 x 384, measured on two cores)."""
 
 
+STAGE_HOURS = 12.0
+"""Default limit of a stage in hours on the clock: several times what a training of the shelf takes on a GPU, and far
+less than the weekend of an instance that hangs."""
+
+
 class Report(Knobs):
     """Contents of a run's page; never part of a key."""
 
@@ -22,8 +27,8 @@ class Report(Knobs):
 
 
 class Resources(Knobs):
-    """Cores and threads of a run. Threads are part of keys, because another number of threads changes the order of
-    summation."""
+    """Cores, threads and workers of a run. Threads are part of keys, because another number of threads changes the
+    order of summation."""
 
     cores: int | None = runtime_knob(
         None, "Maximum number of cores used by stages at once; empty: all cores available to this process.", ge=1
@@ -41,6 +46,21 @@ class Resources(Knobs):
         le=256,
         description="Threads of a stage on which the others depend: pretraining, teacher, its predictions and "
         "layers, general distillation.",
+    )
+    gpu_pool: Literal["prefer", "require", "ignore"] = runtime_knob(
+        "prefer",
+        "Stages that run models, where the deployment has a pool of GPU workers: prefer sends them there, and computes "
+        "them in the run itself if no worker is alive; require stops the run instead; ignore sends nothing.",
+    )
+    worker_seconds: float = runtime_knob(
+        30.0, "Seconds for which a run waits for a live worker of that pool.", ge=0, le=86400
+    )
+    stage_hours: float = runtime_knob(
+        STAGE_HOURS,
+        "Hours on the clock after which a stage is ended, as one that hangs; its checkpoint stays. A worker may allow "
+        "less (LIMBECK_STAGE_HOURS).",
+        gt=0,
+        le=8784,
     )
 
 

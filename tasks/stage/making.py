@@ -19,23 +19,35 @@ from prefect.runtime import task_run
 from prefect.states import Completed, Failed
 
 from tasks.contracts import Artifact
-from tasks.errors import BudgetError, DispatchError, Interrupted, LeaseLost, LeaseTaken, LimbeckError, StoreError
+from tasks.errors import (
+    BudgetError,
+    DispatchError,
+    Interrupted,
+    LeaseLost,
+    LeaseTaken,
+    LimbeckError,
+    NoWorker,
+    StoreError,
+)
+from tasks.ports.code.fingerprint import key_of
 from tasks.ports.files.model_settings import architecture_fact
+from tasks.ports.machine import device_class
 from tasks.ports.store.artifacts import disk_trouble
 from tasks.ports.store.inputs import HeldInputs
 from tasks.recipe.knobs import Knobs
 from tasks.stage.context import StageContext
 from tasks.stage.gpu_slots import gpu_slots
 from tasks.stage.keys import StageSpec, is_sent, key_explanation, new_record
-from tasks.stage.metering import metered, require_rest, within_budget
+from tasks.stage.metering import metered, require_rest, within_budget, within_hours
 from tasks.stage.orders import notes_of, require_expected
 from tasks.stage.planning import nearest, reason, took
 from tasks.stage.progress import ProgressPage
-from tasks.stage.session import Session, StageRecord
+from tasks.stage.session import Session, StageDispatcher, StageRecord
 
 
 async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: Mapping[str, Any]) -> Any:
     """Run one stage: find its result, or compute it; return the Prefect state with the outcome."""
+    make = make_by_worker if is_sent(spec, session) else compute
     explanation = key_explanation(spec, session, knobs, artifacts)
     record = new_record(spec, session, label, explanation)
     record.task_run = str(task_run.id or "")
@@ -47,7 +59,6 @@ async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str,
             found = session.just_found(record.key) or await asyncio.to_thread(session.store.find, record.key)
             if found is not None:
                 return finish(session, record, found, "hit", started)
-        make = make_remotely if is_sent(spec, session) else compute
         return await make(spec, session, record, knobs, artifacts, started)
     except LimbeckError as error:
         await fail(session, record, error, started)
@@ -61,11 +72,49 @@ async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str,
         raise
 
 
-async def make_remotely(
+async def make_by_worker(
     spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: Mapping[str, Any], started: float
 ) -> Any:
+    """Have a stage computed by a remote worker. Without a live worker, this run computes it itself, if it may, and all
+    later stages, too."""
+    dispatcher = session.dispatcher
+    try:
+        if dispatcher is not None:
+            return await make_remotely(spec, session, dispatcher, record, knobs, artifacts, started)
+    except NoWorker as error:
+        if dispatcher is None or dispatcher.required:
+            raise
+        stop_sending(session, str(error))
+    # Other hardware computes other numbers: the key names the hardware that is used now.
+    record.explanation = key_explanation(spec, session, knobs, artifacts)
+    record.key = key_of(record.explanation)
+    found = None if spec.name in session.force else await asyncio.to_thread(session.store.find, record.key)
+    if found is not None:
+        return finish(session, record, found, "hit", started)
+    return await compute(spec, session, record, knobs, artifacts, started)
+
+
+def stop_sending(session: Session, why: str) -> None:
+    """Send no further stages of this run; the first of several stages that find no worker reports it."""
+    if session.dispatcher is None:
+        return
+    session.dispatcher = None
+    said = f"{why}; this run goes on without the pool, on {device_class()}"
+    get_run_logger().warning(said)
+    if session.watcher is not None:
+        session.watcher.note(said)
+
+
+async def make_remotely(
+    spec: StageSpec,
+    session: Session,
+    dispatcher: StageDispatcher,
+    record: StageRecord,
+    knobs: Knobs,
+    artifacts: Mapping[str, Any],
+    started: float,
+) -> Any:
     """Have a stage computed by a remote worker, and take its result from the store."""
-    assert session.dispatcher is not None
     await foresee(spec, session, record)
     get_run_logger().info(f"key {record.key[:12]}: {record.why}")
 
@@ -88,7 +137,7 @@ async def make_remotely(
         "tracking": await asyncio.to_thread(session.tracker.place) if session.tracker is not None else {},
     }
     async with within_budget(session):
-        ours = await session.dispatcher.make(order, tell)
+        ours = await dispatcher.make(order, tell)
     found = await asyncio.to_thread(session.store.find, record.key)
     if found is None:
         raise DispatchError(
@@ -190,7 +239,7 @@ async def work(
             held = await asyncio.to_thread(HeldInputs, store, list(all_of(artifacts)))
             context = StageContext(spec, session, record, workspace, checkpoints, held, page=page)
             with held.in_words():
-                async with metered(session, record):
+                async with metered(session, record), within_hours(record, session.stage_hours):
                     await spec.body(context, knobs, **artifacts)
             await asyncio.to_thread(held.require_unchanged)
         whole = True

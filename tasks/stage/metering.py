@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from tasks.errors import BudgetError
+from tasks.errors import BudgetError, TooLong
 from tasks.scoring.costs.ledger import cost_of, headline_figures
 from tasks.stage.meter import Meter
 from tasks.stage.session import Session, StageRecord
@@ -24,6 +24,23 @@ async def metered(session: Session, record: StageRecord) -> AsyncIterator[None]:
         at_the_end.callback(note_used, session, record, meter)
         async with within_budget(session):
             yield
+
+
+@contextlib.asynccontextmanager
+async def within_hours(record: StageRecord, hours: float) -> AsyncIterator[None]:
+    """Cancel the block after some hours on the clock, and raise TooLong: an engine that hangs does not end by
+    itself. A cancelled engine may save its checkpoint, and is killed if it does not end."""
+    limit = asyncio.timeout(hours * 3600)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TooLong(
+            f"{record.display_name} did not end within {hours:g} hours, and was stopped; run again to continue from "
+            f"its last checkpoint, or allow more by resources.stage_hours (LIMBECK_STAGE_HOURS on a worker)"
+        ) from error
 
 
 def note_used(session: Session, record: StageRecord, meter: Meter) -> None:

@@ -15,7 +15,7 @@ from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.manifests import HEX
 from tasks.ports.store.uploaded_sources import find_uploaded, upload_source
-from tasks.recipe.running import THREADS_ALONE
+from tasks.recipe.running import STAGE_HOURS, THREADS_ALONE
 
 
 class InputNote(BaseModel):
@@ -59,6 +59,9 @@ class StageOrder(BaseModel):
     )
     processes: int = Field(
         1, ge=1, title="Processes", description="Processes that share a training, one per GPU of the worker."
+    )
+    stage_hours: float = Field(
+        STAGE_HOURS, gt=0, title="Hours", description="Hours on the clock after which the stage is ended."
     )
     tracking: dict[str, Any] = Field(
         default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs."

@@ -20,12 +20,15 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError
+from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError, NoWorker, TooLong
+from tasks.ports.work_pools import has_worker
+from tasks.recipe.running import STAGE_HOURS
 
 FLOW = "stage"
 GRACE = 120.0  # seconds in which a crashed flow run may be restarted, by an automation or by hand
 AWAY = 900.0  # seconds for which a Prefect server may be unavailable
 FIRST_LOOK, LONGEST, SLOWER = 0.5, 10.0, 1.3  # seconds between two polls of a flow run, growing while nothing changes
+SLACK = 600.0  # seconds beyond its limit that a stage has to save its checkpoint, and its worker to report the end
 ASKED_AT_MOST = 3  # requests of one run for one stage, if others cancel them
 USUAL = {"Scheduled", "Pending", "Running", "Completed"}
 """States that are not announced."""
@@ -41,6 +44,10 @@ class Dispatcher:
     device: str
     grace: float = GRACE
     away: float = AWAY
+    worker_seconds: float = 30.0
+    """Seconds for which the pool may be without a live worker."""
+    required: bool = False
+    """Whether a run without a live worker stops, instead of computing its stages itself."""
     terms: Mapping[str, Any] = field(default_factory=dict)
     """Fields common to all orders of the run: the store, the costs, the cores."""
     asker: str = ""
@@ -103,7 +110,11 @@ class Dispatcher:
             )
             if ours:
                 self.under_way[run.id] = shown
-            state = await self.wait_for(run.id, tell)
+            try:
+                state = await self.wait_for(run.id, tell)
+            except (NoWorker, TooLong):
+                await self.cancel([run.id] if ours else [])
+                raise
             self.under_way.pop(run.id, None)
             if state.is_completed():
                 return ours
@@ -184,7 +195,7 @@ class Dispatcher:
         from prefect.exceptions import ObjectNotFound
         from prefect.states import Cancelled
 
-        before, pause, crashed = "", FIRST_LOOK, None
+        before, pause, crashed, alone = "", FIRST_LOOK, None, None
         async with get_client() as client:
             while True:
                 try:
@@ -195,6 +206,8 @@ class Dispatcher:
                     words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
                     tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
                     before, pause = state.name, FIRST_LOOK  # type: ignore[assignment]
+                alone = await self.alone_since(client, state, alone)
+                self.require_time(state)
                 crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
                 if (
                     state is not None
@@ -205,13 +218,42 @@ class Dispatcher:
                 await asyncio.sleep(pause)
                 pause = min(pause * SLOWER, LONGEST)
 
+    async def alone_since(self, client: Any, state: Any, before: float | None) -> float | None:
+        """Return since when (monotonic seconds) a flow run waits in a pool without a live worker, None if it does not;
+        raise NoWorker if that is too long."""
+        pool = self.known.work_pool_name
+        if state is None or not state.is_scheduled() or pool is None:
+            return None
+        if await self.patiently(lambda: has_worker(client, pool)):
+            return None
+        since = before or time.monotonic()
+        if time.monotonic() - since >= self.worker_seconds:
+            raise NoWorker(no_worker(pool, self.worker_seconds))
+        return since
+
+    def require_time(self, state: Any) -> None:
+        """Raise TooLong for a flow run that exceeds the limit of its stage, which its worker should have ended."""
+        hours = float(self.terms.get("stage_hours") or STAGE_HOURS)
+        if state is None or not state.is_running():
+            return
+        if (datetime.now(UTC) - state.timestamp).total_seconds() > hours * 3600 + SLACK:
+            raise TooLong(
+                f"a flow run of {self.deployment} has been running for more than {hours:g} hours, the limit of a stage "
+                f"(resources.stage_hours), and its worker did not end it; it is cancelled: see the worker's log"
+            )
+
     async def withdraw(self) -> None:
         """Cancel this run's own flow runs; each writes its checkpoint, from which a later request resumes."""
+        await self.cancel(list(self.under_way))
+
+    async def cancel(self, runs: list[UUID]) -> None:
+        """Cancel flow runs of this run."""
         from prefect.client.orchestration import get_client
         from prefect.client.schemas.objects import State, StateType
 
         async with get_client() as client:
-            for run in list(self.under_way):
+            for run in runs:
+                self.under_way.pop(run, None)
                 with contextlib.suppress(
                     Exception
                 ):  # an unavailable server or an ended run: the cause of the withdrawal matters more
@@ -247,6 +289,14 @@ def is_away(error: BaseException) -> bool:
 
     return isinstance(error, httpx.TransportError) or (
         isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500
+    )
+
+
+def no_worker(pool: str, seconds: float) -> str:
+    """Return one sentence on a pool that nobody serves."""
+    return (
+        f"the work pool {pool!r} has had no live worker for {seconds:g} seconds; start one (prefect worker start "
+        f"--pool {pool}), or resume the pool if it is paused"
     )
 
 

@@ -14,7 +14,7 @@ from tasks.contracts import Artifact
 from tasks.engine.fork_server import ForkServer
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.index.earlier import EarlierResults
-from tasks.recipe.running import THREADS_ALONE
+from tasks.recipe.running import STAGE_HOURS, THREADS_ALONE
 from tasks.scoring.costs.rates import Rates
 from tasks.stage.budget import RunBudget
 from tasks.stage.meter import Machine, Meter
@@ -105,6 +105,10 @@ class StageDispatcher(Protocol):
     def device(self) -> str:
         """The class of their hardware, which is part of keys."""
 
+    @property
+    def required(self) -> bool:
+        """Whether a run stops if no worker is alive; otherwise it makes its stages itself."""
+
     async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
         """Have one stage made; tell whether it was made for this run."""
 
@@ -163,10 +167,14 @@ class Session:
     """The run's budget; None if nothing is counted."""
     dispatcher: StageDispatcher | None = None
     """Requests stages for a GPU from remote workers; None if this machine computes them itself."""
+    placed: str = ""
+    """One sentence on the place of such stages, for a plan."""
     expected: Mapping[str, Any] | None = None
     """The required explanation of this session's only stage, on a worker that computes it for another run."""
     engines: ForkServer | None = None
     """The fork server of the engines; None if each is started as a new process."""
+    stage_hours: float = STAGE_HOURS
+    """Hours on the clock after which a stage is ended."""
     gpu_limit: str = ""
     """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
 

@@ -11,7 +11,8 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,18 @@ def running() -> Iterator[Running]:
     stack = Running()
     try:
         stack.up()
-        done = stack.limbeck("deploy")
+        done = stack.limbeck("deploy", "--gpus", "2")
         assert done.returncode == 0, done.stdout + done.stderr
         yield stack
     finally:
         stack.remove()
 
 
-def recipe(bert: Path, rows: Path, name: str, **teacher: Any) -> Recipe:
-    """Return a recipe of one student; one core everywhere, so that sums are added up in one order."""
+HALF = ({"name": "half", "layers": 2, "stages": []},)
+
+
+def recipe(bert: Path, rows: Path, name: str, students: Sequence[Any] = HALF, **teacher: Any) -> Recipe:
+    """Return a recipe, usually of one student; one core everywhere, so that sums are added up in one order."""
     gate = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": name, "too_good": 1.0}
     return recipe_for(
         bert,
@@ -61,12 +65,12 @@ def recipe(bert: Path, rows: Path, name: str, **teacher: Any) -> Recipe:
         gate=gate,
         resources={"cores": 1, "threads_alone": 1},
         task_distillation={"prediction": FAST},
-        students=[{"name": "half", "layers": 2, "stages": []}],
+        students=list(students),
         teacher={"model": str(bert), "floor": 0.0, **FAST, **teacher},
     )
 
 
-def start(running: Running, wanted: Recipe, **environment: str) -> str:
+def start(running: Running, wanted: Recipe) -> str:
     """Start the deployed flow by Prefect's command; return the run."""
     words = [
         "deployment",
@@ -75,8 +79,6 @@ def start(running: Running, wanted: Recipe, **environment: str) -> str:
         "--params",
         json.dumps({"recipe": wanted.model_dump(mode="json", exclude_unset=True)}),
     ]
-    if environment:
-        words += ["--job-variable", f"env={json.dumps(environment)}"]
     said = running.prefect(*words)
     return re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", said)[0]
 
@@ -139,17 +141,32 @@ def test_a_deployed_run_ends_with_a_registered_model(
     )
 
 
-def test_stages_for_gpus_go_to_their_pool_and_cached_ones_nowhere(
+def at_once(runs: list[Any]) -> int:
+    """Return the largest number of flow runs that were running in one moment."""
+    moments = [(one["start_time"], 1) for one in runs] + [(one["end_time"], -1) for one in runs]
+    return max(accumulate(change for _, change in sorted(moments)))
+
+
+def test_trainings_go_to_the_gpu_pool_two_at_a_time_and_cached_ones_nowhere(
     running: Running, tiny_bert: Path, tiny_rows: Path
 ) -> None:
-    sent = {"LIMBECK_DISPATCH": "stage/gpu", "LIMBECK_DISPATCH_DEVICE": device_class(), "LIMBECK_GPU_LIMIT": "gpu"}
-    wanted = recipe(tiny_bert, tiny_rows, "sent", seed=5)
-    run = start(running, wanted, **sent)
+    """Nothing but the words of the documents: up, deploy --gpus 2, and a run of a deployment."""
+    said = running.limbeck("doctor").stdout
+    assert f"in the pool gpu-local, on {device_class()}, 2 at once" in said, said
+    students = [{"name": name, "layers": layers, "stages": []} for name, layers in (("a", 1), ("b", 2), ("c", 3))]
+    wanted = recipe(tiny_bert, tiny_rows, "sent", students, seed=5)
+    run = start(running, wanted)
     assert "COMPLETED" in ended(running, run), (
         running.log("worker-cpu")[-3000:] + running.log("worker-gpu-local")[-3000:]
     )
-    assert stages_sent(running, run) == ["answer-rows", "distill-predictions/half", "finetune-teacher"]
-    again = start(running, wanted, **sent)
+    trained = [f"distill-predictions/{name}" for name in "abc"]
+    assert stages_sent(running, run) == ["answer-rows", *trained, "finetune-teacher"]
+    assert running.ask(f"flow_runs/{run}")["work_pool_name"] == "cpu"
+    in_pool = running.ask("flow_runs/filter", {"work_pools": {"name": {"any_": ["gpu-local"]}}})
+    ours = [one for one in in_pool if one["name"] in trained]
+    assert len(ours) == 3 and at_once(in_pool) <= 2, [(one["name"], one["start_time"], one["end_time"]) for one in ours]
+    assert "stages that run models go to the work pool gpu-local" in running.log("worker-cpu")
+    again = start(running, wanted)
     assert "COMPLETED" in ended(running, again)
     assert stages_sent(running, again) == [], "a run of hits starts nothing"
 

@@ -1,0 +1,64 @@
+"""The pool that stages on GPUs go to: chosen, created for the GPUs of this machine, and limited to a number of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.objects import WorkPool
+
+from flows.deploy.pools import LOCAL_GPUS, RUNS, Site, local_pool
+from flows.deploy.timetable import GPU_POOLS
+from tasks.errors import RecipeError
+from tasks.ports.work_pools import DEVICE, device_of
+
+Pools = Mapping[str, WorkPool]
+
+
+def require_pool(name: str | None, known: Sequence[str]) -> None:
+    """Raise RecipeError if the pool for GPU stages does not exist, or is that of the runs, which would wait for stages
+    that wait behind them."""
+    if name is not None and name not in known:
+        raise RecipeError(
+            f"--gpu-pool {name}: this server does not have this work pool; it has {', '.join(sorted(known))}"
+        )
+    if name == RUNS:
+        raise RecipeError(
+            f"--gpu-pool {RUNS}: runs wait in this pool for their stages; choose another pool, for example {LOCAL_GPUS}"
+        )
+
+
+def with_hardware(pools: Pools) -> list[str]:
+    """Return the pools that runs send stages to by default: those that name their workers' hardware, this machine's
+    first."""
+    return [name for name in (LOCAL_GPUS, *GPU_POOLS) if name in pools and device_of(pools[name].base_job_template)]
+
+
+def gpu_pool(pools: Pools, before: str | None, named: str | None, site: Site) -> str:
+    """Return the pool for stages on GPUs: the named one, the one whose hardware the site file names, the one of the
+    earlier deploy, or the first that names its hardware."""
+    of_site = [name for name, values in site.items() if values.get(DEVICE) and name in GPU_POOLS]
+    ready = with_hardware(pools)
+    if named or of_site:
+        return named or of_site[0]
+    if before in pools and (before in ready or before not in GPU_POOLS or not ready):
+        return str(before)
+    return ready[0] if ready else GPU_POOLS[0]
+
+
+async def make_local_pool(client: PrefectClient, pools: dict[str, WorkPool]) -> bool:
+    """Create the pool for the GPUs of this machine if no pool names its hardware; return whether it was created."""
+    if with_hardware(pools) or LOCAL_GPUS in pools:
+        return False
+    pools[LOCAL_GPUS] = await client.create_work_pool(WorkPoolCreate(name=LOCAL_GPUS, **local_pool(LOCAL_GPUS)))
+    return True
+
+
+async def limit_pool(client: PrefectClient, pool: WorkPool, gpus: int | None) -> bool:
+    """Limit a pool to as many runs at once as there are GPUs, so that no machine waits idly for a slot; return whether
+    the limit changed. One that a person has set stays, unless a number is given."""
+    if gpus is None or pool.concurrency_limit == gpus:
+        return False
+    await client.update_work_pool(pool.name, WorkPoolUpdate(concurrency_limit=gpus))
+    return True

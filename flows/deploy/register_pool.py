@@ -1,0 +1,44 @@
+"""``python -m flows.deploy.register_pool POOL``: create the work pool of this machine's worker before the worker
+starts, with our template, this machine's hardware and its number of places; `limbeck up` does the same for its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.exceptions import ObjectNotFound
+
+from flows.deploy.deploy import server
+from flows.deploy.pools import RUNS, is_outdated, local_pool, run_places
+from tasks.errors import LimbeckError
+
+
+async def register(name: str) -> None:
+    """Create the pool, or replace its template if it is not ours or names other hardware."""
+    ours = local_pool(name)
+    async with server() as client:
+        try:
+            there = await client.read_work_pool(name)
+        except ObjectNotFound:
+            await client.create_work_pool(WorkPoolCreate(name=name, **ours))
+        else:
+            if there.type == ours["type"] and is_outdated(there.base_job_template, ours["base_job_template"]):
+                await client.update_work_pool(name, WorkPoolUpdate(base_job_template=ours["base_job_template"]))
+        if name == RUNS:
+            await limit_runs(client)
+
+
+async def limit_runs(client: PrefectClient) -> None:
+    """Limit the runs at once to what this machine has memory and cores for, unless a person has set a limit."""
+    queue = await client.read_work_queue_by_name("default", work_pool_name=RUNS)
+    if queue.concurrency_limit is None:
+        await client.update_work_queue(queue.id, concurrency_limit=run_places())
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(register(*sys.argv[1:2]))
+    except LimbeckError as error:
+        sys.exit(str(error))
