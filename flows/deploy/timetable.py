@@ -17,6 +17,8 @@ from prefect.flows import load_flow_from_entrypoint
 from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
+from flows.deploy.form_schema import for_people
+
 FOLDER = Path(__file__).resolve().parents[2] / "deployments"
 KNOWN = {
     "name",
@@ -85,7 +87,7 @@ def entry_of(given: Mapping[str, Any]) -> Entry:
         "work_queue_name": given["work_pool"].get("work_queue_name", "default"),
         "job_variables": to_plain_values(given["work_pool"].get("job_variables", {})),
         "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
-        "parameter_openapi_schema": to_plain_values(flow.parameters.model_dump(exclude_unset=True)),
+        "parameter_openapi_schema": for_people(to_plain_values(flow.parameters.model_dump(exclude_unset=True))),
         "pull_steps": [],
         "concurrency_limit": limit.get("limit"),
         "collision_strategy": limit.get("collision_strategy"),

@@ -30,7 +30,7 @@ AWAY = 900.0  # seconds for which a Prefect server may be unavailable
 FIRST_LOOK, LONGEST, SLOWER = 0.5, 10.0, 1.3  # seconds between two polls of a flow run, growing while nothing changes
 SLACK = 600.0  # seconds beyond its limit that a stage has to save its checkpoint, and its worker to report the end
 ASKED_AT_MOST = 3  # requests of one run for one stage, if others cancel them
-USUAL = {"Scheduled", "Pending", "Running", "Completed"}
+USUAL = {"Scheduled", "Pending", "Submitting", "Running", "Completed"}
 """States that are not announced."""
 Answer = TypeVar("Answer")
 

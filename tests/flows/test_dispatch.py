@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ import pytest
 from flows.cli.runner import plan_recipe, run_recipe
 from flows.home import Home
 from flows.stage_run import STAGE_TASKS, make_stage
-from tasks.errors import DispatchError, RecipeError
+from tasks.errors import DispatchError, NoWorker, RecipeError
 from tasks.ports.machine import device_class
+from tasks.ports.store.open import open_store
 from tasks.ports.tracking.run_files import read_curves
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
@@ -177,14 +178,18 @@ def pool(prefect_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     made.stop()
 
 
-def small(bert: Path, rows: Path, **teacher: Any) -> Recipe:
+SERVED = {"gpu_pool": "require", "worker_seconds": 3600}
+"""Where tests play the worker themselves, and execute flow runs by hand."""
+
+
+def small(bert: Path, rows: Path, served: Mapping[str, Any] = SERVED, **teacher: Any) -> Recipe:
     """Return a recipe of one student; one core everywhere, so that sums are added up in one order."""
     changes: dict[str, Any] = {
         "corpus": None,
         "general_distillation": None,
         "augmentation": None,
         "layer_dropping": None,
-        "resources": {"cores": 1, "threads_alone": 1},
+        "resources": {"cores": 1, "threads_alone": 1, **served},
         "task_distillation": {"prediction": FAST},
         "students": [{"name": "half", "layers": 2, "stages": []}],
         "teacher": {"model": str(bert), "floor": 0.0, **FAST, **teacher},
@@ -236,6 +241,28 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     assert [(record.cache, record.artifact.sha256) for record in embedded] == [
         ("miss", record.artifact.sha256) for record in first
     ]
+
+
+def test_a_pool_that_nobody_serves_stops_a_run_or_leaves_the_stages_to_it(
+    pool: Pool, engines_here: None, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMBECK_DISPATCH_DEVICE", "cuda-a10g")
+    pool.deploy()
+    stops = small(tiny_bert, tiny_rows, {"gpu_pool": "require", "worker_seconds": 1})
+    with pytest.raises(NoWorker, match=f"the work pool '{pool.name}' has had no live worker for 1 seconds; start one"):
+        run_recipe(stops, home=pool.home)
+    goes_on = small(tiny_bert, tiny_rows, {"worker_seconds": 1})
+    result = run_recipe(goes_on, home=pool.home)
+    assert {run.state.name for run in pool.runs()} == {"Cancelled"} and len(pool.runs()) == 2
+    trained = {row["stage"]: row["explanation"]["device"] for row in kept(pool) if row["stage"] in STAGE_TASKS}
+    assert set(trained.values()) == {device_class()}, "its key names the hardware that made it"
+    monkeypatch.setenv("LIMBECK_DISPATCH", "none")
+    assert digests(run_recipe(goes_on, home=pool.home)) == digests(result)
+
+
+def kept(pool: Pool) -> list[Mapping[str, Any]]:
+    """Return the manifests of the pool's store."""
+    return list(open_store(pool.home.store, pool.home.cache).manifests())
 
 
 @pytest.mark.parametrize(
