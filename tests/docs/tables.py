@@ -117,7 +117,7 @@ def started(entry: Any) -> str:
         for given in entry.schedules
     ]
     events = [f"by the event `{name}`" for trigger in entry.triggers for name in trigger["expect"]]
-    asked = f"by runs with `LIMBECK_DISPATCH={entry.full_name}`" if entry.flow == "stage" else "by its form"
+    asked = "by runs, where its pool names its hardware" if entry.flow == "stage" else "by its form"
     return ", ".join(clock + events) or asked
 
 

@@ -1,0 +1,76 @@
+"""The schema of a deployment's form, as Prefect's pages show it: fields in the order of the recipe, names for people.
+
+PostgreSQL stores schemas as JSONB, which keeps no order of keys; Prefect's pages sort fields by ``position``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+WORDS = {
+    "beta1": "beta 1",
+    "beta2": "beta 2",
+    "eps": "epsilon",
+    "gb": "(GB)",
+    "gpu": "GPU",
+    "int8": "INT8",
+    "kwh": "kWh",
+    "lm": "language model",
+    "mlflow": "MLflow",
+    "pue": "PUE",
+}
+"""Parts of field names that are not words of their own."""
+NAMES = {
+    "grid_kg_per_kwh": "Grid (kg CO2e per kWh)",
+    "kwh": "Energy (kWh)",
+    "about": "Description",
+    "too_good": "Suspicious score",
+    "of": "Candidates",
+    "TaskSpec": "A task of your own",
+}
+"""Names that do not follow from those of fields and sections."""
+CHOICES = {"string": "Text", "number": "Number", "integer": "Whole number", "boolean": "Yes or no", "array": "List"}
+"""Names of the alternatives of a field that may be one of several types; those of sections are their own."""
+
+
+def for_people(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with positions, and with titles instead of names of fields and classes."""
+    definitions = {name: section(given, name) for name, given in schema.get("definitions", {}).items()}
+    return {**section(schema, ""), **({"definitions": definitions} if definitions else {})}
+
+
+def section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return one object of a schema with its fields in order."""
+    fields = given.get("properties", {})
+    titled = {**given, "title": title_of(name)} if name else dict(given)
+    if fields:
+        titled["properties"] = {key: field(value, key, place) for place, (key, value) in enumerate(fields.items())}
+    return titled
+
+
+def field(given: Mapping[str, Any], name: str, place: int) -> dict[str, Any]:
+    """Return one field with its position and title; a title that the model declares itself stays."""
+    declared = str(given.get("title") or "")
+    automatic = declared.lower().replace(" ", "_") == name.lower()
+    kept = {key: value for key, value in given.items() if key != "semantic"}
+    if "anyOf" in kept:
+        kept["anyOf"] = [choice(one) for one in kept["anyOf"]]
+    return {**kept, "title": declared if declared and not automatic else title_of(name), "position": place}
+
+
+def choice(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one alternative of a field with a title, if it has no section's."""
+    if "$ref" in given or "title" in given or given.get("type") not in CHOICES:
+        return dict(given)
+    return {**given, "title": "One of a list" if "enum" in given else CHOICES[str(given["type"])]}
+
+
+def title_of(name: str) -> str:
+    """Return the title of a field (``max_length``) or of a section's class (``GeneralDistillationChanges``)."""
+    if name in NAMES:
+        return NAMES[name]
+    parts = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Changes")).lower().split("_")
+    words = " ".join(WORDS.get(part, part) for part in parts)
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,63 @@
+"""The limit of a stage on the clock: what hangs ends in one sentence, and its process with it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psutil
+import pytest
+from prefect import flow
+
+from flows.run.remote import stage_hours
+from tasks.engine import process
+from tasks.errors import RecipeError, TooLong
+from tasks.ports.store.open import open_store
+from tasks.recipe.slices import AnswerSlice
+from tasks.stage.context import StageContext
+from tasks.stage.decorator import stage
+from tasks.stage.session import Session, use_session
+
+HANGS = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('{"event": "log", "message": "hangs now"}', flush=True)
+time.sleep(3600)
+"""
+
+
+@stage(makes="answers", engine="answer")
+async def hanging_answers(context: StageContext, knobs: AnswerSlice) -> None:
+    """Start an engine that hangs, and does not hear a request to stop."""
+    (context.workspace / "hangs_for_ever.py").write_text(HANGS)
+    await process.run_engine("hangs_for_ever", {"job": "hang", "threads": 1}, context.workspace, context.listen)
+
+
+def test_a_stage_that_hangs_ends_in_a_sentence_and_its_process_is_killed(
+    prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "ENGINE_ENDING_SECONDS", 0.5)
+    session = Session(open_store(str(tmp_path), tmp_path), 1, 1, stage_hours=4 / 3600)
+
+    @flow
+    async def one() -> None:
+        with use_session(session):
+            await hanging_answers(AnswerSlice(task_type="classification", max_length=8))
+
+    with pytest.raises(TooLong, match="hanging-answers did not end within 0.001.* hours.*resources.stage_hours"):
+        asyncio.run(one())
+    assert [record.state for record in session.records] == ["failed"]
+    left = [child for child in psutil.Process().children(recursive=True) if "hangs_for_ever" in child.cmdline()]
+    assert left == []
+
+
+@pytest.mark.parametrize(("worker", "hours"), [("", 12.0), ("1.5", 1.5), ("24", 12.0)])
+def test_the_shorter_of_two_limits_counts(worker: str, hours: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMBECK_STAGE_HOURS", worker)
+    assert stage_hours(12.0) == hours
+
+
+def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMBECK_STAGE_HOURS", "soon")
+    with pytest.raises(RecipeError, match="LIMBECK_STAGE_HOURS is 'soon'; set it to hours, for example 1.5"):
+        stage_hours(12.0)
