@@ -34,10 +34,14 @@ ARNS = {
     "AWS::Events::Rule": "arn:aws:events:{place}:rule/{name}",
     "AWS::SecretsManager::Secret": "arn:aws:secretsmanager:{place}:secret:{name}-AbCdEf",
     "AWS::IAM::Role": "arn:aws:iam::" + ACCOUNT + ":role/{name}",
+    "AWS::IAM::ManagedPolicy": "arn:aws:iam::" + ACCOUNT + ":policy/{name}",
 }
 """What AWS answers for ``GetAtt X.Arn``, and for ``Ref`` of the types of ``BY_ARN``."""
-BY_ARN = ("AWS::SecretsManager::Secret", "AWS::SNS::Topic")
-NAMES = ("BucketName", "RepositoryName", "ClusterName", "LogGroupName", "QueueName", "TopicName", "RoleName", "Name")
+BY_ARN = ("AWS::SecretsManager::Secret", "AWS::SNS::Topic", "AWS::IAM::ManagedPolicy")
+NAMES = (
+    *("BucketName", "RepositoryName", "ClusterName", "LogGroupName", "QueueName", "TopicName"),
+    *("RoleName", "ManagedPolicyName", "Name"),
+)
 Policy = Mapping[str, Any]
 Context = Mapping[str, str]
 

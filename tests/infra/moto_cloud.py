@@ -17,6 +17,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.model import ListShape, Shape, StructureShape
+from botocore.validate import ParamValidator
 from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
 from moto.rds.models import DBParameterGroup
@@ -102,6 +103,18 @@ def policy_text(given: Values) -> str:
     return json.dumps(given["PolicyDocument"])
 
 
+def valid_action(given: Values) -> Values:
+    """Check the request that would create an action of a budget; return the question about its budget."""
+    operation = boto3.client("budgets", REGION).meta.service_model.operation_model("CreateBudgetAction")
+    threshold = {f"ActionThreshold{name}": value for name, value in given["ActionThreshold"].items()}
+    subscribers = [{"SubscriptionType": one["Type"], "Address": one["Address"]} for one in given["Subscribers"]]
+    asked = {"AccountId": "123456789012", **given, "ActionThreshold": threshold, "Subscribers": subscribers}
+    wrong = ParamValidator().validate(as_the_api_has_it(asked, operation.input_shape), operation.input_shape)
+    if wrong.has_errors():
+        raise ValueError(wrong.generate_report())
+    return {"AccountId": "123456789012", "BudgetName": given["BudgetName"]}
+
+
 SHIMS = {
     "AWS::ECS::CapacityProvider": Shim(
         "ecs",
@@ -157,6 +170,13 @@ SHIMS = {
         lambda given, answer: str(given["Budget"]["BudgetName"]),
         lambda client, made: client.delete_budget(AccountId="123456789012", BudgetName=made),
         lambda given: {"AccountId": "123456789012", **given},
+    ),
+    # moto has no actions of budgets: the request is checked against AWS's own description, and its budget must exist.
+    "AWS::Budgets::BudgetsAction": Shim(
+        "budgets",
+        "describe_budget",
+        lambda given, answer: f"action-of-{given['BudgetName']}",
+        prepared=lambda given: valid_action(given),
     ),
 }
 """What moto leaves out, by type."""

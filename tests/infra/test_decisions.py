@@ -53,6 +53,7 @@ THINGS = {
     "lost events": f"arn:aws:sqs:{PLACE}:limbeck-dev-ecs-events-lost",
     "the role of GPU tasks": f"arn:aws:iam::{ACCOUNT}:role/limbeck-dev-gpu-task",
     "the role that starts them": f"arn:aws:iam::{ACCOUNT}:role/limbeck-dev-gpu-execution",
+    "the role that asks for them": f"arn:aws:iam::{ACCOUNT}:role/DispatcherRole",
     "another role": f"arn:aws:iam::{ACCOUNT}:role/admin",
     "the account": "*",
     **{f"secret {name}": f"arn:aws:secretsmanager:{PLACE}:secret:limbeck-dev/{name}-AbCdEf" for name in SECRETS},
@@ -61,6 +62,7 @@ REQUEST = {
     "ecs:cluster": THINGS["the GPU cluster"],
     "ecs:CreateAction": "RunTask",
     "iam:PassedToService": "ecs-tasks.amazonaws.com",
+    "iam:PolicyARN": arn_of("guardrails", "NoNewGpuWork"),
     "s3:prefix": "mlflow/1",
 }
 """The context in which most is allowed; what each of its values is for is asked below."""
@@ -132,6 +134,7 @@ MAY: dict[str, dict[str, set[str]]] = {
         "the queue": {"sqs:GetQueueUrl", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"},
         "GPU log": {"logs:GetLogEvents"},
     },
+    "BudgetRole": {"the role that asks for them": {"iam:AttachRolePolicy", "iam:DetachRolePolicy"}},
 }
 """What each role may do to each thing; everything else is refused."""
 
@@ -186,6 +189,12 @@ def test_a_role_may_do_this_and_nothing_else_that_aws_knows(name: str) -> None:
         ("DispatcherRole", "iam:PassRole", "the role of GPU tasks", {"iam:PassedToService": "ec2.amazonaws.com"}),
         ("MlflowRole", "s3:ListBucket", "the bucket", {"s3:prefix": "store/objects"}),
         ("MlflowRole", "s3:ListBucket", "the bucket", {}),
+        (
+            "BudgetRole",
+            "iam:AttachRolePolicy",
+            "the role that asks for them",
+            {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"},
+        ),
     ],
 )
 def test_a_permission_ends_where_its_condition_does(
@@ -213,6 +222,12 @@ def test_a_role_is_taken_by_its_own_service_or_people_alone(
     name: str, principal: str, context: dict[str, str], decision: str
 ) -> None:
     assert decide(trust(name), "sts:AssumeRole", "*", context, principal) == decision
+
+
+def test_a_spent_budget_stops_new_gpu_tasks_and_nothing_that_runs() -> None:
+    spent = (*role("DispatcherRole"), *policy("guardrails", "NoNewGpuWork"))
+    assert decide(spent, "ecs:RunTask", THINGS["our task definition"], REQUEST) == "deny"
+    assert decide(spent, "ecs:StopTask", THINGS["a task of it"], REQUEST) == "allow"
 
 
 OURS = {"aws:SourceAccount": ACCOUNT}
