@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +34,7 @@ from prefect.settings import PREFECT_API_URL
 
 from flows.deploy.gpu_pool import Pools, gpu_pool, limit_pool, make_local_pool, require_pool
 from flows.deploy.pools import LOCAL_GPUS, POOLS, RUNS, Site, read_pool, settled
+from flows.deploy.renamed import FORMER, former, set_by_people
 from flows.deploy.timetable import GPU_POOLS, Entry, automations, schedule_of, standing, timetable, triggers_of
 from flows.servers.watch import ask_prefect
 from tasks.errors import ServerError
@@ -217,7 +218,7 @@ async def apply_deployment(client: PrefectClient, entry: Entry, options: DeployO
         chosen = gpu_pool(pools, there.work_pool_name if there else None, options.gpu_pool, options.site)
         entry.fields["work_pool_name"], limits = chosen, await apply_limit(client, pools[chosen], options)
     if there is None:
-        deployment, done = await create(client, entry), "created"
+        deployment, done = await create_or_rename(client, entry, options)
     else:
         deployment, done = (
             there.id,
@@ -229,16 +230,28 @@ async def apply_deployment(client: PrefectClient, entry: Entry, options: DeployO
     return lines + [await apply_automation(client, wanted, options) for wanted in triggers_of(entry, deployment)]
 
 
-async def create(client: PrefectClient, entry: Entry) -> UUID:
-    """Create a deployment with all fields and schedules of its entry."""
+async def create_or_rename(client: PrefectClient, entry: Entry, options: DeployOptions) -> tuple[UUID, str]:
+    """Create a deployment; one that had another name in an earlier version is replaced, with what people set."""
+    old = await former(client, entry.full_name)
+    if old is None:
+        return await create(client, entry), "created"
+    deployment = await create(client, entry, {} if options.reset else set_by_people(old))
+    await client.delete_deployment(old.id)
+    return deployment, f"created (it was {FORMER[entry.full_name]})"
+
+
+async def create(client: PrefectClient, entry: Entry, kept: Mapping[str, Any] | None = None) -> UUID:
+    """Create a deployment with all fields and schedules of its entry; ``kept`` replaces some of them."""
     fields = dict(entry.fields)
     strategy = fields.pop("collision_strategy")
     return await client.create_deployment(
         flow_id=await client.create_flow_from_name(entry.flow),
         name=entry.name,
-        parameters=entry.parameters,
         concurrency_options=ConcurrencyOptions(collision_strategy=strategy) if strategy else None,
-        schedules=[new_schedule(given) for given in entry.schedules],
+        **(
+            {"parameters": entry.parameters, "schedules": [new_schedule(one) for one in entry.schedules]}
+            | dict(kept or {})
+        ),
         **fields,
     )
 

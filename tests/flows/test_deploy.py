@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -23,18 +24,22 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
 from flows.deploy.pools import read_site
+from flows.deploy.timetable import timetable
 from flows.servers.local import free_port
 from tasks.errors import RecipeError, ServerError
+from tasks.ports.machine import device_class
+from tasks.ports.work_pools import device_of
+from tasks.recipe.recipe import Recipe
 from tests.prefect_server import ROOT, prefect_server_of_our_own
 
 DEPLOYMENTS = {
-    "compress/on-demand",
-    "compress-from-shelf/on-demand",
+    "compress/own-recipe",
+    "compress-from-shelf/shelf-recipe",
     "compress-from-shelf/nightly",
     "sweep-from-shelf/weekly",
     "score-version/when-registered",
-    "promote/on-demand",
-    "rollback/on-demand",
+    "promote/promote-version",
+    "rollback/rollback-champion",
     "janitor/hourly",
     "resubmit/after-crash",
     "stage/gpu",
@@ -132,9 +137,11 @@ def test_the_automations_say_what_they_should(first: dict[str, str]) -> None:
         and silent["trigger"]["within"] == 90
         and silent["trigger"]["after"] == ["prefect.flow-run.heartbeat"]
     )
-    assert silent["trigger"]["match_related"]["prefect.resource.id"] == "prefect.tag.limbeck", (
-        "what others run may beat more slowly"
-    )
+    watched = silent["trigger"]["match_related"]["prefect.resource.id"].removeprefix("prefect.tag.")
+    tags = {entry.full_name: entry.fields["tags"] for entry in timetable()}
+    unwatched = {name for name, given in tags.items() if watched not in given}
+    upkeep = {entry.full_name for entry in timetable() if entry.fields["work_queue_name"] == "upkeep"}
+    assert unwatched == upkeep, "the single heartbeat of a run of a second is heard after its end"
     assert silent["actions"][0]["state"] == "CRASHED"
     assert (
         again["trigger"]["expect"] == ["prefect.flow-run.Crashed"]
@@ -166,15 +173,15 @@ def test_a_schedule_that_is_on_makes_runs_and_one_that_is_paused_does_not(first:
 WHOLE = {"name": "mine", "task": "sst2", "students": [{"name": "half", "layers": 3}]}
 COLD = {"task_distillation": {"prediction": {"temperature": -1}}}
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("compress/on-demand", {"recipe": WHOLE | COLD}, "recipe.task_distillation.prediction.temperature"),
+    ("compress/own-recipe", {"recipe": WHOLE | COLD}, "recipe.task_distillation.prediction.temperature"),
     (
-        "compress/on-demand",
+        "compress/own-recipe",
         {"recipe": WHOLE | {"layer_dropping": {"strategies": ["topp"]}}},
         "recipe.layer_dropping.strategies[0]",
     ),
-    ("compress/on-demand", {"recipe": WHOLE | {"task": "sst3"}}, "recipe.task"),
-    ("compress/on-demand", {"recipe": WHOLE | {"studens": []}}, "'studens' was unexpected"),
-    ("compress/on-demand", {"recipe": {"name": "mine"}}, "'task' is a required property"),
+    ("compress/own-recipe", {"recipe": WHOLE | {"task": "sst3"}}, "recipe.task"),
+    ("compress/own-recipe", {"recipe": WHOLE | {"studens": []}}, "'studens' was unexpected"),
+    ("compress/own-recipe", {"recipe": {"name": "mine"}}, "'task' is a required property"),
     ("compress-from-shelf/nightly", {"recipe": "sst2-tinybret"}, "'sst2-tinybret' is not one of"),
     ("compress-from-shelf/nightly", {"changes": COLD}, "changes.task_distillation.prediction.temperature"),
     (
@@ -183,10 +190,10 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         "changes.students[0].layers",
     ),
     ("compress-from-shelf/nightly", {"without": ["teacher"]}, "without[0]"),
-    ("compress-from-shelf/on-demand", {}, "'recipe' is a required property"),
+    ("compress-from-shelf/shelf-recipe", {}, "'recipe' is a required property"),
     ("sweep-from-shelf/weekly", {"sweep": {"strategies": ["greedyy"]}}, "sweep.strategies[0]"),
     ("sweep-from-shelf/weekly", {"sweep": {"drop": [0]}}, "sweep.drop[0]"),
-    ("promote/on-demand", {"name": "m", "to": "chamption"}, "'chamption' is not one of"),
+    ("promote/promote-version", {"name": "m", "to": "chamption"}, "'chamption' is not one of"),
     ("score-version/when-registered", {"scoring": {"name": "m", "beside": "teacher"}}, "scoring.beside"),
     ("resubmit/after-crash", {"flow_run": "00000000-0000-0000-0000-000000000000", "attempts": 0}, "attempts"),
 ]
@@ -279,7 +286,7 @@ def test_what_people_switched_stays_until_it_is_taken_back(first: dict[str, str]
 
 def test_what_differs_from_the_files_is_put_right(first: dict[str, str]) -> None:
     async def spoil(client: Any) -> None:
-        deployment = await client.read_deployment_by_name("compress/on-demand")
+        deployment = await client.read_deployment_by_name("compress/own-recipe")
         await client.update_deployment(deployment.id, DeploymentUpdate(tags=["other"], enforce_parameter_schema=False))
         [again] = await client.read_automations_by_name("limbeck, resubmit what crashed")
         again.actions[0].parameters["attempts"] = 99
@@ -291,7 +298,7 @@ def test_what_differs_from_the_files_is_put_right(first: dict[str, str]) -> None
     with_client(spoil)
     changed = {name: done for name, done in set_up().items() if done != "unchanged"}
     assert changed == {
-        "deployment compress/on-demand": "updated (tags, enforce_parameter_schema)",
+        "deployment compress/own-recipe": "updated (tags, enforce_parameter_schema)",
         "work pool k8s-gpu": "updated (base_job_template)",
         "automation limbeck, resubmit what crashed": "updated (actions)",
     }
@@ -323,6 +330,58 @@ def test_a_site_that_says_what_is_not_legal(tmp_path: Path, text: str, said: str
     (tmp_path / "site.yaml").write_text(text)
     with pytest.raises(RecipeError, match=said):
         read_site(tmp_path / "site.yaml")
+
+
+def test_a_deployment_with_a_former_name_hands_over_what_people_set(first: dict[str, str]) -> None:
+    async def as_before(client: Any) -> None:
+        now = await client.read_deployment_by_name("promote/promote-version")
+        flow = (await client.read_flow_by_name("promote")).id
+        await client.create_deployment(flow_id=flow, name="on-demand", parameters={"name": "mine"}, tags=["limbeck"])
+        await client.delete_deployment(now.id)
+
+    with_client(as_before)
+    assert set_up()["deployment promote/promote-version"] == "created (it was promote/on-demand)"
+    there = {one["name"]: one["parameters"] for one in ask("/deployments/filter")}
+    assert there["promote-version"] == {"name": "mine"} and "on-demand" not in there
+    assert set(set_up().values()) == {"unchanged"}
+
+
+def test_the_number_of_gpus_limits_the_pool_that_gets_the_stages(first: dict[str, str], tmp_path: Path) -> None:
+    def limits(pool: str) -> tuple[Any, int]:
+        slots = with_client(lambda client: client.read_global_concurrency_limit_by_name("gpu")).limit
+        return with_client(lambda client: client.read_work_pool(pool)).concurrency_limit, slots
+
+    def pool_of_stages() -> str:
+        return str(with_client(lambda client: client.read_deployment_by_name("stage/gpu")).work_pool_name)
+
+    set_up(gpus=2)
+    made = with_client(lambda client: client.read_work_pool("gpu-local")).base_job_template
+    assert device_of(made) == device_class() and "command" not in made["variables"]["properties"]
+    assert (pool_of_stages(), limits("gpu-local")) == ("gpu-local", (2, 2))
+    site = tmp_path / "site.yaml"
+    site.write_text("ecs-gpu: {device: cuda-a10g}\n")
+    set_up(site=read_site(site), gpus=5)
+    assert (pool_of_stages(), limits("ecs-gpu")) == ("ecs-gpu", (5, 5))
+    assert set(set_up().values()) == {"unchanged"}, "a later deploy leaves the stages there"
+    set_up(gpu_pool="gpu-local")
+    assert pool_of_stages() == "gpu-local"
+    with pytest.raises(RecipeError, match="--gpu-pool cpu: runs wait in this pool for their stages; choose another"):
+        set_up(gpu_pool="cpu")
+    assert set_up(runs=3)["work queue cpu/default"] == "updated (concurrency_limit)"
+
+
+def test_a_form_has_the_order_of_the_recipe_and_names_for_people() -> None:
+    (entry,) = [entry for entry in timetable() if entry.full_name == "compress/own-recipe"]
+    schema = entry.fields["parameter_openapi_schema"]
+    shown = schema["definitions"]["Recipe"]["properties"]
+    assert sorted(shown, key=lambda name: shown[name]["position"]) == list(Recipe.model_fields)
+    sections = [*schema["definitions"].values(), schema]
+    fields = [(name, given) for one in sections for name, given in one.get("properties", {}).items()]
+    assert [name for name, given in fields if "_" in given["title"] or not given["title"]] == []
+    classes = [one["title"] for one in schema["definitions"].values()]
+    assert [title for title in classes if re.search("[a-z][A-Z]", title)] == []
+    resources = schema["definitions"]["Resources"]["properties"]
+    assert resources["gpu_pool"]["title"] == "GPU pool" and resources["threads_alone"]["title"] == "Threads alone"
 
 
 def test_the_limit_may_have_another_name(first: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,17 @@ def test_the_deployed_flow_ends_with_a_registered_and_scored_model(
     gate = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": "tiny-model", "too_good": 1.0}
     recipe = recipe_for(tiny_bert, tiny_rows, **changes, students=[{"name": "half", "layers": 2}], gate=gate)
     parameters = json.dumps({"recipe": recipe.model_dump(mode="json", exclude_unset=True)})
-    command = [sys.executable, "-P", "-m", "prefect", "deployment", "run", "compress/on-demand", "--params", parameters]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "prefect",
+        "deployment",
+        "run",
+        "compress/own-recipe",
+        "--params",
+        parameters,
+    ]
     done = subprocess.run(
         command, env={**os.environ, **running, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )

@@ -75,7 +75,7 @@ def start(running: Running, wanted: Recipe) -> str:
     words = [
         "deployment",
         "run",
-        "compress/on-demand",
+        "compress/own-recipe",
         "--params",
         json.dumps({"recipe": wanted.model_dump(mode="json", exclude_unset=True)}),
     ]
