@@ -1,4 +1,5 @@
-"""Work pools of a Prefect server, as runs see them: the hardware of a pool's workers, and whether one is alive."""
+"""Work pools of a Prefect server, as runs see them: the hardware of a pool's workers, whether one is alive, and the
+sentences on a server or a pool that cannot be used."""
 
 from __future__ import annotations
 
@@ -24,3 +25,42 @@ async def has_worker(client: Any, name: str) -> bool:
     if pool.is_push_pool or pool.is_managed_pool:
         return True
     return any(worker.status == "ONLINE" for worker in await client.read_workers_for_work_pool(name))
+
+
+def is_away(error: BaseException) -> bool:
+    """Tell whether an error means a server that may soon be available again."""
+    import httpx
+
+    return isinstance(error, httpx.TransportError) or (
+        isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500
+    )
+
+
+def no_worker(pool: str, seconds: float) -> str:
+    """Return one sentence on a pool that nobody serves."""
+    return (
+        f"the work pool {pool!r} has had no live worker for {seconds:g} seconds; start one (prefect worker start "
+        f"--pool {pool}), or resume the pool if it is paused"
+    )
+
+
+def trouble(error: Exception, away: float) -> str:
+    """Return one sentence on the failure of a Prefect server, and its remedy."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    if is_away(error):
+        return (
+            f"the Prefect server has not answered for {away:g} seconds ({said}); stages continue; run again when it "
+            f"is available"
+        )
+    return (
+        f"the Prefect server refused ({said}); check PREFECT_API_AUTH_STRING, and that its deployment is of this "
+        f"version (limbeck deploy)"
+    )
+
+
+def page_of(run: Any) -> str:
+    """Return the address of a flow run's page, for a log."""
+    from prefect.utilities.urls import url_for
+
+    page = url_for("flow-run", obj_id=run.id)
+    return f": {page}" if page else ""

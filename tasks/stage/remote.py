@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError, NoWorker, TooLong
-from tasks.ports.work_pools import has_worker
+from tasks.ports.work_pools import has_worker, is_away, no_worker, page_of, trouble
 from tasks.recipe.running import STAGE_HOURS
 
 FLOW = "stage"
@@ -283,37 +283,6 @@ class Dispatcher:
             raise DispatchError(trouble(error, self.away)) from error
 
 
-def is_away(error: BaseException) -> bool:
-    """Tell whether an error means a server that may soon be available again."""
-    import httpx
-
-    return isinstance(error, httpx.TransportError) or (
-        isinstance(error, httpx.HTTPStatusError) and error.response.status_code >= 500
-    )
-
-
-def no_worker(pool: str, seconds: float) -> str:
-    """Return one sentence on a pool that nobody serves."""
-    return (
-        f"the work pool {pool!r} has had no live worker for {seconds:g} seconds; start one (prefect worker start "
-        f"--pool {pool}), or resume the pool if it is paused"
-    )
-
-
-def trouble(error: Exception, away: float) -> str:
-    """Return one sentence on the failure of a Prefect server, and its remedy."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-    if is_away(error):
-        return (
-            f"the Prefect server has not answered for {away:g} seconds ({said}); stages continue; run again when it "
-            f"is available"
-        )
-    return (
-        f"the Prefect server refused ({said}); check PREFECT_API_AUTH_STRING, and that its deployment is of this "
-        f"version (limbeck deploy)"
-    )
-
-
 def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
     """Return the error of a stage that was not computed, as the worker reported it."""
     said = re.sub(r"^Flow run encountered an exception: ", "", (state.message or "").strip()) or "no message"
@@ -349,11 +318,3 @@ def tag_of(key: str) -> str:
 def named(order: Mapping[str, Any]) -> str:
     """Return the display name of an order's stage."""
     return f"{order['stage']}/{order['label']}" if order["label"] else str(order["stage"])
-
-
-def page_of(run: Any) -> str:
-    """Return the address of a flow run's page, for a log."""
-    from prefect.utilities.urls import url_for
-
-    page = url_for("flow-run", obj_id=run.id)
-    return f": {page}" if page else ""

@@ -219,8 +219,8 @@ def test_capacity_starts_at_zero_and_is_spot(dev: Cloud) -> None:
     assert policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == 0
     assert [each["InstanceType"] for each in policy["LaunchTemplate"]["Overrides"]] == [
         "g5.xlarge",
-        "g6.xlarge",
-        "g4dn.xlarge",
+        "g5.2xlarge",
+        "g5.4xlarge",
     ]
     (provider,) = dev.client("ecs").describe_capacity_providers(capacityProviders=[workers["Capacity"]])[
         "capacityProviders"
