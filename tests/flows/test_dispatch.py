@@ -247,6 +247,7 @@ def test_a_pool_that_nobody_serves_stops_a_run_or_leaves_the_stages_to_it(
     pool: Pool, engines_here: None, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIMBECK_DISPATCH_DEVICE", "cuda-a10g")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", pool.home.own_tracking_uri)
     pool.deploy()
     stops = small(tiny_bert, tiny_rows, {"gpu_pool": "require", "worker_seconds": 1})
     with pytest.raises(NoWorker, match=f"the work pool '{pool.name}' has had no live worker for 1 seconds; start one"):
