@@ -14,6 +14,8 @@ from tasks.errors import RecipeError
 from tasks.ports.work_pools import DEVICE, device_of
 
 Pools = Mapping[str, WorkPool]
+USUAL = GPU_POOLS[0]
+"""The pool of ``prefect.yaml``, which nobody has chosen."""
 
 
 def require_pool(name: str | None, known: Sequence[str]) -> None:
@@ -42,9 +44,9 @@ def gpu_pool(pools: Pools, before: str | None, named: str | None, site: Site) ->
     ready = with_hardware(pools)
     if named or of_site:
         return named or of_site[0]
-    if before in pools and (before in ready or before not in GPU_POOLS or not ready):
+    if before in pools and (before in ready or before != USUAL or not ready):
         return str(before)
-    return ready[0] if ready else GPU_POOLS[0]
+    return ready[0] if ready else USUAL
 
 
 async def make_local_pool(client: PrefectClient, pools: dict[str, WorkPool]) -> bool:
