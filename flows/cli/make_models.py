@@ -240,7 +240,7 @@ def plan(
     ):
         out.print(line, highlight=False, markup=False)
     if json_file is not None:
-        write_json(json_file, {**found.as_json(), "held_back": held.as_json()})
+        write_json(json_file, {**found.as_json(), "placed": session.placed, "held_back": held.as_json()})
 
 
 MADE_BY = {"distillation": "students", "layer-dropping": "dropped"}
