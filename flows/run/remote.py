@@ -21,7 +21,6 @@ from tasks.ports.work_pools import device_of
 from tasks.recipe.recipe import Recipe
 from tasks.stage.remote import AWAY, FLOW, GRACE, Dispatcher
 
-
 USUAL = f"{FLOW}/gpu"
 """The deployment that `limbeck deploy` creates for the stages on GPU workers."""
 NOWHERE = "none"
@@ -185,6 +184,8 @@ async def ready_dispatcher(recipe: Recipe, home: Home) -> Dispatcher | None:
 
 def planned_place(recipe: Recipe) -> Placement:
     """Return the place for a plan, which a server that does not answer must not end."""
+    if not {"PREFECT_API_URL", "LIMBECK_DISPATCH"} & set(os.environ):
+        return here("")  # without a server, a plan does not wait for the import of Prefect
     try:
         return asyncio.run(place(recipe, away=0))
     except DispatchError as error:
