@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-WORDS = {
+TITLE_WORDS = {
     "beta1": "beta 1",
     "beta2": "beta 2",
     "eps": "epsilon",
@@ -22,7 +22,7 @@ WORDS = {
     "pue": "PUE",
 }
 """Parts of field names that are not words of their own."""
-NAMES = {
+OWN_TITLES = {
     "grid_kg_per_kwh": "Grid (kg CO2e per kWh)",
     "kwh": "Energy (kWh)",
     "about": "Description",
@@ -37,40 +37,42 @@ CHOICES = {"string": "Text", "number": "Number", "integer": "Whole number", "boo
 
 def for_people(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema with positions, and with titles instead of names of fields and classes."""
-    definitions = {name: section(given, name) for name, given in schema.get("definitions", {}).items()}
-    return {**section(schema, ""), **({"definitions": definitions} if definitions else {})}
+    definitions = {name: titled_section(given, name) for name, given in schema.get("definitions", {}).items()}
+    return {**titled_section(schema, ""), **({"definitions": definitions} if definitions else {})}
 
 
-def section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def titled_section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return one object of a schema with its fields in order."""
     fields = given.get("properties", {})
-    titled = {**given, "title": title_of(name)} if name else dict(given)
+    titled = {**given, "title": human_title(name)} if name else dict(given)
     if fields:
-        titled["properties"] = {key: field(value, key, place) for place, (key, value) in enumerate(fields.items())}
+        titled["properties"] = {
+            key: titled_field(value, key, place) for place, (key, value) in enumerate(fields.items())
+        }
     return titled
 
 
-def field(given: Mapping[str, Any], name: str, place: int) -> dict[str, Any]:
+def titled_field(given: Mapping[str, Any], name: str, place: int) -> dict[str, Any]:
     """Return one field with its position and title; a title that the model declares itself stays."""
     declared = str(given.get("title") or "")
     automatic = declared.lower().replace(" ", "_") == name.lower()
     kept = {key: value for key, value in given.items() if key != "semantic"}
     if "anyOf" in kept:
-        kept["anyOf"] = [choice(one) for one in kept["anyOf"]]
-    return {**kept, "title": declared if declared and not automatic else title_of(name), "position": place}
+        kept["anyOf"] = [titled_choice(one) for one in kept["anyOf"]]
+    return {**kept, "title": declared if declared and not automatic else human_title(name), "position": place}
 
 
-def choice(given: Mapping[str, Any]) -> dict[str, Any]:
+def titled_choice(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return one alternative of a field with a title, if it has no section's."""
     if "$ref" in given or "title" in given or given.get("type") not in CHOICES:
         return dict(given)
     return {**given, "title": "One of a list" if "enum" in given else CHOICES[str(given["type"])]}
 
 
-def title_of(name: str) -> str:
+def human_title(name: str) -> str:
     """Return the title of a field (``max_length``) or of a section's class (``GeneralDistillationChanges``)."""
-    if name in NAMES:
-        return NAMES[name]
+    if name in OWN_TITLES:
+        return OWN_TITLES[name]
     parts = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Changes")).lower().split("_")
-    words = " ".join(WORDS.get(part, part) for part in parts)
+    words = " ".join(TITLE_WORDS.get(part, part) for part in parts)
     return words[:1].upper() + words[1:]

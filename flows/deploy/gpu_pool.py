@@ -14,7 +14,7 @@ from tasks.errors import RecipeError
 from tasks.ports.work_pools import DEVICE, device_of
 
 Pools = Mapping[str, WorkPool]
-USUAL = GPU_POOLS[0]
+UNCHOSEN_POOL = GPU_POOLS[0]
 """The pool of ``prefect.yaml``, which nobody has chosen."""
 
 
@@ -44,9 +44,9 @@ def gpu_pool(pools: Pools, before: str | None, named: str | None, site: Site) ->
     ready = with_hardware(pools)
     if named or of_site:
         return named or of_site[0]
-    if before in pools and (before in ready or before != USUAL or not ready):
+    if before in pools and (before in ready or before != UNCHOSEN_POOL or not ready):
         return str(before)
-    return ready[0] if ready else USUAL
+    return ready[0] if ready else UNCHOSEN_POOL
 
 
 async def make_local_pool(client: PrefectClient, pools: dict[str, WorkPool]) -> bool:

@@ -21,7 +21,7 @@ from tasks.ports.work_pools import device_of
 from tasks.recipe.recipe import Recipe
 from tasks.stage.remote import AWAY, FLOW, GRACE, Dispatcher
 
-USUAL = f"{FLOW}/gpu"
+USUAL_DEPLOYMENT = f"{FLOW}/gpu"
 """The deployment that `limbeck deploy` creates for the stages on GPU workers."""
 NOWHERE = "none"
 """The value of ``LIMBECK_DISPATCH`` that keeps all stages in the run."""
@@ -38,19 +38,19 @@ class Placement:
     """One sentence about it, for the plan and the log; empty if there is no Prefect server that could have a pool."""
 
 
-async def place(recipe: Recipe, away: float = AWAY) -> Placement:
+async def find_placement(recipe: Recipe, away: float = AWAY) -> Placement:
     """Find out where stages that run models are computed: as the environment says, else in the GPU pool that was
     deployed on this Prefect server. The server may be unavailable for ``away`` seconds."""
     named = os.environ.get("LIMBECK_DISPATCH", "").strip()
     if named and named != NOWHERE and not re.fullmatch(rf"{FLOW}/[\w .-]+", named):
         raise RecipeError(
-            f"LIMBECK_DISPATCH is {named!r}; name a deployment of the flow {FLOW!r}, for example {USUAL}, write "
+            f"LIMBECK_DISPATCH is {named!r}; name a deployment of the flow {FLOW!r}, for example {USUAL_DEPLOYMENT}, write "
             f"{NOWHERE}, or unset it"
         )
     if recipe.resources.gpu_pool == "ignore" or named == NOWHERE:
         return here("the recipe or LIMBECK_DISPATCH keeps them there")
     new = Dispatcher(
-        named or USUAL,
+        named or USUAL_DEPLOYMENT,
         device_of_environment(named),
         grace=grace(),
         away=away,
@@ -173,7 +173,7 @@ async def ready_dispatcher(recipe: Recipe, home: Home) -> Dispatcher | None:
     from prefect.logging import get_run_logger
     from prefect.runtime import flow_run
 
-    placed = await place(recipe)
+    placed = await find_placement(recipe)
     if placed.words:
         get_run_logger().info(placed.words)
     if placed.dispatcher is not None:
@@ -187,7 +187,7 @@ def planned_place(recipe: Recipe) -> Placement:
     if not {"PREFECT_API_URL", "LIMBECK_DISPATCH"} & set(os.environ):
         return here("")  # without a server, a plan does not wait for the import of Prefect
     try:
-        return asyncio.run(place(recipe, away=0))
+        return asyncio.run(find_placement(recipe, away=0))
     except DispatchError as error:
         return here(str(error))
 

@@ -58,7 +58,7 @@ def trouble(error: Exception, away: float) -> str:
     )
 
 
-def page_of(run: Any) -> str:
+def flow_run_page(run: Any) -> str:
     """Return the address of a flow run's page, for a log."""
     from prefect.utilities.urls import url_for
 

@@ -29,7 +29,6 @@ time.sleep(3600)
 @stage(makes="answers", engine="answer")
 async def hanging_answers(context: StageContext, knobs: AnswerSlice) -> None:
     """Start an engine that hangs, and does not hear a request to stop."""
-    (context.workspace / "hangs_for_ever.py").write_text(HANGS)
     await process.run_engine("hangs_for_ever", {"job": "hang", "threads": 1}, context.workspace, context.listen)
 
 
@@ -37,6 +36,8 @@ def test_a_stage_that_hangs_ends_in_a_sentence_and_its_process_is_killed(
     prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "ENGINE_ENDING_SECONDS", 0.5)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "hangs_for_ever.py").write_text(HANGS)
     session = Session(open_store(str(tmp_path), tmp_path), 1, 1, stage_hours=4 / 3600)
 
     @flow
