@@ -44,8 +44,8 @@ async def find_placement(recipe: Recipe, away: float = AWAY) -> Placement:
     named = os.environ.get("LIMBECK_DISPATCH", "").strip()
     if named and named != NOWHERE and not re.fullmatch(rf"{FLOW}/[\w .-]+", named):
         raise RecipeError(
-            f"LIMBECK_DISPATCH is {named!r}; name a deployment of the flow {FLOW!r}, for example {USUAL_DEPLOYMENT}, write "
-            f"{NOWHERE}, or unset it"
+            f"LIMBECK_DISPATCH is {named!r}; name a deployment of the flow {FLOW!r}, for example "
+            f"{USUAL_DEPLOYMENT}, write {NOWHERE}, or unset it"
         )
     if recipe.resources.gpu_pool == "ignore" or named == NOWHERE:
         return here("the recipe or LIMBECK_DISPATCH keeps them there")

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError, NoWorker, TooLong
-from tasks.ports.work_pools import has_worker, is_away, no_worker, flow_run_page, trouble
+from tasks.ports.work_pools import flow_run_page, has_worker, is_away, no_worker, trouble
 from tasks.recipe.running import STAGE_HOURS
 
 FLOW = "stage"
@@ -106,7 +106,8 @@ class Dispatcher:
             shown = named(order)
             tell(
                 "waiting",
-                f"{'requested' if ours else 'waits for'} the flow run {run.name!r} of {self.deployment}{flow_run_page(run)}",
+                f"{'requested' if ours else 'waits for'} the flow run {run.name!r} of {self.deployment}"
+                f"{flow_run_page(run)}",
             )
             if ours:
                 self.under_way[run.id] = shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import psutil
@@ -36,8 +37,9 @@ def test_a_stage_that_hangs_ends_in_a_sentence_and_its_process_is_killed(
     prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "ENGINE_ENDING_SECONDS", 0.5)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "hangs_for_ever.py").write_text(HANGS)
+    script = tmp_path / "hangs_for_ever.py"
+    script.write_text(HANGS)
+    monkeypatch.setattr(process, "command", lambda module, processes: [sys.executable, str(script)])
     session = Session(open_store(str(tmp_path), tmp_path), 1, 1, stage_hours=4 / 3600)
 
     @flow
@@ -48,7 +50,7 @@ def test_a_stage_that_hangs_ends_in_a_sentence_and_its_process_is_killed(
     with pytest.raises(TooLong, match="hanging-answers did not end within 0.001.* hours.*resources.stage_hours"):
         asyncio.run(one())
     assert [record.state for record in session.records] == ["failed"]
-    left = [child for child in psutil.Process().children(recursive=True) if "hangs_for_ever" in child.cmdline()]
+    left = [child for child in psutil.Process().children(recursive=True) if str(script) in child.cmdline()]
     assert left == []
 
 
