@@ -35,6 +35,8 @@ PANELS = {
         past_runs.explain,
         past_runs.ledger,
         past_runs.report,
+        past_runs.compare,
+        past_runs.leaderboard,
         past_runs.reproduce,
         past_runs.ui,
     ),
@@ -49,6 +51,7 @@ PANELS = {
     "Choose, pull and promote": (
         registered_models.models,
         registered_models.pull,
+        registered_models.push,
         registered_models.show,
         registered_models.promote,
         registered_models.rollback,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -14,6 +14,9 @@ from rich.table import Table
 
 from tasks.report.format.durations import duration
 from tasks.results.record import Reproduction
+
+if TYPE_CHECKING:
+    from tasks.report.comparison import ComparedRun
 
 QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
 
@@ -247,6 +250,19 @@ def kind_of(stage: str) -> str:
     strategy = shown.rpartition("-")[0] if " " not in shown else shown.split(" ")[0].rpartition("-")[0]
     step = " tries" if " try " in shown else " first rung" if " first rung" in shown else ""
     return f"train {strategy}{step}"
+
+
+def show_comparison(console: Console, runs: Sequence[ComparedRun]) -> None:
+    """Print the tables of a comparison of runs."""
+    from tasks.report.comparison import comparisons
+
+    for compared in comparisons(runs):
+        table = Table("", *(one.run for one in runs), title=compared.title, title_justify="left")
+        for name, cells in compared.rows:
+            table.add_row(name, *cells)
+        console.print(table if compared.rows else f"{compared.title}: none")
+        if compared.note:
+            console.print(compared.note, highlight=False, markup=False)
 
 
 def runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -139,6 +139,49 @@ def report(
         out.print("no browser was found; open the file manually", highlight=False)
 
 
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN RUN", help="Finished runs, as `limbeck runs` shows them.")],
+    output: Annotated[
+        Path | None, written("--output", "-o", metavar="FILE.html", help="Write the comparison as one HTML file, too.")
+    ] = None,
+) -> None:
+    """Compare finished runs side by side: the knobs that differ, the figures of their models, and their costs."""
+    if len(set(runs)) < 2:
+        raise RecipeError(f"{' '.join(runs)} is one run; name two or more, as limbeck runs shows them")
+    mlflow = tracker()
+    from flows.cli.console import show_comparison
+    from flows.publish.compared_runs import compared_run
+    from flows.publish.report import write_page
+    from flows.run.history import find_run
+
+    found = [compared_run(mlflow, find_run(mlflow, run)) for run in runs]
+    show_comparison(out, found)
+    if output is not None:
+        from tasks.report.page.page import compare_page
+
+        write_page(compare_page(found), output)
+        out.print(f"wrote {output}", highlight=False, markup=False, soft_wrap=True)
+
+
+def leaderboard(
+    task: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", help="A task; by default that of the newest run.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Candidates in a table.")] = 20,
+) -> None:
+    """List the candidates of all runs of a task, the best score first; scores on other rows are in other tables."""
+    mlflow = tracker()
+    from tasks.report.tables.leaderboard import boards, leaderboard_table
+
+    newest = next((row["experiment"].split("/")[0] for row in mlflow.runs(1)), None)
+    found = mlflow.candidates_of(task or newest) if task or newest else []
+    if not found:
+        known = ", ".join(mlflow.tasks()) or "none: run a recipe first"
+        raise RecipeError(f"there are no candidates of the task {task or newest!r}; known tasks are {known}")
+    for place, entries in boards(found).items():
+        out.print(leaderboard_table(place, entries, limit))
+
+
 def reproduce(
     run: Annotated[
         str | None,

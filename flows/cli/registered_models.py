@@ -49,6 +49,40 @@ def pull(
     )
 
 
+def push(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME[@alias]", help="A registered model; without an alias: @champion.")
+    ],
+    repo: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="A model repository at the Hugging Face Hub.")],
+    really: Annotated[bool, typer.Option("--upload", help="Upload; otherwise the files are only listed.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="Everybody may read the repository.")] = False,
+    licence: Annotated[
+        str, typer.Option(help="Licence of the model for its card, for example apache-2.0; by default as registered.")
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Upload a version that the gate refused.")] = False,
+) -> None:
+    """Upload a registered model to the Hugging Face Hub, after a check of its hash; first a dry run, private by
+    default.
+
+    The token is read from HF_TOKEN, or from the store of `hf auth login`.
+    """
+    mlflow = tracker()
+    from flows.publish.hub_upload import push_version
+
+    model, _, alias = name.partition("@")
+    push_version(
+        mlflow,
+        model,
+        alias or "champion",
+        repo,
+        really=really,
+        public=public,
+        licence=licence,
+        force=force,
+        say=lambda line: out.print(line, highlight=False, markup=False, soft_wrap=True),
+    )
+
+
 def show(
     name: Annotated[
         str, typer.Argument(metavar="NAME[@alias|@version]", help="A registered model, or one version of it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from flows.run.opening import teacher_name
 from tasks.recipe.recipe import Recipe
-from tasks.report.model_card import public
+from tasks.report.hub_header import public
 
 
 def licences_of(recipe: Recipe) -> list[dict[str, str]]:

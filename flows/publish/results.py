@@ -22,6 +22,7 @@ from flows.publish.manifest import manifest_of
 from flows.publish.report import for_the_page, leave_report
 from flows.publish.run_page import leave_pages
 from flows.run.ledger import ancestors_of, costs_of_candidates, ledger_of
+from flows.run.mlflow_run import knobs_of_candidates
 from flows.run.notices import tell_of
 from flows.run.opening import PINNED, Run, held_back, teacher_name
 from tasks.contracts import Artifact
@@ -63,7 +64,12 @@ async def publish_results(
     result = result.replaced(ledger=ledger, manifest=manifest, **dict(for_the_page(recipe, run)))
     best = chosen(result)
     await asyncio.to_thread(
-        run.tracker.candidates, models, best=best.name, standing=gate_tag(best), split=recipe.gate.split
+        run.tracker.candidates,
+        models,
+        best=best.name,
+        standing=gate_tag(best),
+        split=recipe.gate.split,
+        knobs=knobs_of_candidates(recipe),
     )
     await asyncio.to_thread(run.tracker.log_stages, run.session.records)
     await asyncio.to_thread(run.tracker.ledger, ledger)

@@ -29,7 +29,7 @@ async def leave_pages(result: RunResult, tracker: Tracker) -> None:
     table = results_markdown(result.models, headline=result.headline, split=result.split)
     table = "\n".join([table, *judging_markdown(result.models, result.split)])
     async with spared("the run's text in MLflow"):
-        await asyncio.to_thread(tracker.describe, description_of(result, table))
+        await asyncio.to_thread(tracker.describe, description_of(result, table, tracker.url_of_candidates()))
     async with spared("the results table"):
         await leave_table(result, table, files)
     async with spared("the report's links"):
@@ -86,11 +86,12 @@ def where_lines(result: RunResult, files: Mapping[str, str]) -> list[str]:
     return [f"[MLflow run]({link})" if link else NO_SERVER, *lines]
 
 
-def description_of(result: RunResult, table: str) -> str:
+def description_of(result: RunResult, table: str, candidates: str = "") -> str:
     """Return the description that MLflow displays above a run's figures: the outcome, the command to download the
-    model, the table, and the gate's reasons."""
+    model, the table, a link to the list of ``candidates``, and the gate's reasons."""
     reasons = [f"- {entry.candidate}: {entry.decision}: {'; '.join(entry.reasons)}" for entry in result.registered]
-    return "\n\n".join([head_of(result), table.rstrip(), *(["\n".join(reasons)] if reasons else [])])
+    link = f"[The candidates of this run, to compare]({candidates})" if candidates else ""
+    return "\n\n".join(part for part in (head_of(result), table.rstrip(), link, "\n".join(reasons)) if part)
 
 
 def head_of(result: RunResult) -> str:

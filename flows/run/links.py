@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from tasks.errors import LimbeckError
 from tasks.ports.tracking.tracker import Tracker
+
+
+async def tag_flow_run(tags: Sequence[str]) -> None:
+    """Add tags to the flow run, by which people filter the list of runs.
+
+    Its task runs get none: Prefect would ask its server for a slot of each tag before every stage.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.runtime import flow_run
+
+    if flow_run.id:
+        async with spared("the tags of the flow run"), get_client() as client:
+            await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *tags}))
 
 
 async def link_to_mlflow(tracker: Tracker) -> None:

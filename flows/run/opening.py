@@ -17,7 +17,8 @@ from typing import Any
 from flows.home import Home
 from flows.run.judging_sources import known_of_sets, sources_of_sets, with_purge
 from flows.run.ledger import ledger_of, new_budget
-from flows.run.links import link_to_mlflow
+from flows.run.links import link_to_mlflow, tag_flow_run
+from flows.run.mlflow_run import new_tracker
 from flows.run.notices import notification_blocks, require_blocks
 from flows.run.remote import (
     cancel_remote_stages,
@@ -80,7 +81,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
     dispatcher = await ready_dispatcher(recipe, options.home)
     processes = processes_of_worker()
-    tracker = new_tracker(recipe, options.home, kind)
+    tracker = new_tracker(recipe, options.home, kind, teacher_name(recipe), sources)
     opening = asyncio.ensure_future(
         asyncio.to_thread(begin, tracker, store, registered_name(recipe, teacher_name(recipe)))
     )
@@ -103,6 +104,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         await asyncio.shield(opening)
         print_run_link(options)
         await link_to_mlflow(tracker)
+        await tag_flow_run([f"task: {recipe.spec.name}", f"teacher: {teacher_name(recipe)}", f"recipe: {recipe.name}"])
         warn(options, budget.rates.warnings)
         with use_session(session), stopped_by_sigterm():
             async with stopped_by_prefect():
@@ -232,27 +234,6 @@ def source_finders(recipe: Recipe) -> dict[str, SourceFinder]:
     }
     own = {student.name: student.start for student in recipe.new_students if student.start not in named_starts()}
     return found | {f"start:{name}": partial(resolve_model, start, None) for name, start in own.items()}
-
-
-def new_tracker(recipe: Recipe, home: Home, kind: str = "run") -> Tracker:
-    """Return the tracker of this run: one experiment per task and teacher; ``kind`` names the flow, so that the run can
-    be resumed."""
-    from prefect.runtime import flow_run
-    from prefect.utilities.urls import url_for
-
-    tags = {
-        "limbeck.kind": kind,
-        "recipe": recipe.name,
-        "task": recipe.spec.name,
-        "prefect.flow_run_id": str(flow_run.id or "none"),
-    }
-    page = url_for("flow-run", obj_id=flow_run.id) if flow_run.id else None
-    tags |= {"prefect.url": page} if page else {}
-    experiment = f"{recipe.spec.name}/{teacher_name(recipe)}"
-    written = recipe.model_dump(mode="json", exclude_unset=True)
-    return Tracker(
-        home.tracking_uri, home.artifacts, experiment=experiment, run_name=recipe.name, tags=tags, recipe=written
-    )
 
 
 def teacher_name(recipe: Recipe) -> str:

@@ -120,6 +120,12 @@ class Data(Knobs):
         "for every split. refuse: all are reported; drop: they are left out and counted.",
     )
     licence: str = runtime_knob("unknown", "Licence of the data, for the model card.")
+    language: str | None = runtime_knob(
+        None,
+        "Language of the texts as a code, for example en or pt-BR, for the model card; empty: unknown, and English for "
+        "GLUE on the hub.",
+        pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$",
+    )
     synthetic: bool = runtime_knob(False, "The data is generated; the model card and the table state this.")
     selection_rows: int = Field(
         1000, ge=0, description="Rows held out from train to choose checkpoints; at most a tenth of train."

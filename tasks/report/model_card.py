@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
 from tasks.catalog import glue_task
@@ -13,11 +12,11 @@ from tasks.report.format.baseline_comparison import Bounded, baseline_sentence
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import plural
 from tasks.report.format.speeds import format_latency, milliseconds, times_as_fast
+from tasks.report.hub_header import header
 from tasks.report.tables.card_rows import more_rows
 from tasks.report.tables.exports_section import exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
-from tasks.results.roles import role_of
 from tasks.results.row import Conditions, Estimate, ResultRow
 from tasks.results.run import StageLine
 from tasks.task_types.interfaces import ErrorFigure
@@ -95,7 +94,7 @@ def model_card(
     synthetic = SYNTHETIC if data.get("synthetic") else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
-        header=header(model, recipe, data),
+        header=header(model, recipe, task, data),
         name=f"{recipe['name']}: {model.name}",
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
@@ -174,46 +173,6 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], dat
     return f"{what}: {model.headline} on {split} {beside}.{made} {sentence}".rstrip()
 
 
-def header(model: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    """Return the card's machine-readable part; the language is left out, because the recipe does not state it."""
-    from huggingface_hub import ModelCardData
-
-    base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
-    task = task_of(recipe)
-    hub_task = TASK_TYPES[task["kind"]].hub_task
-    tags = ["limbeck", role_of(model.role).tag, hub_task]
-    return ModelCardData(
-        license=one_line(data["teacher_licence"]),
-        base_model=base if base and public(base) == base == one_line(base) else None,
-        library_name="transformers",
-        pipeline_tag=hub_task,
-        tags=tags,
-        metrics=list(model.metrics["validation"]),
-        model_name=f"{recipe['name']}-{model.name}",
-        eval_results=results(model, task["name"], hub_task),
-    ).to_yaml()
-
-
-def results(model: ResultRow, task: str, hub_task: str) -> list[Any] | None:
-    """Return the defined scores in the format of the hub's index of results."""
-    from huggingface_hub import EvalResult
-
-    found = [
-        EvalResult(
-            task_type=hub_task,
-            dataset_type=task,
-            dataset_name=task,
-            dataset_split=split,
-            metric_type=name,
-            metric_value=score.value,
-        )
-        for split, metrics in model.metrics.items()
-        for name, score in metrics.items()
-        if score.value is not None
-    ]
-    return found or None
-
-
 def task_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task's columns, labels and metrics."""
     task = recipe["task"]
@@ -224,13 +183,6 @@ def usage(task: Mapping[str, Any]) -> str:
     """Return the lines of code that run the model; a pair is passed as two texts."""
     code = VIEWS[task["kind"]].code
     return code.checkpoint.format(text=code.text(bool(task.get("pair"))))
-
-
-def public(source: str) -> str:
-    """Return a hub id unchanged, and only the last part of a local path: the rest describes a machine, not the
-    model."""
-    local = source.startswith(("/", ".", "~")) or source.count("/") > 1
-    return PurePath(source).name if local else source
 
 
 def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:

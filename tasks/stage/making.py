@@ -116,7 +116,7 @@ async def make_remotely(
 ) -> Any:
     """Have a stage computed by a remote worker, and take its result from the store."""
     await foresee(spec, session, record)
-    get_run_logger().info(f"key {record.key[:12]}: {record.why}")
+    get_run_logger().info(f"computed, because: {record.why} (key {record.key[:12]})")
 
     def tell(state: str, words: str) -> None:
         record.state = state
@@ -207,7 +207,7 @@ async def find_or_make(
     await foresee(spec, session, record)
     async with gpu_slots(session.gpu_limit if spec.on_gpu else "", record.processes):
         record.state, started = "running", time.monotonic()
-        get_run_logger().info(f"key {record.key[:12]}: {record.why}")
+        get_run_logger().info(f"computed, because: {record.why} (key {record.key[:12]})")
         session.tell(record)
         if session.tracker is not None:
             await asyncio.to_thread(session.tracker.stage_started, record)

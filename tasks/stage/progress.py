@@ -1,4 +1,5 @@
-"""Progress of a long stage on its task run's page in Prefect: one progress artifact, updated every few seconds.
+"""Progress of a long stage on its task run's page in Prefect: one progress artifact, updated every few seconds and
+removed when the stage is complete.
 
 Updates are sent in parallel with the stage's work. The stage waits only for the last one, for at most ``LAST`` seconds:
 a slow or unavailable server hardly delays it.
@@ -54,14 +55,24 @@ class ProgressPage:
             self.failures += 1
 
     async def close(self, *, whole: bool) -> None:
-        """End the updates: a complete stage is set to 100, any other stays where it stopped."""
+        """End the updates: the artifact of a complete stage is removed, as it says nothing more; that of any other
+        stays where the stage stopped."""
         if self.sending is None:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST):
                 await self.sending
                 if whole and self.artifact is not None:
-                    await self.send(100.0)
+                    await remove_artifact(self.artifact)
+
+
+async def remove_artifact(artifact: UUID) -> None:
+    """Remove an artifact; a server that refuses keeps it, which harms nothing."""
+    from prefect.client.orchestration import get_client
+
+    with suppress(Exception):
+        async with get_client() as client:
+            await client.delete_artifact(artifact)
 
 
 def share(done: float, total: float) -> float:

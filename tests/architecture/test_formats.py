@@ -39,7 +39,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.ports.store.folder": ("manifest.json",),
     "tasks.ports.tracking.runs": ("run/ledger.json", "run/recipe.json", "run/stages.json", "run/*.json"),
     "tasks.ports.tracking.run_files": ("run/result.json",),
-    "tasks.ports.tracking.candidates": ("run/sweep.json",),
+    "tasks.ports.tracking.tracker": ("run/sweep.json",),
     "flows.publish.results_folder": ("literature.json",),
     "flows.cli.reproduce": ("recipe.json", "result.json"),
     "flows.home": ("servers.json",),

@@ -19,6 +19,7 @@ import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -26,9 +27,11 @@ from tasks.catalog import TaskSpec
 from tasks.contracts import Artifact
 from tasks.errors import RegistryError
 from tasks.ports.tracking import client, runs, versions
-from tasks.ports.tracking.client import without_secrets
+from tasks.ports.tracking.client import summary_line, without_secrets
 from tasks.ports.tracking.packer import Packer
+from tasks.ports.tracking.run_context import TRAINING_PAGES, DataSource, candidates_page, page_of_run
 from tasks.ports.tracking.tracker import Tracker
+from tasks.ports.tracking.versions import version_description
 from tests.forked import FORKS
 from tests.report.figures import stated
 
@@ -267,6 +270,7 @@ def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: 
     assert parent.metrics == pytest.approx(
         {
             "score": 0.912,
+            "accuracy": 0.912,
             "retained_pct": 98.1,
             "params_m": 14.350248,
             "size_mb": 57.400992,
@@ -282,6 +286,82 @@ def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: 
     assert "speedup_x" not in runs["plain"].data.metrics and runs["plain"].data.tags["role"] == "baseline"
     assert {runs[name].info.status for name in ("teacher", "4x312", "plain")} == {"FINISHED"}
     tracker.close("FINISHED")
+
+
+def test_runs_are_found_by_kind_task_and_teacher_and_compared_by_parameters_and_data(
+    template: Path, tmp_path: Path
+) -> None:
+    shutil.copyfile(template, tmp_path / "mlflow.db")
+    shared = {
+        "recipe": "r",
+        "task": "sst2",
+        "teacher": "bert",
+        "mlflow.user": "ann",
+        "mlflow.source.name": "limbeck run",
+    }
+    recipe = {
+        "name": "r",
+        "teacher": {"floor": None, "epochs": 3},
+        "students": [{"name": "4x312", "layers": 4, "seeds": [0, 1]}, {"layers": 6}],
+    }
+    data = [
+        DataSource("sst2", str(tmp_path), "d" * 64, "training"),
+        DataSource("axb", "owner/rows", "a" * 64, "judging"),
+    ]
+    tracker = new_tracker(tmp_path, tags=shared | {"private": "tag"}, recipe=recipe, data=data)
+    tracker.open()
+    tracker.stage_started(record())
+    tracker.candidates(
+        MODELS, best="4x312", standing="champion", knobs={"4x312": {"layers": 4, "matching": {"a": 0.5}}}
+    )
+    tracker.close("FINISHED")
+    runs = {run.data.tags["limbeck"] + " " + run.info.run_name: run for run in everything(tracker).values()}
+    assert set(runs) == {
+        "flow recipe",
+        "stage 1-distill-predictions small seed 0",
+        "candidate teacher",
+        "candidate 4x312",
+        "candidate plain",
+    }
+    assert all(shared.items() <= run.data.tags.items() for run in runs.values())
+    assert [name for name, run in runs.items() if "private" in run.data.tags] == ["flow recipe"]
+    assert runs["flow recipe"].data.params == {
+        "name": "r",
+        "teacher.epochs": "3",
+        "students.4x312.name": "4x312",
+        "students.4x312.layers": "4",
+        "students.4x312.seeds": "0, 1",
+        "students.2.layers": "6",
+    }
+    small = runs["candidate 4x312"]
+    assert small.data.params == {"layers": "4", "matching.a": "0.5"}
+    for run in (runs["flow recipe"], small):
+        read = {one.dataset.name: (one.dataset, one.tags[0].value) for one in run.inputs.dataset_inputs}
+        assert read["sst2"][1] == "training" and json.loads(read["sst2"][0].source) == {"uri": str(tmp_path)}
+        assert (read["axb"][0].source_type, read["axb"][0].digest) == ("hugging_face", "a" * 36)
+    wanted = parse_qs(candidates_page("http://h", "1", tracker.parent).partition("?")[2])["searchFilter"][0]
+    found = tracker.client.search_runs([tracker.experiment_id], wanted)
+    assert {run.info.run_name for run in found} == {"teacher", "4x312", "plain"}, "the link lists no stages"
+
+
+def test_a_worker_elsewhere_gives_its_stage_the_tags_of_the_run(tracker: Tracker, tmp_path: Path) -> None:
+    tracker.client.set_tag(tracker.parent, "teacher", "bert")
+    place = tracker.place()
+    worker = new_tracker(tmp_path, tags={})
+    worker.join(place["experiment"], place["run"], place["number"])
+    worker.stage_started(record())
+    worker.close("FINISHED")
+    tracker.close("FINISHED")
+    assert everything(tracker)["1-distill-predictions small seed 0"].data.tags["teacher"] == "bert"
+
+
+@pytest.mark.parametrize("letters", [10, 6000])
+def test_the_description_of_a_version_is_its_line_and_its_card(letters: int) -> None:
+    card = f"---\nlicense: mit\n---\n\n# The card\n\n{'a' * letters}\nend\n"
+    text = version_description("4x312: 98.1% of the teacher", card)
+    assert summary_line(text) == "4x312: 98.1% of the teacher" and "license" not in text and "# The card" in text
+    assert text.endswith("\nend" if letters == 10 else "continues in README.md of the model's folder.")
+    assert len(text) <= 5000
 
 
 def test_a_candidate_carries_what_was_said_of_it_beside_its_baseline(tracker: Tracker) -> None:
@@ -543,6 +623,7 @@ def test_a_version_says_what_a_chooser_needs_and_which_run_made_it(registered: P
         and entry["model.sha256"] == digest
     )
     version = tracker.client.get_model_version(NAME, "1")
+    assert version.description == "4x312: 98.1% of the teacher\n\n# The card"
     assert version.run_id == tracker.runs(1)[0]["run"] and version.source.startswith("models:/m-")
     model = tracker.client.get_logged_model(version.source.removeprefix("models:/"))
     assert str(model.status) == "READY" and model.name == "4x312" and model.source_run_id == version.run_id
@@ -769,11 +850,10 @@ def test_everything_works_against_a_server_too(template: Path, checkpoint: Path,
         pages = tracker.report_files()
         with urllib.request.urlopen(pages["pareto.png"]) as answer:
             assert answer.read() == PICTURE, "a browser can show it by this address"
-        assert pages["report.html"].endswith(f"/runs/{tracker.parent}/artifacts/report/report.html")
+        assert pages["report.html"].endswith(f"/{tracker.parent}/artifacts/report/report.html?{TRAINING_PAGES}")
         links = tracker.urls(None)
-        assert links["run"].endswith(f"/#/experiments/{tracker.experiment_id}/runs/{tracker.parent}") and links[
-            "registry"
-        ].endswith("/#/models")
+        assert links["run"] == page_of_run(tracker.uri, tracker.experiment_id, tracker.parent)
+        assert links["registry"].endswith(f"/#/models?{TRAINING_PAGES}")
         assert tracker.runs(1)[0]["status"] == "FINISHED"
     finally:
         os.killpg(server.pid, signal.SIGKILL)

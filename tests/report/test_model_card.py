@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,16 +63,50 @@ def card(
     )
 
 
-def test_the_header_is_what_the_hub_reads() -> None:
+def test_the_header_is_what_the_hub_reads_to_draw_lineage() -> None:
     header = ModelCard(card()).data
-    assert (
-        header.license == "apache-2.0"
-        and header.base_model == "google-bert/bert-base-uncased"
-        and header.language is None
-    )
-    assert [(result.metric_type, result.metric_value, result.dataset_split) for result in header.eval_results] == [
-        ("accuracy", 0.912, "validation")
-    ]
+    assert (header.license, header.base_model) == ("apache-2.0", "google-bert/bert-base-uncased")
+    assert (header.datasets, header.language) == (["nyu-mll/glue"], "en")
+    assert (header.library_name, header.pipeline_tag) == ("transformers", "text-classification")
+    [result] = header.eval_results
+    assert (result.metric_type, result.metric_value, result.dataset_split) == ("accuracy", 0.912, "validation")
+    assert (result.dataset_type, result.dataset_config) == ("nyu-mll/glue", "sst2")
+
+
+def header_of(task: dict[str, Any] | str, source: str, licence: str = "mit", **data: Any) -> Any:
+    """Return the header of a card for rows of a source."""
+    recipe = RECIPE | {"task": task, "data": {"source": source, **data}}
+    return ModelCard(card(recipe=recipe, teacher_licence=licence)).data
+
+
+OWN = {"name": "tickets", "kind": "classification", "pair": None, "headline": "accuracy"}
+
+
+def test_rows_of_the_hub_are_named_and_rows_of_a_machine_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert header_of(OWN, "ann/tickets", language="de").datasets == ["ann/tickets"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "tickets").mkdir()
+    for source in (str(tmp_path), "./rows.csv", "data/tickets", ""):
+        found = header_of(OWN, source)
+        assert found.datasets is None and found.language is None, source
+    assert header_of(OWN, str(tmp_path), language="de").language == "de"
+    assert header_of("sst2", str(tmp_path)).datasets is None
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("Apache-2.0", ("apache-2.0", None)),
+        ("unknown", ("unknown", None)),
+        ("Our own terms", ("other", "Our own terms")),
+    ],
+)
+def test_a_licence_that_the_hub_does_not_know_keeps_its_name(given: str, written: tuple[str, str | None]) -> None:
+    found = header_of("sst2", "", given)
+    assert (found.license, found.get("license_name")) == written
 
 
 def test_every_figure_says_how_it_came_about() -> None:

@@ -9,9 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.report.format.pareto import Front, Point
-from tasks.report.page.charts import drop_chart, front_chart, spread
+from tasks.report.page.charts import drop_chart, front_chart
+from tasks.report.page.curves import curve_chart, spread
 from tasks.report.page.lineage_chart import levels_of, without_shortcuts
-from tasks.report.page.svg import Labels, Plot, labelled, log_ticks, mark, overlap, padded, scale, text, ticks
+from tasks.report.page.svg import (
+    Labels,
+    Plot,
+    boxes_of_stairs,
+    labelled,
+    log_ticks,
+    mark,
+    overlap,
+    padded,
+    scale,
+    text,
+    ticks,
+)
 
 figures = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -63,6 +76,45 @@ def test_names_hide_neither_marks_nor_each_other(spots: list[tuple[float, float]
         labels.place(x, y, "a name")
     placed = labels.taken[len(marks) :]
     assert not any(overlap(one, other) for index, one in enumerate(placed) for other in [*placed[:index], *marks])
+
+
+def test_names_stand_apart_from_the_front_where_there_is_room_and_lead_to_their_marks() -> None:
+    """Ten students of nearly one cost and score hid the champion's name, or its name hid the front."""
+    crowd = [Point(f"student-{n}", "student", 10 + n / 10, 0.85 + n / 1000, 0.83, 0.87) for n in range(10)]
+    best = Point("soft-targets-from-teacher", "student", 9.9, 0.86, 0.84, 0.88, champion=True)
+    teacher = Point("teacher", "teacher", 70.0, 0.9, 0.88, 0.92)
+    found = Front("latency", "ms", (*crowd, best, teacher), frozenset({best.name, "teacher"}), ())
+    drawn = ET.fromstring(front_chart(found, "accuracy"))
+    names = {one.text: one for one in drawn.iter("text") if "label" in one.get("class", "")}
+    assert {best.name, "teacher"} <= set(names)
+    stairs = boxes_of_stairs([(60.0, 100.0), (200.0, 60.0), (300.0, 40.0)])
+    labels = Labels(Plot(0, 340, 0, 200, float, float), [(55, 95, 65, 105), (55, 105, 65, 125)], stairs)
+    labels.place(60, 100, "a name")
+    assert not any(overlap(labels.taken[-1], other) for other in [*labels.taken[:-1], *stairs])
+
+
+def test_values_are_shown_under_the_pointer_by_the_style_sheet_alone() -> None:
+    one = Point("small", "student", 3.0, 0.9, 0.88, 0.92)
+    drawn = ET.fromstring(front_chart(Front("latency", "ms", (one,), frozenset({"small"}), ()), "accuracy"))
+    [spot] = [group for group in drawn.iter("g") if group.get("class") == "spot"]
+    said = [text.text for text in spot.iter("text")]
+    assert said == ["small (student)", "accuracy 0.900 [0.880, 0.920]", "3 ms"]
+    right = max(float(text.get("x", 0)) + 6.3 * len(text.text or "") for text in spot.iter("text"))
+    assert right <= 360, "the note ends inside of the drawing"
+
+
+def test_every_seed_of_a_curve_has_its_last_value_apart_from_the_others() -> None:
+    lines = {"0": [[1, 0.9], [9, 0.5]], "1": [[1, 0.9], [9, 0.501]], "2": [[1, 0.9], [9, 0.3]]}
+    drawn = ET.fromstring(curve_chart("distill", lines, "loss"))
+    ends = [one for one in drawn.iter("text") if one.get("class") == "label"]
+    assert [one.text for one in ends] == ["0.501 s1", "0.5 s0", "0.3 s2"]
+    heights = [float(one.get("y", 0)) for one in ends]
+    assert all(lower - upper >= 11 for upper, lower in zip(heights, heights[1:], strict=False))
+    many = {str(seed): [[1, 0.9], [9, seed / 10]] for seed in range(8)}
+    ends = [
+        one for one in ET.fromstring(curve_chart("distill", many, "loss")).iter("text") if one.get("class") == "label"
+    ]
+    assert [one.text for one in ends] == ["0.7", "0"], "of many seeds, the greatest and the least"
 
 
 def test_a_front_of_one_model_and_a_chart_of_one_number_can_be_drawn() -> None:

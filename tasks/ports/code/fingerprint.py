@@ -51,7 +51,7 @@ NEVER_COUNTED = (
     "tasks.ports.tracking.client",
     "tasks.ports.tracking.history",
     "tasks.ports.tracking.runs",
-    "tasks.ports.tracking.candidates",
+    "tasks.ports.tracking.run_context",
     "tasks.ports.tracking.versions",
     "tasks.ports.tracking.download",
     "tasks.ports.tracking.figures",

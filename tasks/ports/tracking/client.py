@@ -179,6 +179,11 @@ def every(search: Callable[..., Any], **given: Any) -> Iterator[Any]:
             return
 
 
+def summary_line(description: str | None) -> str:
+    """Return the first line of a version's description, its summary in lists; the rest is the model card."""
+    return (description or "").partition("\n")[0]
+
+
 def legal(name: str) -> str:
     """Return a name with characters and length that MLflow accepts."""
     return re.sub(r"[^\w/ .:-]", "_", name)[:250]

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from tasks.errors import RegistryError
 from tasks.ports.files.onnx_safety import EXPORT_TAGS, require_plain_graph
-from tasks.ports.tracking.client import Client, every, local_folder
+from tasks.ports.tracking.client import Client, every, local_folder, summary_line
 from tasks.ports.tracking.verified_download import files_of, require_judged, require_no_code, write_folder
 
 
@@ -49,7 +49,7 @@ class VersionFiles(Client):
         return {
             "name": name,
             "version": str(version.version),
-            "description": version.description,
+            "description": summary_line(version.description),
             "refused": json.loads(version.tags.get("gate.reasons", "[]")) if is_refused(version.tags) else None,
         }
 

@@ -27,6 +27,7 @@ def decision_figures(model: ResultRow, teacher: ResultRow, split: str) -> list[A
     ours, theirs = score_of(model, split), score_of(teacher, split)
     values = {
         "score": ours,
+        **scores_by_name(model, split),
         "retained_pct": scaled(model.share(split).value, 100),
         "params_m": scaled(model.parameters, 1e-6),
         "size_mb": scaled(model.bytes, 1e-6),
@@ -45,6 +46,16 @@ def decision_figures(model: ResultRow, teacher: ResultRow, split: str) -> list[A
     }
     now = int(time.time() * 1000)
     return [Metric(name, float(value), now, 0) for name, value in values.items() if value is not None]
+
+
+def scores_by_name(model: ResultRow, split: str) -> dict[str, float | None]:
+    """Return all scores under the names of their metrics; those on other splits than the gate's follow the split's
+    name, as a section of their own on MLflow's page."""
+    return {
+        metric if where == split else f"{where}/{metric}": score.value
+        for where, metrics in model.metrics.items()
+        for metric, score in metrics.items()
+    }
 
 
 def paces_of(model: ResultRow) -> dict[str, float | None]:

@@ -22,6 +22,11 @@ SHOWN = (
 )
 
 
+def is_training(given: Any) -> bool:
+    """Return whether a data set of a run has the use training."""
+    return any(tag.key == "mlflow.data.context" and tag.value == "training" for tag in given.tags)
+
+
 class RunHistory(Client):
     """The flow runs of all experiments."""
 
@@ -47,6 +52,35 @@ class RunHistory(Client):
                 }
                 for run in found
             ]
+
+    def candidates_of(self, task: str) -> list[dict[str, Any]]:
+        """Return the candidates of all runs of a task, the newest first, each with its tags, its metrics and the digest
+        of the rows that it was trained with; runs in which every stage was cached have none of their own."""
+        with self.asking(f"list the candidates of {task}"):
+            experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
+            search = partial(
+                self.client.search_runs,
+                experiments,
+                "tags.limbeck = 'candidate' and attributes.status = 'FINISHED'",
+                order_by=["attributes.start_time DESC"],
+            )
+            return [
+                {
+                    "run": run.data.tags.get("mlflow.parentRunId", ""),
+                    "data": next((one.dataset.digest for one in run.inputs.dataset_inputs if is_training(one)), ""),
+                    "tags": run.data.tags,
+                    "metrics": run.data.metrics,
+                }
+                for run in every(search)
+                if run.data.tags.get("task") == task
+            ]
+
+    def tasks(self) -> list[str]:
+        """Return the tasks of all runs that have candidates."""
+        with self.asking("list the tasks"):
+            experiments = [experiment.experiment_id for experiment in every(self.client.search_experiments)]
+            search = partial(self.client.search_runs, experiments, "tags.limbeck = 'candidate'")
+            return sorted({run.data.tags["task"] for run in every(search) if "task" in run.data.tags})
 
     def recall(self, run: str, name: str) -> dict[str, Any]:
         """Return a JSON file that a run has logged: its ``recipe``, ``stages`` or ``ledger``."""

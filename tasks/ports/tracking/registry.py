@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlparse
 
 from tasks.errors import DataError, RegistryError
 from tasks.ports.store.artifacts import IDENTITY, Lease
-from tasks.ports.tracking.client import every
+from tasks.ports.tracking.client import every, summary_line
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION, require_judged_evaluation
 from tasks.ports.tracking.versions import require_legal_name
@@ -71,7 +71,8 @@ class Registry:
         with self.tracker.asking(f"read {self.name}"):
             found = every(self.tracker.client.search_model_versions, filter_string=f"name = '{self.name}'")
             versions = {
-                str(version.version): {**version.tags, "description": version.description or ""} for version in found
+                str(version.version): {**version.tags, "description": summary_line(version.description)}
+                for version in found
             }
         aliases = {alias: str(number) for alias, number in model.aliases.items()}
         return RegistryState(aliases, versions, history_of(model.tags), model.tags.get(STORE, ""))

@@ -52,6 +52,11 @@ def keep_result(tracker: Tracker, result: Mapping[str, Any]) -> None:
         tracker.client.log_dict(tracker.parent, dict(result), "run/result.json")
 
 
+def has_result(tracker: Tracker, run: str) -> bool:
+    """Return whether a run has a stored result."""
+    return keeps(tracker, run, "run/result.json")
+
+
 def keep_report(tracker: Tracker, page: str, pictures: Mapping[str, bytes] | None = None) -> None:
     """Log a page and its pictures as ``report/`` on the parent run."""
     with tracker.asking("store the report"), tempfile.TemporaryDirectory(prefix="limbeck-report-") as folder:

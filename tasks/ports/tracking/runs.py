@@ -22,6 +22,18 @@ from tasks.ports.processes import this_process
 from tasks.ports.tracking.client import legal, without_secrets
 from tasks.ports.tracking.figures import flatten, is_number
 from tasks.ports.tracking.history import RunHistory
+from tasks.ports.tracking.run_context import (
+    FLOW,
+    STAGE,
+    TRAINING_PAGES,
+    DataSource,
+    candidates_page,
+    data_inputs,
+    file_page,
+    flat_parameters,
+    page_of_run,
+    shared_tags,
+)
 from tasks.results.record import Ledger
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,10 +53,11 @@ class RunLog(RunHistory):
         run_name: str = "",
         tags: Mapping[str, str] | None = None,
         recipe: Mapping[str, Any] | None = None,
+        data: Sequence[DataSource] = (),
     ) -> None:
         super().__init__(uri, artifact_root)
         self.experiment, self.run_name, self.tags = experiment, run_name, dict(tags or {})
-        self.recipe = recipe or {}
+        self.recipe, self.data = recipe or {}, tuple(data)
         self.parent = ""
         self.joined = self.lent = False
         self.experiment_id = ""
@@ -62,10 +75,13 @@ class RunLog(RunHistory):
         with self.asking("start a run"):
             found = self.client.get_experiment_by_name(self.experiment)
             self.experiment_id = found.experiment_id if found else self.new_experiment()
-            tags = {"limbeck": "flow", "limbeck.process": this_process(), **made_with(), **self.tags}
+            tags = {"limbeck": FLOW, "limbeck.process": this_process(), **made_with(), **self.tags}
             self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags=tags).info.run_id
             if self.recipe:
                 self.client.log_dict(self.parent, dict(self.recipe), "run/recipe.json")
+                self.send(self.parent, params=flat_parameters(self.recipe))
+            if self.data:
+                self.client.log_inputs(self.parent, datasets=data_inputs(self.data))
         atexit.register(self.abandon)
 
     def place(self) -> dict[str, Any]:
@@ -76,7 +92,7 @@ class RunLog(RunHistory):
     def join(self, experiment: str, run: str, number: int) -> None:
         """Log a stage below a parent run that another process has opened and will end."""
         with self.asking(f"find the run {run[:8]} that a stage belongs to"):
-            self.client.get_run(run)
+            self.tags = dict(self.client.get_run(run).data.tags)
         self.experiment_id, self.parent, self.numbers, self.joined = experiment, run, itertools.count(number), True
         atexit.register(self.abandon)
 
@@ -93,14 +109,18 @@ class RunLog(RunHistory):
         tags = {
             "mlflow.experimentKind": "custom_model_development",
             "mlflow.note.content": f"Limbeck: small models for {escaped(self.experiment)}. "
-            "Parent runs are flow runs; the registry holds the models.",
+            "Parent runs are flow runs; below each are its candidates, its stages, and scores of registered models. "
+            "The search `tags.limbeck = 'candidate'` lists only the candidates of all runs; the registry holds the "
+            "models.",
         }
         return str(self.client.create_experiment(self.experiment, artifact_location=where, tags=tags))
 
     def new_child(self, name: str, tags: Mapping[str, str]) -> str:
-        """Start a child run and record that it is open."""
+        """Start a child run, with the tags that all runs of a flow run share, and record that it is open."""
         run: str = self.client.create_run(
-            self.experiment_id, run_name=name, tags={"mlflow.parentRunId": self.parent, **tags}
+            self.experiment_id,
+            run_name=name,
+            tags={"mlflow.parentRunId": self.parent, **shared_tags(self.tags), **tags},
         ).info.run_id
         self.unfinished[run] = None
         return run
@@ -114,7 +134,8 @@ class RunLog(RunHistory):
     def stage_started(self, record: Any) -> None:
         """Start a child run for an executed stage; the number in its name shows the order, because MLflow lists the
         newest first."""
-        tags = {"stage": record.name, "cache": "miss", "cache.key": record.key, "prefect.task_run_id": record.task_run}
+        tags = {"limbeck": STAGE, "stage": record.name, "cache": "miss", "cache.key": record.key}
+        tags |= {"prefect.task_run_id": record.task_run}
         self.sent[record.number] = time.monotonic()
         with self.asking("start a stage's run"):
             run = self.new_child(f"{next(self.numbers)}-{record.name} {record.label}".rstrip(), tags)
@@ -262,7 +283,11 @@ class RunLog(RunHistory):
     def urls(self, base: str | None) -> dict[str, str]:
         """Return links to the run and to the registry; empty if MLflow is not a server."""
         root = self.root(base)
-        return {"run": self.url_of(self.parent, base), "registry": f"{root}/#/models"} if root else {}
+        return {"run": self.url_of(self.parent, base), "registry": f"{root}/#/models?{TRAINING_PAGES}"} if root else {}
+
+    def url_of_candidates(self) -> str:
+        """Return the address of a list of this run's candidates; empty if MLflow is not a server."""
+        return candidates_page(self.root(), self.experiment_id, self.parent) if self.root() else ""
 
     def root(self, base: str | None = None) -> str:
         """Return the address of MLflow's pages; empty if MLflow is not a server."""
@@ -270,7 +295,7 @@ class RunLog(RunHistory):
 
     def url_of(self, run: str, base: str | None = None) -> str:
         """Return the address of a run's page."""
-        return f"{self.root(base)}/#/experiments/{self.experiment_id}/runs/{run}"
+        return page_of_run(self.root(base), self.experiment_id, run)
 
     def url_of_stage(self, record: Any) -> str | None:
         """Return the address of a stage's page, or None if MLflow is not a server."""
@@ -297,12 +322,12 @@ class RunLog(RunHistory):
             names = [
                 Path(entry.path).name for entry in self.client.list_artifacts(self.parent, "report") if not entry.is_dir
             ]
-        root = self.root()
-        picture, page = (
-            f"{root}/get-artifact?run_uuid={self.parent}&path=report%2F",
-            f"{self.url_of(self.parent)}/artifacts/report/",
-        )
-        return {name: f"{picture if name.endswith('.png') else page}{name}" if root else "" for name in names}
+        root, page = self.root(), self.url_of(self.parent)
+        picture = f"{root}/get-artifact?run_uuid={self.parent}&path=report%2F"
+        return {
+            name: "" if not root else f"{picture}{name}" if name.endswith(".png") else file_page(page, f"report/{name}")
+            for name in names
+        }
 
     def report_file(self, name: str) -> bytes:
         """Return one file of the run's report."""

@@ -16,9 +16,10 @@ from tasks.errors import RegistryError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.file_locks import take_lock
 from tasks.ports.files.onnx_safety import EXPORT_TAGS
-from tasks.ports.tracking.client import every, legal, local_folder
+from tasks.ports.tracking.client import every, legal, local_folder, summary_line
 from tasks.ports.tracking.download import VersionFiles
 from tasks.ports.tracking.packer import Packer
+from tasks.ports.tracking.run_context import SCORES, shared_tags
 from tasks.ports.tracking.runs import RunLog
 from tasks.ports.tracking.verified_download import (
     EVALUATION_TAG,
@@ -29,6 +30,7 @@ from tasks.ports.tracking.verified_download import (
 )
 
 LOCK_SECONDS = 600.0  # longer than any registration
+LONGEST_DESCRIPTION = 5000  # characters of a description that MLflow's databases store
 
 
 class Versions(VersionFiles, RunLog):
@@ -92,6 +94,7 @@ class Versions(VersionFiles, RunLog):
         files: Mapping[str, Path],
     ) -> str:
         """Package, upload, check and register a model."""
+        about = version_description(description, card)
         tags |= {"model.sha256": hash_file(folder / "model.safetensors")}
         package = packer.pack(folder, candidate, card=card, task=task, files=files)
         try:
@@ -100,22 +103,25 @@ class Versions(VersionFiles, RunLog):
             whole = files_of(package)
             judged = evaluation_digest(whole)
             tags |= {"model.folder.sha256": folder_digest(whole)} | ({EVALUATION_TAG: judged} if judged else {})
-            model = self.upload(candidate, package, tags, packer.workspace / f"{candidate}.stored")
+            model = self.upload(candidate, package, tags, packer.workspace / f"{candidate}.stored", about)
         finally:
             shutil.rmtree(package, ignore_errors=True)  # several full-size models could fill the disk
-        self.require_registered(name)
+        self.require_registered(name, tags)
         version = self.client.create_model_version(
-            name, f"models:/{model}", self.parent, tags=tags, description=description, model_id=model
+            name, f"models:/{model}", self.parent, tags=tags, description=about, model_id=model
         )
         return str(version.version)
 
-    def upload(self, candidate: str, package: Path, tags: Mapping[str, str], workspace: Path) -> str:
-        """Upload a package, read it back and return the model's id; a model that arrives damaged is set to FAILED and
-        never registered."""
+    def upload(self, candidate: str, package: Path, tags: Mapping[str, str], workspace: Path, about: str) -> str:
+        """Upload a package, described by ``about``, read it back and return the model's id; a model that arrives
+        damaged is set to FAILED and never registered."""
         from mlflow.entities import LoggedModelOutput
 
         model = self.client.create_logged_model(
-            self.experiment_id, name=candidate, source_run_id=self.parent, tags={"candidate": candidate}
+            self.experiment_id,
+            name=candidate,
+            source_run_id=self.parent,
+            tags={"candidate": candidate, **shared_tags(self.tags), "mlflow.note.content": about},
         )
         try:
             self.client.log_model_artifacts(model.model_id, str(package))
@@ -142,13 +148,18 @@ class Versions(VersionFiles, RunLog):
             )
         )
 
-    def require_registered(self, name: str) -> None:
-        """Create the registered model unless it exists."""
+    def require_registered(self, name: str, tags: Mapping[str, str]) -> None:
+        """Create the registered model unless it exists, with the task and the teacher of its first version."""
         from mlflow.exceptions import MlflowException
 
         try:
+            about = {tag: tags[tag] for tag in ("task", "teacher") if tags.get(tag)}
+            made_for = f" of {about['teacher']} for {about['task']}" if len(about) == 2 else ""
             self.client.create_registered_model(
-                name, description="Small models computed by Limbeck; pull the alias champion."
+                name,
+                tags=about,
+                description=f"Small models{made_for}, computed by Limbeck. The alias champion is the version to use: "
+                f"`limbeck pull {name}@champion my-model`",
             )
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
@@ -161,7 +172,8 @@ class Versions(VersionFiles, RunLog):
 
         with self.asking(f"record the scores of {name} version {number}"):
             maker = self.client.get_run(self.find_version(name, number).run_id)
-            named = {"mlflow.parentRunId": maker.info.run_id, "score.of": f"{name} version {number}"}
+            named = {"limbeck": SCORES, "mlflow.parentRunId": maker.info.run_id, **shared_tags(maker.data.tags)}
+            named |= {"score.of": f"{name} version {number}"}
             run: str = self.client.create_run(
                 maker.info.experiment_id, run_name=f"score {name} {number}", tags=named
             ).info.run_id
@@ -206,11 +218,22 @@ class Versions(VersionFiles, RunLog):
                     **version.tags,
                     "name": version.name,
                     "version": str(version.version),
-                    "description": version.description or "",
+                    "description": summary_line(version.description),
                     "alias": ", ".join(aliases.get((version.name, str(version.version)), [])),
                 }
                 for version in found
             ]
+
+
+def version_description(line: str, card: str) -> str:
+    """Return a version's description: its line for lists of versions, then the model card without its header, as far
+    as MLflow's databases can store it."""
+    body = card.partition("\n---\n")[2] if card.startswith("---\n") else card
+    whole = f"{line}\n\n{body.strip()}"
+    more = "\n\nThe card continues in README.md of the model's folder."
+    if len(whole) <= LONGEST_DESCRIPTION:
+        return whole
+    return whole[: LONGEST_DESCRIPTION - len(more)].rpartition("\n")[0] + more
 
 
 def require_legal_name(name: str) -> None:

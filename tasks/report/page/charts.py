@@ -8,12 +8,16 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tasks.report.format.numbers import bounds
 from tasks.report.format.pareto import Front, Point, number
+from tasks.report.page.hover import spot_note
 from tasks.report.page.svg import (
+    Box,
     Labels,
     Plot,
     axes,
     box,
+    boxes_of_stairs,
     drawing,
     labelled,
     line,
@@ -60,13 +64,18 @@ def front_chart(found: Front, headline: str) -> Markup:
         )
     ]
     best = sorted((point for point in found.points if point.name in found.best), key=lambda point: point.cost)
-    parts.append(path([(plot.x(point.cost), plot.y(point.score)) for point in best], "front", stairs=True))
+    stairs = [(plot.x(point.cost), plot.y(point.score)) for point in best]
+    parts.append(path(stairs, "front", stairs=True))
     parts += [whisker(plot, point) for point in found.points]
     parts += [
         spot(plot, point, found, headline)
         for point in sorted(found.points, key=lambda point: (point.champion, point.name in found.best))
     ]
-    parts += names(plot, found)
+    parts += names(plot, found, boxes_of_stairs(stairs))
+    parts += [
+        spot_note(plot, plot.x(point.cost), plot.y(point.score), note_of(point, found, headline))
+        for point in found.points
+    ]
     words = f"{headline} against {found.title}; on the front: {', '.join(point.name for point in best)}"
     return drawing(WIDE, HIGH, words, parts)
 
@@ -80,10 +89,7 @@ def whisker(plot: Plot, point: Point) -> Markup:
 
 def spot(plot: Plot, point: Point, found: Front, headline: str) -> Markup:
     """Draw one model's mark: with a ring for the champion, hollow if another model is better at no higher cost."""
-    title = (
-        f"{point.name} ({point.role}{', champion' if point.champion else ''}): {headline} {point.score:.3f}, "
-        f"{point.cost:.4g} {found.unit}"
-    )
+    title = ": ".join(note_of(point, found, headline))
     ring = (
         Markup('<circle cx="{}" cy="{}" r="10" class="ring"/>').format(
             short(plot.x(point.cost)), short(plot.y(point.score))
@@ -96,7 +102,17 @@ def spot(plot: Plot, point: Point, found: Front, headline: str) -> Markup:
     )
 
 
-def names(plot: Plot, found: Front) -> list[Markup]:
+def note_of(point: Point, found: Front, headline: str) -> list[str]:
+    """Return the lines shown under the pointer: name and role, score with its interval, and cost."""
+    between = "" if point.low is None or point.high is None else f" [{point.low:.3f}, {point.high:.3f}]"
+    return [
+        f"{point.name} ({point.role}{', champion' if point.champion else ''})",
+        f"{headline} {point.score:.3f}{between}",
+        f"{point.cost:.4g} {found.unit}{'' if point.name in found.best else ', dominated'}",
+    ]
+
+
+def names(plot: Plot, found: Front, lines: Sequence[Box]) -> list[Markup]:
     """Write names beside marks: the champion's first, then the teacher's, then those on the front; with more than
     ``CROWD`` models, no other names."""
     told = [
@@ -108,7 +124,9 @@ def names(plot: Plot, found: Front) -> list[Markup]:
         told, key=lambda point: (not point.champion, point.role != "teacher", point.name not in found.best, point.cost)
     )
     labels = Labels(
-        plot, [(plot.x(p.cost) - 6, plot.y(p.score) - 6, plot.x(p.cost) + 6, plot.y(p.score) + 6) for p in found.points]
+        plot,
+        [(plot.x(p.cost) - 6, plot.y(p.score) - 6, plot.x(p.cost) + 6, plot.y(p.score) + 6) for p in found.points],
+        lines,
     )
     return [
         labels.place(plot.x(point.cost), plot.y(point.score), point.name, "label strong" if point.champion else "label")
@@ -140,33 +158,6 @@ def interval_strip(rows: Sequence[tuple[str, str, Estimate]]) -> Markup:
 def clipped(words: str, most: int) -> str:
     """Return a text, cut to at most ``most`` characters."""
     return words if len(words) <= most else words[: most - 1] + "…"
-
-
-# --- training ---------------------------------------------------------------------------------------------------------
-
-
-def curve_chart(title: str, lines: Mapping[str, Sequence[Sequence[float]]], name: str) -> Markup:
-    """Draw one figure over the steps, a line for each seed; the last value of the first line is written at its end."""
-    known = {
-        seed: [(step, value) for step, value in points if number(value) is not None] for seed, points in lines.items()
-    }
-    known = {seed: points for seed, points in known.items() if points}
-    if not known:
-        return Markup("")
-    steps, values = ([point[part] for points in known.values() for point in points] for part in (0, 1))
-    last, (low, high) = max(steps), padded(values)
-    plot = Plot(46, 262, 26, 116, scale(0, last or 1, 46, 262), scale(low, high, 116, 26))
-    parts = [axes(plot, labelled(ticks(0, last, 4)), labelled(ticks(low, high, 4)), ("steps", name))]
-    for points in known.values():
-        parts.append(path([(plot.x(step), plot.y(value)) for step, value in points], "curve"))
-        if len(points) <= 12:
-            parts += [
-                mark(plot.x(step), plot.y(value), "student", f"step {step:g}: {value:.4g}", size=2.6)
-                for step, value in points
-            ]
-    ends = [points[-1][1] for points in known.values()]
-    parts.append(text(268, plot.y(ends[0]) + 4, f"{ends[0]:.3g}", kind="label"))
-    return drawing(300, 150, f"{title}: {name} over steps, at the end {', '.join(f'{end:.3g}' for end in ends)}", parts)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -257,6 +248,7 @@ def drop_chart(series: Mapping[str, Sequence[Mapping[str, Any]]], teacher: float
         parts += [line(plot.left, plot.y(teacher), plot.right, plot.y(teacher), "ideal")]
     for index, (strategy, found) in enumerate(series.items()):
         parts += strategy_line(plot, strategy, found, index, len(series))
+    parts += [one for index, row in enumerate(series.items()) for one in strategy_notes(plot, *row, index, len(series))]
     said = [
         f"{name}: " + ", ".join(f"{cell['drop']} dropped {cell['value']:.3f}" for cell in found)
         for name, found in series.items()
@@ -287,6 +279,22 @@ def strategy_line(
     return parts
 
 
+def strategy_notes(
+    plot: Plot, strategy: str, found: Sequence[Mapping[str, Any]], index: int, count: int
+) -> list[Markup]:
+    """Return the areas that show the figures of one strategy's marks."""
+    shift = 0.36 * ((index + 0.5) / count - 0.5)
+    return [
+        spot_note(
+            plot,
+            plot.x(cell["drop"] + shift),
+            plot.y(cell["value"]),
+            [f"{strategy}, {cell['drop']} dropped", f"{cell['value']:.4f} {bounds(Estimate.model_validate(cell))}"],
+        )
+        for cell in found
+    ]
+
+
 SHAPES = ("student", "dropped", "baseline", "export", "teacher")
 """Marks of strategies: only the shapes of these roles are used, not their meaning."""
 
@@ -299,11 +307,3 @@ def legend(strategies: Sequence[str]) -> list[Markup]:
         parts.append(mark(x, y, SHAPES[index % len(SHAPES)], name, size=4.2, more=f"hue{index % 8}"))
         parts.append(text(x + 10, y + 4, clipped(name, 17), kind="label"))
     return parts
-
-
-def spread(points: Sequence[Any], most: int) -> list[Any]:
-    """Return at most ``most`` evenly spaced points of a line, including the first and the last."""
-    if len(points) <= most:
-        return list(points)
-    step = (len(points) - 1) / (most - 1)
-    return [points[round(number * step)] for number in range(most)]

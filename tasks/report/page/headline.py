@@ -25,7 +25,7 @@ from tasks.report.page.charts import interval_strip
 from tasks.report.tables.exports_section import FILES, facts_of
 from tasks.report.tables.results import conditions
 from tasks.results.roles import role_of
-from tasks.results.row import Cost, ResultRow
+from tasks.results.row import Cost, Estimate, ResultRow
 from tasks.results.run import Registered, RunResult
 
 
@@ -113,9 +113,21 @@ def lead(result: RunResult, model: ResultRow, first: str) -> str:
     where = f"{count(rows)} {result.split} rows" if rows else f"the {result.split} rows"
     what = f"{role_of(model.role).label} for {result.task}"
     gap = model.gap(result.split)
-    by = f"{signed(gap.value)} {bounds(gap, signed)}"
-    differs = f" On {where} its {model.headline} differs from its teacher's by {by}."
-    return first.replace("{what}", what) + (differs if number(gap.value) is not None else "")
+    return first.replace("{what}", what) + gap_sentence(gap, where, model.headline)
+
+
+def gap_sentence(gap: Estimate, where: str, headline: str) -> str:
+    """Return a sentence on the difference of a model's score to its teacher's, with the interval of the difference;
+    empty if it is undefined."""
+    value = number(gap.value)
+    if value is None:
+        return ""
+    size = f"{abs(value):.3f}"
+    how = f"equals its teacher's {headline}" if float(size) == 0 else ""
+    how = how or f"is {size} {'above' if value > 0 else 'below'} that of its teacher"
+    between = bounds(gap, signed)
+    said = f" On {where} its {headline} {how}" if float(size) else f" On {where} it {how}"
+    return f"{said} (interval of the difference {between})." if between else f"{said}."
 
 
 def tile(name: str, large: str, unit: str, lines: Sequence[str], chart: Any = "") -> dict[str, Any]:

@@ -7,11 +7,12 @@ to load or run anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tasks.report.comparison import ComparedRun, comparisons
 from tasks.report.format.numbers import plural
 from tasks.report.page.charts import drop_chart
 from tasks.report.page.error_analysis import analysis_sections, disagreement_section
@@ -93,6 +94,11 @@ def sweep_page(result: Mapping[str, Any]) -> str:
     return page("sweep.html", shared, sweep=result, **parts)
 
 
+def compare_page(runs: Sequence[ComparedRun]) -> str:
+    """Return the page of a comparison of runs."""
+    return page("compare.html", runs[0].result.replaced(links=None), runs=runs, tables=comparisons(runs))
+
+
 def sweep_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row for each number of dropped layers."""
     return [
@@ -151,4 +157,5 @@ def environment() -> Environment:
 def report_link(links: Mapping[str, str]) -> str | None:
     """Return the MLflow address of the page of a run, from the links of the run's result; None if MLflow is not a
     server."""
-    return f"{links['run']}/artifacts/{PAGE}" if links.get("run") else None
+    page, _, query = links.get("run", "").partition("?")
+    return f"{page}/artifacts/{PAGE}{'?' if query else ''}{query}" if page else None

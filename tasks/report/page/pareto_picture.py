@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from tasks.report.format.pareto import Front, Point, fronts
-from tasks.report.page.svg import Labels, Plot
+from tasks.report.page.svg import LEADER_FROM, Labels, Plot, boxes_of_stairs, log_ticks, tick_label
 from tasks.results.roles import role_of
 from tasks.results.run import RunResult
 
@@ -46,13 +46,22 @@ def draw(axes: Any, found: Front, headline: str) -> None:
     """Draw one front."""
     best = sorted((point for point in found.points if point.name in found.best), key=lambda point: point.cost)
     axes.step(
-        [point.cost for point in best], [point.score for point in best], where="post", color="#59616b", linewidth=1
+        [point.cost for point in best],
+        [point.score for point in best],
+        where="post",
+        color="#0b6b66",
+        alpha=0.6,
+        linewidth=2.2,
     )
     for point in found.points:
         spot(axes, point, point.name in found.best)
     if max(point.cost for point in found.points) > 6 * min(point.cost for point in found.points):
         axes.set_xscale("log")
     axes.margins(0.18, 0.12)
+    if axes.get_xscale() == "log":  # matplotlib's own labels of powers run into each other
+        places = log_ticks(*axes.get_xlim())
+        axes.set_xticks(places, [tick_label(at) for at in places])
+        axes.set_xticks([], minor=True)
     axes.set_xlabel(f"{found.title}, {found.unit}{' (' + found.note + ')' if found.note else ''}", fontsize=8)
     axes.set_ylabel(headline)
     axes.spines[["top", "right"]].set_visible(False)
@@ -71,7 +80,10 @@ def name_all(axes: Any, found: Front) -> None:
     edges = axes.get_window_extent().extents * points
     plot = Plot(edges[0], edges[2], -edges[3], -edges[1], float, float)
     spots = [where(point.cost, point.score) for point in found.points]
-    labels = Labels(plot, [(x - 6, y - 6, x + 6, y + 6) for x, y in spots])
+    best = [
+        where(one.cost, one.score) for one in sorted(found.points, key=lambda one: one.cost) if one.name in found.best
+    ]
+    labels = Labels(plot, [(x - 6, y - 6, x + 6, y + 6) for x, y in spots], boxes_of_stairs(best))
     order = sorted(
         zip(found.points, spots, strict=True),
         key=lambda one: (not one[0].champion, one[0].role != "teacher", one[0].name not in found.best),
@@ -79,7 +91,13 @@ def name_all(axes: Any, found: Front) -> None:
     for point, (x, y) in order:
         beside = labels.find(x, y, point.name)
         if beside:
-            place = {"xytext": (beside[0], -beside[1]), "textcoords": "offset points", "ha": SIDES[beside[2]]}
+            place: dict[str, object] = {
+                "xytext": (beside[0], -beside[1]),
+                "textcoords": "offset points",
+                "ha": SIDES[beside[2]],
+            }
+            leads: dict[str, object] = {"arrowprops": {"arrowstyle": "-", "color": "#59616b", "linewidth": 0.6}}
+            place |= leads if abs(beside[1]) > LEADER_FROM else {}
             ground = {
                 "facecolor": "white",
                 "edgecolor": "none",

@@ -13,11 +13,12 @@ from tasks.report.format.baseline_comparison import baseline_lines
 from tasks.report.format.numbers import DASH, amount, bounds, count, figure, money, percent, span
 from tasks.report.format.pareto import Front, fronts, number
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
-from tasks.report.page.charts import curve_chart, drop_chart, front_chart, spread
+from tasks.report.page.charts import drop_chart, front_chart
+from tasks.report.page.curves import curve_chart, spread
 from tasks.report.page.headline import UNREGISTERED, seeds_sentence, verdict_of
 from tasks.report.page.lineage_chart import lineage_chart
 from tasks.report.page.svg import drawing, mark
-from tasks.report.tables.ledger import counted_lines, part_of
+from tasks.report.tables.ledger import counted_lines, is_known, part_of
 from tasks.results.record import Lineage, Provenance
 from tasks.results.roles import ROLES, role_of
 from tasks.results.row import Amount, Cost, ResultRow
@@ -159,8 +160,10 @@ def curve_parts(
     parts: dict[str, list[dict[str, Any]]] = {"first": [], "others": []}
     for (stage_name, name), group in groups.items():
         title = f"{stage_name} {name}".rstrip()
-        charts = [curve_chart(title, lines, SHOWN[what]) for what, lines in group["lines"].items()]
         where = "first" if name in first or name not in candidates else "others"
+        charts = [
+            curve_chart(title, lines, SHOWN[what], noted=where == "first") for what, lines in group["lines"].items()
+        ]
         parts[where].append(
             {
                 "title": title,
@@ -232,6 +235,10 @@ LEDGER = {
 }
 
 
+SAME = {"co2e_kg": "co2e_lb", "co2e_lb": "co2e_kg"}
+"""Figures that are one quantity in two units: both have a column, or none."""
+
+
 def ledger_section(result: RunResult) -> dict[str, Any] | None:
     """Return the ledger's rows: the total, the savings by the cache, every model and every stage."""
     ledger = result.ledger
@@ -240,19 +247,33 @@ def ledger_section(result: RunResult) -> dict[str, Any] | None:
     sums = [("the whole run", ledger.total), ("saved by the cache", ledger.saved)]
     costs = [(model.name, model.cost) for model in result.models if model.cost]
     stages = [(stage.display_name, stage.figures) for stage in ledger.stages]
+    rows = [cost for _, cost in (*sums, *costs, *stages)]
+    known = {part for part in LEDGER if part == "seconds" or any(is_known(part_of(cost, part)) for cost in rows)}
+    shown = [part for part in LEDGER if known & {part, SAME.get(part)}]
     return {
-        "heads": list(LEDGER.values()),
-        "sums": [ledger_row(*one) for one in sums],
-        "models": [ledger_row(*one) for one in costs],
-        "stages": [ledger_row(*one) for one in stages],
-        "methods": methods([cost for _, cost in (*sums, *costs)]),
-        "counted": counted_lines(ledger),
+        "heads": [LEDGER[part] for part in shown],
+        "sums": [ledger_row(*one, shown) for one in sums],
+        "models": [ledger_row(*one, shown) for one in costs],
+        "stages": [ledger_row(*one, shown) for one in stages],
+        "methods": methods([cost for _, cost in (*sums, *costs)], shown),
+        "counted": counted_lines(ledger) + left_out(rows, shown),
     }
 
 
-def ledger_row(name: str, cost: Cost) -> dict[str, object]:
+def left_out(rows: Sequence[Cost], shown: Sequence[str]) -> list[str]:
+    """Return sentences on the figures without a column: those that are zero, and those that are unknown."""
+    hidden = [part for part in LEDGER if part not in shown]
+    zero = [LEDGER[part] for part in hidden if all(number(part_of(cost, part).value) == 0 for cost in rows)]
+    unknown = [LEDGER[part] for part in hidden if LEDGER[part] not in zero]
+    return [
+        *([f"Unknown for this run: {', '.join(unknown)}."] if unknown else []),
+        *([f"Zero for this run: {', '.join(zero)}."] if zero else []),
+    ]
+
+
+def ledger_row(name: str, cost: Cost, parts: Sequence[str]) -> dict[str, object]:
     """Return one line of the ledger; every figure has its origin (measured, estimated or unknown)."""
-    return {"name": name, "cells": [ledger_cell(part_of(cost, part)) for part in LEDGER]}
+    return {"name": name, "cells": [ledger_cell(part_of(cost, part)) for part in parts]}
 
 
 def ledger_cell(found: Amount) -> dict[str, str]:
@@ -262,13 +283,13 @@ def ledger_cell(found: Amount) -> dict[str, str]:
     return {"value": shown, "how": found.how}
 
 
-def methods(costs: Sequence[Cost]) -> list[str]:
+def methods(costs: Sequence[Cost], parts: Sequence[str]) -> list[str]:
     """Return the methods by which the figures were determined, each once."""
     found = {
         f"{LEDGER[part]}: {figure.how}, {figure.by}"
         for cost in costs
         for part, figure in cost.amounts().items()
-        if part in LEDGER and figure.by
+        if part in parts and figure.by and is_known(figure)
     }
     return sorted(found)
 

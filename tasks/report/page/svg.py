@@ -171,36 +171,52 @@ def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
     return [(value, tick_label(value, step)) for value in values]
 
 
+Box = tuple[float, float, float, float]
+"""A rectangle: left, top, right, bottom."""
+
+
 @dataclass
 class Labels:
     """Places names beside marks, where they cover neither a mark nor another name; a name that does not fit is only in
     the mark's tooltip."""
 
     plot: Plot
-    taken: list[tuple[float, float, float, float]]
+    taken: list[Box]
+    lines: Sequence[Box] = ()
+    """Drawn lines, which a name covers only if there is no other place."""
 
     def place(self, x: float, y: float, words: str, kind: str = "label") -> Markup:
-        """Return a name beside a mark; empty if it does not fit."""
+        """Return a name beside a mark, with a thin line to the mark if it stands apart; empty if it does not fit."""
         found = self.find(x, y, words)
-        return text(x + found[0], y + found[1], words, anchor=found[2], kind=kind) if found else Markup("")
+        if found is None:
+            return Markup("")
+        dx, dy, anchor = found
+        leads = line(x, y, x + dx, y + dy - (9 if dy > 0 else -3), "leader") if abs(dy) > LEADER_FROM else Markup("")
+        return leads + text(x + dx, y + dy, words, anchor=anchor, kind=kind)
 
     def find(self, x: float, y: float, words: str) -> tuple[float, float, str] | None:
         """Return a free position for a mark's name (offset in x and y, and anchor) and reserve it; None if there is
         none."""
         width = LETTER * len(words)
-        for dx, dy, anchor in BESIDE:
-            start = x + dx - {"start": 0, "middle": width / 2, "end": width}[anchor]
-            place = (start, y + dy - 9, start + width, y + dy + 3)
-            inside = (
-                self.plot.left - 4 <= place[0]
-                and place[2] <= self.plot.right + 8
-                and self.plot.top - 8 <= place[1]
-                and place[3] <= self.plot.bottom
-            )
-            if inside and not any(overlap(place, other) for other in self.taken):
-                self.taken.append(place)
-                return dx, dy, anchor
+        places = [(self.box_at(x + dx, y + dy, width, anchor), (dx, dy, anchor)) for dx, dy, anchor in BESIDE]
+        inside = [one for one in places if self.is_inside(one[0])]
+        for others in ([*self.taken, *self.lines], self.taken):
+            for place, found in inside:
+                if not any(overlap(place, other) for other in others):
+                    self.taken.append(place)
+                    return found
         return None
+
+    def box_at(self, x: float, y: float, width: float, anchor: str) -> Box:
+        """Return the rectangle of a name."""
+        start = x - {"start": 0, "middle": width / 2, "end": width}[anchor]
+        return start, y - 9, start + width, y + 3
+
+    def is_inside(self, place: Box) -> bool:
+        """Return whether a name is inside of the chart."""
+        left, top, right, bottom = place
+        across = self.plot.left - 4 <= left and right <= self.plot.right + 8
+        return across and self.plot.top - 8 <= top and bottom <= self.plot.bottom
 
 
 BESIDE = (
@@ -212,10 +228,25 @@ BESIDE = (
     (-8, -8, "end"),
     (8, 15, "start"),
     (-8, 15, "end"),
+    *(
+        (dx, dy, anchor)
+        for dy in (-28, 34, -44, 50, -60, 66, -76, 82)
+        for dx, anchor in ((12, "start"), (-12, "end"), (0, "middle"))
+    ),
 )
-"""Possible positions of a name: offset in x and y from its mark, and the anchor of the text."""
+"""Possible positions of a name: offset in x and y from its mark, and the anchor of the text; the near ones first."""
+LEADER_FROM = 20
+"""Distance in height from which a thin line leads from a name to its mark."""
 
 
-def overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    """Return whether two rectangles (left, top, right, bottom) overlap."""
+def overlap(one: Box, other: Box) -> bool:
+    """Return whether two rectangles overlap."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def boxes_of_stairs(points: Sequence[tuple[float, float]]) -> list[Box]:
+    """Return the rectangles that a step line covers."""
+    boxes: list[Box] = []
+    for (x, y), (right, top) in zip(points, points[1:], strict=False):
+        boxes += [(x, y - 1.5, right, y + 1.5), (right - 1.5, min(y, top), right + 1.5, max(y, top))]
+    return boxes

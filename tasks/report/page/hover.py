@@ -1,0 +1,46 @@
+"""Values that a chart shows under the pointer: invisible areas above the drawing, each with a note that only the style
+sheet shows, so that the page needs no script and no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from tasks.report.page.svg import LETTER, Plot, box, short, text
+
+LINE, PAD = 15.0, 7.0
+"""Height of a line of a note, and the space around its lines, in units of the drawing."""
+AREA = 11.0
+"""Half the width of the area of a mark: easy to hit by a pointer, and by a finger on a phone."""
+
+
+def spot_note(plot: Plot, x: float, y: float, lines: Sequence[str]) -> Markup:
+    """Return the area of a mark with its note."""
+    area = Markup('<circle cx="{}" cy="{}" r="{}" class="area"/>').format(short(x), short(y), short(AREA))
+    return area_with_note(area, note(plot, x, y, lines))
+
+
+def band_note(plot: Plot, x: float, width: float, lines: Sequence[str]) -> Markup:
+    """Return the area of a step of curves, as high as the chart, with its note and a line at the step."""
+    area = box(x - width / 2, plot.top, width, plot.bottom - plot.top, "area")
+    at = Markup('<path d="M{} {}V{}" class="at"/>').format(short(x), short(plot.top), short(plot.bottom))
+    return area_with_note(area, at + note(plot, x, plot.top + LINE, lines))
+
+
+def area_with_note(area: Markup, tip: Markup) -> Markup:
+    """Return an area with what is shown while the pointer is on it."""
+    return Markup('<g class="spot">{}<g class="tip">{}</g></g>').format(area, tip)
+
+
+def note(plot: Plot, x: float, y: float, lines: Sequence[str]) -> Markup:
+    """Return lines of text on a ground of their own, beside a place and inside the chart."""
+    wide, high = LETTER * max(map(len, lines)) + 2 * PAD, LINE * len(lines) + PAD
+    right = x + 12 + wide <= plot.right + 10
+    left = max(2.0, x + 12 if right else x - 12 - wide)
+    top = min(max(2.0, y - high / 2), plot.bottom - high)
+    rows = [
+        text(left + PAD, top + LINE * number - 2, line, kind="strong" if number == 1 and len(lines) > 1 else "")
+        for number, line in enumerate(lines, 1)
+    ]
+    return box(left, top, wide, high, "ground") + Markup("").join(rows)

@@ -1,0 +1,72 @@
+"""The leaderboard of a task: the candidates of all of its runs, the best score first. Scores on other rows or by other
+metrics are in tables of their own, because they are not comparable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.report.format.numbers import figure
+from tasks.report.format.pareto import ERRORS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+BOARD_COLUMNS = {
+    "score": ("score", ".4f"),
+    "retained_pct": ("% of teacher", ".1f"),
+    "size_mb": ("MB", ".1f"),
+    "params_m": ("params, M", ".2f"),
+    "latency_ms": ("ms", ".2f"),
+    "speedup_x": ("speed-up", ".1f"),
+}
+"""Metrics of a candidate in MLflow, with the heading and the format of their column."""
+ID_DIGITS = 8
+"""Characters of a digest or of a run's id in the table."""
+
+Entry = Mapping[str, Any]
+
+
+def boards(candidates: Sequence[Entry]) -> dict[tuple[str, str, str], list[Entry]]:
+    """Return the candidates by what they were scored on (metric, split, digest of the data), the best first; of several
+    entries with one checkpoint, the newest is taken."""
+    found: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    for one in candidates:
+        tags = one["tags"]
+        board = found.setdefault((tags.get("headline", ""), tags.get("split", ""), one["data"]), {})
+        board.setdefault(tags.get("checkpoint.sha256") or f"{one['run']} {tags.get('candidate')}", one)
+    return {
+        place: sorted(entries.values(), key=lambda one: board_order(one, less=place[0] in ERRORS))
+        for place, entries in found.items()
+    }
+
+
+def board_order(entry: Entry, *, less: bool) -> tuple[bool, float]:
+    """Return a sort key that is smallest for the best score; candidates without a score come last."""
+    score = entry["metrics"].get("score")
+    return score is None, 0.0 if score is None else score if less else -score
+
+
+def leaderboard_table(place: tuple[str, str, str], entries: Sequence[Entry], limit: int) -> Table:
+    """Return one board as a table for the terminal."""
+    from rich import box
+    from rich.table import Table
+
+    headline, split, digest = place
+    where = f" on {split}" if split else ""
+    title = f"{headline}{where}, data {digest[:ID_DIGITS] or 'unknown'}: {min(limit, len(entries))} of {len(entries)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("", "candidate", "role", "teacher"):
+        table.add_column(name, overflow="fold")
+    for name, _ in BOARD_COLUMNS.values():
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("gate", "recipe", "run"):
+        table.add_column(name, overflow="fold")
+    for number, one in enumerate(entries[:limit], 1):
+        tags = one["tags"]
+        figures = [figure(one["metrics"].get(name), form) for name, (_, form) in BOARD_COLUMNS.items()]
+        known = [tags.get(name, "") for name in ("candidate", "role", "teacher")]
+        table.add_row(
+            str(number), *known, *figures, tags.get("gate", ""), tags.get("recipe", ""), one["run"][:ID_DIGITS]
+        )
+    return table
