@@ -16,7 +16,7 @@ from tests.report.test_page import COST, HOSTILE, Read
 
 
 def run(name: str, knobs: dict[str, str], models: list[dict[str, Any]], **changes: Any) -> ComparedRun:
-    ledger = {"stages": [], "total": COST, "saved": {}, "billed": {}, "basis": {}, "warnings": []}
+    ledger = {"total": COST, "saved": {}}
     result = written(name, models=models) | {"ledger": ledger} | changes
     return ComparedRun(name, "2026-11-23 10:00", knobs, RunResult.model_validate(result))
 
