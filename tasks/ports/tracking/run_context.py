@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-FLOW, STAGE, CANDIDATE, SCORES = "flow", "stage", "candidate", "scores"
+FLOW_RUN, STAGE_RUN, CANDIDATE_RUN, SCORES_RUN = "flow", "stage", "candidate", "scores"
 """Values of the tag ``limbeck``: the kind of a run."""
 SHARED_TAGS = ("recipe", "task", "teacher", "mlflow.user", "mlflow.source.name", "mlflow.source.type")
 """Tags of a flow run that its stages and candidates have, too."""
@@ -107,6 +107,6 @@ def candidates_page(root: str, experiment: str, run: str) -> str:
 
     MLflow folds nested runs below their parent unless the list is sorted by a figure.
     """
-    wanted = quote(f"tags.limbeck = '{CANDIDATE}' and tags.mlflow.parentRunId = '{run}'")
+    wanted = quote(f"tags.limbeck = '{CANDIDATE_RUN}' and tags.mlflow.parentRunId = '{run}'")
     order = f"orderByKey={quote('metrics.`score`')}&orderByAsc=false"
     return f"{root}/#/experiments/{experiment}/runs?{TRAINING_PAGES}&searchFilter={wanted}&{order}"

@@ -23,8 +23,8 @@ from tasks.ports.tracking.client import legal, without_secrets
 from tasks.ports.tracking.figures import flatten, is_number
 from tasks.ports.tracking.history import RunHistory
 from tasks.ports.tracking.run_context import (
-    FLOW,
-    STAGE,
+    FLOW_RUN,
+    STAGE_RUN,
     TRAINING_PAGES,
     DataSource,
     candidates_page,
@@ -75,7 +75,7 @@ class RunLog(RunHistory):
         with self.asking("start a run"):
             found = self.client.get_experiment_by_name(self.experiment)
             self.experiment_id = found.experiment_id if found else self.new_experiment()
-            tags = {"limbeck": FLOW, "limbeck.process": this_process(), **made_with(), **self.tags}
+            tags = {"limbeck": FLOW_RUN, "limbeck.process": this_process(), **made_with(), **self.tags}
             self.parent = self.client.create_run(self.experiment_id, run_name=self.run_name, tags=tags).info.run_id
             if self.recipe:
                 self.client.log_dict(self.parent, dict(self.recipe), "run/recipe.json")
@@ -134,7 +134,7 @@ class RunLog(RunHistory):
     def stage_started(self, record: Any) -> None:
         """Start a child run for an executed stage; the number in its name shows the order, because MLflow lists the
         newest first."""
-        tags = {"limbeck": STAGE, "stage": record.name, "cache": "miss", "cache.key": record.key}
+        tags = {"limbeck": STAGE_RUN, "stage": record.name, "cache": "miss", "cache.key": record.key}
         tags |= {"prefect.task_run_id": record.task_run}
         self.sent[record.number] = time.monotonic()
         with self.asking("start a stage's run"):

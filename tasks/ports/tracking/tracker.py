@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.ports.tracking.figures import decision_figures, words_against
-from tasks.ports.tracking.run_context import CANDIDATE, data_inputs, flat_parameters
+from tasks.ports.tracking.run_context import CANDIDATE_RUN, data_inputs, flat_parameters
 from tasks.ports.tracking.runs import RunLog
 from tasks.ports.tracking.versions import Versions
 from tasks.results.row import ResultRow
@@ -36,7 +36,7 @@ class CandidateLog(RunLog):
         with self.asking("log the candidates"):
             for model in models if self.children else ():
                 tags = {
-                    "limbeck": CANDIDATE,
+                    "limbeck": CANDIDATE_RUN,
                     "candidate": model.name,
                     "role": model.role,
                     **({"made": model.making.removeprefix("made ")} if model.making else {}),

@@ -19,7 +19,7 @@ from tasks.ports.files.onnx_safety import EXPORT_TAGS
 from tasks.ports.tracking.client import every, legal, local_folder, summary_line
 from tasks.ports.tracking.download import VersionFiles
 from tasks.ports.tracking.packer import Packer
-from tasks.ports.tracking.run_context import SCORES, shared_tags
+from tasks.ports.tracking.run_context import SCORES_RUN, shared_tags
 from tasks.ports.tracking.runs import RunLog
 from tasks.ports.tracking.verified_download import (
     EVALUATION_TAG,
@@ -172,7 +172,7 @@ class Versions(VersionFiles, RunLog):
 
         with self.asking(f"record the scores of {name} version {number}"):
             maker = self.client.get_run(self.find_version(name, number).run_id)
-            named = {"limbeck": SCORES, "mlflow.parentRunId": maker.info.run_id, **shared_tags(maker.data.tags)}
+            named = {"limbeck": SCORES_RUN, "mlflow.parentRunId": maker.info.run_id, **shared_tags(maker.data.tags)}
             named |= {"score.of": f"{name} version {number}"}
             run: str = self.client.create_run(
                 maker.info.experiment_id, run_name=f"score {name} {number}", tags=named

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from tasks.report.page.svg import LETTER, Plot, box, short, text
 
-LINE, PAD = 15.0, 7.0
+NOTE_LINE, NOTE_PAD = 15.0, 7.0
 """Height of a line of a note, and the space around its lines, in units of the drawing."""
 AREA = 11.0
 """Half the width of the area of a mark: easy to hit by a pointer, and by a finger on a phone."""
@@ -25,7 +25,7 @@ def band_note(plot: Plot, x: float, width: float, lines: Sequence[str]) -> Marku
     """Return the area of a step of curves, as high as the chart, with its note and a line at the step."""
     area = box(x - width / 2, plot.top, width, plot.bottom - plot.top, "area")
     at = Markup('<path d="M{} {}V{}" class="at"/>').format(short(x), short(plot.top), short(plot.bottom))
-    return area_with_note(area, at + note(plot, x, plot.top + LINE, lines))
+    return area_with_note(area, at + note(plot, x, plot.top + NOTE_LINE, lines))
 
 
 def area_with_note(area: Markup, tip: Markup) -> Markup:
@@ -35,12 +35,14 @@ def area_with_note(area: Markup, tip: Markup) -> Markup:
 
 def note(plot: Plot, x: float, y: float, lines: Sequence[str]) -> Markup:
     """Return lines of text on a ground of their own, beside a place and inside the chart."""
-    wide, high = LETTER * max(map(len, lines)) + 2 * PAD, LINE * len(lines) + PAD
+    wide, high = LETTER * max(map(len, lines)) + 2 * NOTE_PAD, NOTE_LINE * len(lines) + NOTE_PAD
     right = x + 12 + wide <= plot.right + 10
     left = max(2.0, x + 12 if right else x - 12 - wide)
     top = min(max(2.0, y - high / 2), plot.bottom - high)
     rows = [
-        text(left + PAD, top + LINE * number - 2, line, kind="strong" if number == 1 and len(lines) > 1 else "")
+        text(
+            left + NOTE_PAD, top + NOTE_LINE * number - 2, line, kind="strong" if number == 1 and len(lines) > 1 else ""
+        )
         for number, line in enumerate(lines, 1)
     ]
     return box(left, top, wide, high, "ground") + Markup("").join(rows)

@@ -24,13 +24,13 @@ BOARD_COLUMNS = {
 ID_DIGITS = 8
 """Characters of a digest or of a run's id in the table."""
 
-Entry = Mapping[str, Any]
+BoardEntry = Mapping[str, Any]
 
 
-def boards(candidates: Sequence[Entry]) -> dict[tuple[str, str, str], list[Entry]]:
+def boards(candidates: Sequence[BoardEntry]) -> dict[tuple[str, str, str], list[BoardEntry]]:
     """Return the candidates by what they were scored on (metric, split, digest of the data), the best first; of several
     entries with one checkpoint, the newest is taken."""
-    found: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    found: dict[tuple[str, str, str], dict[str, BoardEntry]] = {}
     for one in candidates:
         tags = one["tags"]
         board = found.setdefault((tags.get("headline", ""), tags.get("split", ""), one["data"]), {})
@@ -41,13 +41,13 @@ def boards(candidates: Sequence[Entry]) -> dict[tuple[str, str, str], list[Entry
     }
 
 
-def board_order(entry: Entry, *, less: bool) -> tuple[bool, float]:
+def board_order(entry: BoardEntry, *, less: bool) -> tuple[bool, float]:
     """Return a sort key that is smallest for the best score; candidates without a score come last."""
     score = entry["metrics"].get("score")
     return score is None, 0.0 if score is None else score if less else -score
 
 
-def leaderboard_table(place: tuple[str, str, str], entries: Sequence[Entry], limit: int) -> Table:
+def leaderboard_table(place: tuple[str, str, str], entries: Sequence[BoardEntry], limit: int) -> Table:
     """Return one board as a table for the terminal."""
     from rich import box
     from rich.table import Table
