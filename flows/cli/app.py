@@ -17,7 +17,7 @@ from flows.cli.output_files import OF_THE_DISK, disk_sentence
 from flows.cli.shared import STOPPED
 from tasks.errors import LimbeckError
 
-PANELS = {
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Make small models": (
         make_models.demo,
         make_models.init,

@@ -10,7 +10,7 @@ import asyncio
 import base64
 from collections.abc import Mapping
 
-from flows.run.links import spared
+from flows.run.mlflow_run import spared
 from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import RunResult
 

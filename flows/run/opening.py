@@ -17,8 +17,7 @@ from typing import Any
 from flows.home import Home
 from flows.run.judging_sources import known_of_sets, sources_of_sets, with_purge
 from flows.run.ledger import ledger_of, new_budget
-from flows.run.links import link_to_mlflow, tag_flow_run
-from flows.run.mlflow_run import new_tracker
+from flows.run.mlflow_run import link_to_mlflow, new_tracker, tag_flow_run
 from flows.run.notices import notification_blocks, require_blocks
 from flows.run.remote import (
     cancel_remote_stages,

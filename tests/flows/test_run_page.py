@@ -13,7 +13,7 @@ from prefect import flow
 
 from flows.publish import run_page
 from flows.publish.run_page import LARGEST, NO_SERVER, leave_pages
-from flows.run.links import link_to_mlflow
+from flows.run.mlflow_run import link_to_mlflow
 from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import RunResult
 from tests.ports.test_tracker import PICTURE, tracker
