@@ -1,5 +1,5 @@
-"""The MLflow run of a flow run: its tags, the data that it reads, and the knobs of its candidates; and tags and links on
-the page of the flow run while it is running."""
+"""The MLflow run of a flow run: its tags, the data that it reads, and the knobs of its candidates; and tags and links
+on the page of the flow run while it is running."""
 
 from __future__ import annotations
 
