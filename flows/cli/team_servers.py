@@ -1,14 +1,20 @@
-"""Commands for the servers of a team."""
+"""Commands for the servers of a team, and their messages."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.cli.shared import out
 from flows.home import Home
+
+if TYPE_CHECKING:
+    from flows.stack.settings import Stack
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def up(
@@ -32,7 +38,6 @@ def up(
     are running, start the others."""
     home = Home.from_environment().create()
     from flows.stack.bringup import up as bring_up
-    from flows.stack.messages import how_to_use, tell
 
     wanted = {
         "host": host,
@@ -42,16 +47,15 @@ def up(
         "buckets": buckets,
         "pools": pools and tuple(pools.split(",")),
     }
-    stack = bring_up(home, wanted, tell(out))
+    stack = bring_up(home, wanted, tell)
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
 
 
 def down() -> None:
     """Stop every server that `limbeck up` started; their data stays."""
     from flows.stack.bringup import down as bring_down
-    from flows.stack.messages import tell
 
-    stopped = bring_down(Home.from_environment(), tell(out))
+    stopped = bring_down(Home.from_environment(), tell)
     out.print(
         "stopped; all data remains, and limbeck up continues with it"
         if stopped
@@ -62,8 +66,6 @@ def down() -> None:
 
 def env() -> None:
     """Print the settings, with passwords, that other programs need to use the servers: eval "$(limbeck env)"."""
-    from flows.stack.messages import exports
-
     print(exports(Home.from_environment()))
 
 
@@ -90,9 +92,8 @@ def backup(
 ) -> None:
     """Back up the running stack: databases, models, results and secrets."""
     from flows.stack.backup import backup as save
-    from flows.stack.messages import tell
 
-    contents = save(Home.from_environment(), target, tell(out))
+    contents = save(Home.from_environment(), target, tell)
     out.print(
         f"wrote {target}: {len(contents['files'])} files; store it as safely as passwords",
         highlight=False,
@@ -114,8 +115,75 @@ def restore(
 ) -> None:
     """Create a new stack from a backup, in a home that has none, and start it."""
     from flows.stack.backup import restore as bring_back
-    from flows.stack.messages import how_to_use, tell
 
     wanted = {"prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3}
-    stack = bring_back(Home.from_environment().create(), source, wanted, tell(out))
+    stack = bring_back(Home.from_environment().create(), source, wanted, tell)
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def tell(line: str) -> None:
+    """Print one line of progress."""
+    out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def how_to_use(stack: Stack) -> str:
+    """Return a summary of addresses, logins and next steps."""
+    from flows.stack.credentials import PERSON
+
+    s3 = {"folder": f"none: results are in {stack.store}", "aws": f"AWS, {stack.store}"}.get(
+        stack.settings.s3, f"{stack.endpoint}, {stack.store}"
+    )
+    lines = [
+        "",
+        f"Prefect   {stack.prefect_url}   log in with one line: {PERSON}:<LIMBECK_PREFECT_PASSWORD>",
+        f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training'",
+        f"S3        {s3}",
+        f"pools     {', '.join(stack.settings.pools)}, one worker each",
+        f"secrets   {stack.secrets_file} holds the passwords, under these names",
+        f"logs      {stack.logs}",
+        "",
+        "limbeck commands of this home use these servers automatically. For prefect, mlflow and your own programs:",
+        '  eval "$(limbeck env)"',
+        "Next: limbeck deploy, which sets up pools, deployments and automations. Check with limbeck doctor, stop "
+        "with limbeck down.",
+    ]
+    return "\n".join([*lines, *warnings(stack)])
+
+
+def warnings(stack: Stack) -> list[str]:
+    """Return warnings about settings that do not suit production."""
+    from flows.stack.programs import SOFTWARE
+
+    found = []
+    if stack.settings.host not in LOOPBACK:
+        found.append(
+            f"! Passwords are sent over the network unencrypted: put a proxy with TLS before {stack.prefect_url} and "
+            f"{stack.mlflow_url}."
+        )
+    for key, is_missing in (("ceph", stack.settings.s3 == "folder"), ("nginx", not stack.settings.proxy)):
+        if is_missing:
+            software = SOFTWARE[key]
+            found.append(f"! This stack was created without {software.name}: {software.without}.")
+    return ["", *found] if found else []
+
+
+def exports(home: Home) -> str:
+    """Return shell commands that export the client settings of a running ``limbeck ui``, else of the stack."""
+    from flows.servers.access import client_of, running_servers
+    from flows.stack import credentials
+    from flows.stack.services import client_environment
+    from flows.stack.settings import Stack
+    from tasks.errors import StackError
+
+    stack = Stack.of(home)
+    found: dict[str, str] = {}
+    for name, access in running_servers(home.servers_file).items():
+        found |= client_of(name, access)
+    if not found and stack.is_new:
+        starts = "start the servers of one person with limbeck ui, those of a team with limbeck up"
+        raise StackError(f"no servers of {home.root} are running, and it has no stack; {starts}")
+    found = found or client_environment(stack, credentials.load(stack.secrets_file))
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in found.items())

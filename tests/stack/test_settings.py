@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from flows.cli.team_servers import exports
 from flows.home import Home
 from flows.run.environment import stack_environment
 from flows.stack import bringup, configs, credentials, programs
-from flows.stack.messages import exports
 from flows.stack.services import client_environment, environment_of, services
 from flows.stack.settings import INNER, SHOWN, Settings, Stack, choose_ports
 from tasks.errors import StackError
