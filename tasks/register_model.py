@@ -152,8 +152,8 @@ def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: Mappin
         "candidate": candidate.name,
         "role": candidate.role,
         **({"made": candidate.making.removeprefix("made ")} if candidate.making else {}),
-        "quality": f"{row['headline']:.4f}",
-        "retained": f"{row['retained']:.1%}" if row["retained"] is not None else "unknown",
+        "quality": f"{row.headline:.4f}",
+        "retained": f"{row.retained:.1%}" if row.retained is not None else "unknown",
         "size_mb": f"{(candidate.bytes or 0) / 1e6:.1f}",
         "params_m": f"{(candidate.parameters or 0) / 1e6:.2f}",
         "latency_ms": f"{candidate.latency_ms:.2f}",
@@ -162,8 +162,13 @@ def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: Mappin
         "gate.alone": "accepted" if decision.accepted else "refused",
         "figures": json.dumps(
             {
-                name: row.get(name)
-                for name in ("bytes", "latency_ms", "speedup", "unsteady", "headline", "quality", "selection")
+                "bytes": row.bytes,
+                "latency_ms": row.latency_ms,
+                "speedup": row.speedup,
+                "unsteady": row.unsteady,
+                "headline": row.headline,
+                "quality": row.quality,
+                "selection": row.selection,
             }
         ),
         "checkpoint.sha256": candidate.checkpoint or "",

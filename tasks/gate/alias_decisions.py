@@ -29,6 +29,7 @@ from tasks.gate.promotion import (
     promote_run,
     roll_back,
 )
+from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.registry import Registry, RegistryState, lock_key
@@ -132,9 +133,11 @@ class Reader:
             theirs = self.evaluation(number)
         except (DataError, RegistryError):
             return Champion(
-                number, tags.get("checkpoint.sha256", ""), {**figures_of(tags), "metrics": {}}, comparable=False
+                number, tags.get("checkpoint.sha256", ""), figures_of(tags).replaced(metrics={}), comparable=False
             ), None
-        return Champion(number, tags.get("checkpoint.sha256", ""), theirs.about["figures"]), theirs
+        return Champion(
+            number, tags.get("checkpoint.sha256", ""), GateRow.model_validate(theirs.about["figures"])
+        ), theirs
 
     def comparer(self, confidence: float) -> Compare:
         """Return a function that compares two versions row by row."""
@@ -169,28 +172,24 @@ def versions_of(standing: RegistryState, decisions: Mapping[str, Decision] | Non
     }
 
 
-def verdict_of(tags: Mapping[str, Any]) -> str:
+def verdict_of(tags: Mapping[str, str]) -> str:
     """Return the verdict on a version; the two older verdicts are mapped to two of the present four."""
     old = {"accepted": ACCEPT, "refused": INFEASIBLE}
     return str(tags.get("gate.verdict") or old.get(tags.get("gate", ""), ""))
 
 
-def figures_of(tags: Mapping[str, Any]) -> dict[str, Any]:
+def figures_of(tags: Mapping[str, str]) -> GateRow:
     """Return the figures by which versions are preferred; for an old version the rounded ones in its tags."""
     if "figures" in tags:
-        return dict(json.loads(tags["figures"]))
-    size, others = (
-        number_in(tags.get("size_mb")),
-        {name: number_in(tags.get(name)) for name in ("latency_ms", "speedup")},
+        return GateRow.model_validate(json.loads(tags["figures"]))
+    size, quality = number_in(tags.get("size_mb")), number_in(tags.get("quality"))
+    return GateRow(
+        bytes=None if size is None else size * 1e6,
+        latency_ms=number_in(tags.get("latency_ms")),
+        speedup=number_in(tags.get("speedup")),
+        headline=quality,
+        quality=quality,
     )
-    quality = number_in(tags.get("quality"))
-    return {
-        "bytes": None if size is None else size * 1e6,
-        **others,
-        "headline": quality,
-        "quality": quality,
-        "metrics": {},
-    }
 
 
 def number_in(text: Any) -> float | None:

@@ -11,11 +11,11 @@ noninferiority and equivalence randomized trials"). A criterion on an unknown fi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from tasks.gate.row import GateRow
 from tasks.recipe.judging import COSTS, FIGURES, Criterion
+from tasks.results.record import UNKNOWN_COST
 from tasks.scoring.quality.gain import Gain
 
 PACED = ("latency_ms", "speedup", "joules", "ms_per_text")
@@ -45,7 +45,7 @@ class Champion:
 
     version: str
     checkpoint: str
-    row: Mapping[str, Any]
+    row: GateRow
     comparable: bool = True
     """It was evaluated on exactly the rows of this gate, and was not trained on any of them."""
     why: str = "was evaluated on other rows"
@@ -56,8 +56,8 @@ class Champion:
 
 def evaluate_criterion(
     criterion: Criterion,
-    candidate: Mapping[str, Any],
-    teacher: Mapping[str, Any],
+    candidate: GateRow,
+    teacher: GateRow,
     champion: Champion | None = None,
     read: Gain | None = None,
     rivals: int = 1,
@@ -68,13 +68,13 @@ def evaluate_criterion(
     if criterion.reference == "champion":
         if champion is None:
             return Finding(metric, True, f"{metric}: no champion yet: met")
-        if champion.checkpoint == candidate.get("checkpoint"):
+        if champion.checkpoint == candidate.checkpoint:
             return Finding(metric, True, f"{metric}: the candidate is the champion itself: met")
         if not champion.comparable and criterion.is_quality and (criterion.test is None or read is None):
             return Finding(
                 metric, False, f"{metric}: the champion, version {champion.version}, {champion.why}: not met", UNKNOWN
             )
-    if metric in PACED and candidate.get("unsteady"):
+    if metric in PACED and candidate.unsteady:
         return Finding(metric, False, f"{metric} is unsteady: not met", UNKNOWN)
     whose = (
         f"champion v{champion.version}'s{champion.on}"
@@ -185,15 +185,15 @@ def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1)
     )
 
 
-def figure(row: Mapping[str, Any], metric: str) -> float | None:
+def figure(row: GateRow, metric: str) -> float | None:
     """Return one figure of a candidate; None if it is missing, unknown, undefined or unsteady."""
-    if metric in PACED and row.get("unsteady"):
+    if metric in PACED and row.unsteady:
         return None
     if metric in COSTS:
-        entry = (row.get("cost") or {}).get(LEDGER.get(metric, metric))
-        value = entry.get("value") if isinstance(entry, Mapping) else entry
+        found = (row.cost or UNKNOWN_COST).amounts().get(LEDGER.get(metric, metric))
+        value = None if found is None else found.value
     else:
-        value = row.get(metric) if metric in FIGURES else row["metrics"].get(metric)
+        value = row.figures[metric] if metric in FIGURES else row.metrics.get(metric)
     return None if value is None or not math.isfinite(value) else float(value)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from tasks.errors import DataError
 from tasks.gate.criteria import Champion
+from tasks.gate.row import GateRow, Lead
 from tasks.gate.verdicts import Decision, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
@@ -194,10 +195,12 @@ def interval_of(
 def about_model(recipe: Recipe, model: ResultRow) -> dict[str, Any]:
     """Return the description of a model in its evaluation."""
     row = gate_row(recipe, model)
-    figures = {name: row.get(name) for name in FIGURES_KEPT} | {
-        "metrics": row["metrics"],
-        "quality": row["quality"],
-        "selection": row["selection"],
+    written = model.as_json()
+    figures = {name: written.get(name) for name in FIGURES_KEPT} | {
+        "retained": row.retained,
+        "metrics": row.metrics,
+        "quality": row.quality,
+        "selection": row.selection,
     }
     return {
         "candidate": model.name,
@@ -211,7 +214,7 @@ def about_model(recipe: Recipe, model: ResultRow) -> dict[str, Any]:
     }
 
 
-def gate_row(recipe: Recipe, row: ResultRow) -> dict[str, Any]:
+def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:
     """Return a row of the results reduced to the gate's split; ``quality`` and ``lead`` get a sign so that more is
     better."""
     from tasks.metrics.metrics import is_error
@@ -223,27 +226,37 @@ def gate_row(recipe: Recipe, row: ResultRow) -> dict[str, Any]:
     score, ahead = metrics[row.headline], (row.difference or {}).get(split)
     quality = None if score is None else -score if turned else score
     on = {name: gate_row(recipe, as_if_on(row, name, split)) for name in row.judged or ()}
-    return {
-        **row.as_json(),
-        "metrics": metrics,
-        "retained": row.share(split).value,
-        "headline": score,
-        "quality": quality,
-        "selection": row.selection_score,
-        "perfect": quality == (0.0 if turned else 1.0),
-        **({"on": on} if on else {}),
-        "lead": lead_of(ahead, turned=turned) if ahead else None,
-    }
+    return GateRow(
+        name=row.name,
+        role=row.role,
+        checkpoint=row.checkpoint,
+        metrics=metrics,
+        retained=row.share(split).value,
+        parameters=row.parameters,
+        bytes=row.bytes,
+        flops=row.flops,
+        latency_ms=row.latency_ms,
+        speedup=row.speedup,
+        unsteady=row.unsteady,
+        memory_bytes=row.memory_bytes,
+        cost=row.cost,
+        headline=score,
+        quality=quality,
+        selection=row.selection_score,
+        perfect=quality == (0.0 if turned else 1.0),
+        on=on,
+        lead=lead_of(ahead, turned=turned) if ahead else None,
+    )
 
 
-def lead_of(ahead: Estimate, *, turned: bool) -> dict[str, float | None]:
+def lead_of(ahead: Estimate, *, turned: bool) -> Lead:
     """Return the bounds of the difference to the teacher, ``turned`` where less of the metric is better."""
     if not turned:
-        return {"low": ahead.low, "high": ahead.high}
-    return {
-        "low": None if ahead.high is None else -ahead.high,
-        "high": None if ahead.low is None else -ahead.low,
-    }
+        return Lead(low=ahead.low, high=ahead.high)
+    return Lead(
+        low=None if ahead.high is None else -ahead.high,
+        high=None if ahead.low is None else -ahead.low,
+    )
 
 
 def as_if_on(row: ResultRow, name: str, split: str) -> ResultRow:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tasks.gate.criteria import format_figure
+from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, measure_for, preference
 from tasks.scoring.quality.gain import Gain
 
@@ -39,7 +39,7 @@ class Version:
     candidate: str
     checkpoint: str
     verdict: str
-    row: Mapping[str, Any]
+    row: GateRow
     """The figures that ``preference`` reads."""
     state: str = ""
     rows: str = ""
@@ -145,7 +145,7 @@ def stand(
             if version.rows == champion.rows
             else VersionOutcome(number, "eligible", f"{said}, evaluated again")
         )
-    if policy.prefer == "fastest" and (version.row.get("unsteady") or champion.row.get("unsteady")):
+    if policy.prefer == "fastest" and (version.row.unsteady or champion.row.unsteady):
         return unsteady_outcome(version, champion)
     measure = measure_for([version.row, champion.row])
     if preference(version.row, policy.prefer, measure) >= preference(champion.row, policy.prefer, measure):
@@ -160,7 +160,7 @@ def stand(
 def unsteady_outcome(version: Version, champion: Version) -> VersionOutcome:
     """Return the outcome if the fastest is preferred and a speed is unsteady: the champion stays if it is the version's
     speed; a person decides if only the champion's is unsteady."""
-    if version.row.get("unsteady"):
+    if version.row.unsteady:
         return VersionOutcome(
             version.number,
             "accepted",
@@ -289,7 +289,7 @@ def resolve_moves(
 def that_count(versions: Sequence[Version], prefer: str, holder: str | None) -> list[Version]:
     """Return the versions among which a preference decides: for the fastest, those of steady speed, or if there are
     none, the holder of the alias."""
-    steady = [version for version in versions if prefer != "fastest" or not version.row.get("unsteady")]
+    steady = [version for version in versions if prefer != "fastest" or not version.row.unsteady]
     return steady or [version for version in versions if version.number == holder]
 
 

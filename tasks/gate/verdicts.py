@@ -23,10 +23,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, Finding, confidence_for, evaluate_criterion, figure
+from tasks.gate.row import GateRow
 from tasks.gate.worst_of import Elsewhere, leakage_of_sets, worst_of
 from tasks.recipe.judging import COSTS, FIGURES, Criterion, Gate
 from tasks.results.roles import role_of
@@ -83,14 +83,14 @@ class Evidence:
 
 
 def evaluate_candidates(
-    candidates: Sequence[Mapping[str, Any]], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence | None = None
+    candidates: Sequence[GateRow], teacher: GateRow, gate: Gate, evidence: Evidence | None = None
 ) -> list[Decision]:
     """Return a decision on every candidate. The preferred accepted one is marked as the run's champion; if none is
     accepted, the one with the least shortfall is marked as closest, anomalous ones excluded."""
     for criterion in gate.criteria:
         require_known(criterion.metric, teacher)
     decisions = step_down(candidates, teacher, gate, evidence or Evidence())
-    named = [number for number, candidate in enumerate(candidates) if role_of(candidate["role"]).registered]
+    named = [number for number, candidate in enumerate(candidates) if role_of(candidate.role).registered]
     accepted = [number for number in named if decisions[number].accepted]
     if accepted:
         measure = measure_for(candidates[number] for number in accepted)
@@ -108,9 +108,7 @@ def evaluate_candidates(
     return decisions
 
 
-def step_down(
-    candidates: Sequence[Mapping[str, Any]], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence
-) -> list[Decision]:
+def step_down(candidates: Sequence[GateRow], teacher: GateRow, gate: Gate, evidence: Evidence) -> list[Decision]:
     """Judge all candidates, corrected for the number of them that may be accepted (Holm 1979): accepted ones leave, and
     the rest is judged again with the correction for the smaller number.
 
@@ -120,7 +118,7 @@ def step_down(
     left = [
         number
         for number, candidate in enumerate(candidates)
-        if role_of(candidate["role"]).registered and not ruled_out(candidate, teacher, gate, evidence)
+        if role_of(candidate.role).registered and not ruled_out(candidate, teacher, gate, evidence)
     ]
     decisions = [evaluate_gate(candidate, teacher, gate, evidence, max(1, len(left))) for candidate in candidates]
     rest = [number for number in left if not decisions[number].accepted]
@@ -132,7 +130,7 @@ def step_down(
     return decisions
 
 
-def ruled_out(candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence) -> bool:
+def ruled_out(candidate: GateRow, teacher: GateRow, gate: Gate, evidence: Evidence) -> bool:
     """Return whether a candidate misses a criterion that does not depend on the evaluation rows, so that chance cannot
     make it pass."""
     return not all(
@@ -150,16 +148,14 @@ def closest(decision: Decision) -> Decision:
     return replace(decision, closest=True, reasons=(*decision.reasons, said))
 
 
-def evaluate_gate(
-    candidate: Mapping[str, Any], teacher: Mapping[str, Any], gate: Gate, evidence: Evidence, rivals: int = 1
-) -> Decision:
+def evaluate_gate(candidate: GateRow, teacher: GateRow, gate: Gate, evidence: Evidence, rivals: int = 1) -> Decision:
     """Evaluate every criterion for one candidate, as one of ``rivals`` candidates, and check for implausible
     results."""
     values = {
         criterion.metric: figure(candidate, criterion.metric) for criterion in gate.criteria if not criterion.worst_of
     }
-    if not role_of(candidate["role"]).judged:
-        return Decision(candidate["name"], None, (BASELINE,), values=values)
+    if not role_of(candidate.role).judged:
+        return Decision(candidate.name, None, (BASELINE,), values=values)
     findings = [finding_of(criterion, candidate, teacher, gate, evidence, rivals) for criterion in gate.criteria]
     wonders = [
         *too_good(candidate, gate, evidence.rows),
@@ -169,14 +165,14 @@ def evaluate_gate(
     reasons = (*(finding.reason for finding in findings), *(said for _, said in wonders))
     short = sum(finding.shortfall for finding in findings)
     return Decision(
-        candidate["name"], verdict(findings, any(odd for odd, _ in wonders)), reasons, shortfall=short, values=values
+        candidate.name, verdict(findings, any(odd for odd, _ in wonders)), reasons, shortfall=short, values=values
     )
 
 
 def finding_of(
     criterion: Criterion,
-    candidate: Mapping[str, Any],
-    teacher: Mapping[str, Any],
+    candidate: GateRow,
+    teacher: GateRow,
     gate: Gate,
     evidence: Evidence,
     rivals: int,
@@ -187,7 +183,7 @@ def finding_of(
     Several sets need no wider intervals: a candidate must meet the criterion on each of them, as it must meet every
     criterion.
     """
-    read = partial(read_for, candidate["name"], criterion, evidence=evidence, rivals=rivals)
+    read = partial(read_for, candidate.name, criterion, evidence=evidence, rivals=rivals)
     if not criterion.worst_of:
         return evaluate_criterion(criterion, candidate, teacher, evidence.champion, read(), rivals)
     found = {name: read(on=None if name == gate.split else name) for name in criterion.worst_of}
@@ -219,19 +215,19 @@ def verdict(findings: Sequence[Finding], anomalous: bool) -> str:
     return ACCEPT if all(finding.met for finding in findings) else INFEASIBLE
 
 
-def too_good(candidate: Mapping[str, Any], gate: Gate, rows: int) -> list[tuple[bool, str]]:
+def too_good(candidate: GateRow, gate: Gate, rows: int) -> list[tuple[bool, str]]:
     """Return the signs that a result is too good: a large lead over the teacher, or no error at all. ``lead`` is the
     gain of the headline score."""
-    lead, found = candidate.get("lead"), []
-    if lead is not None and lead["low"] is not None and lead["low"] > gate.too_good:
+    lead, found = candidate.lead, []
+    if lead is not None and lead.low is not None and lead.low > gate.too_good:
         found.append(
             (
                 True,
-                f"certainly {lead['low']:.4g} better than the teacher, more than {gate.too_good:.4g}: implausibly "
+                f"certainly {lead.low:.4g} better than the teacher, more than {gate.too_good:.4g}: implausibly "
                 f"good, check for a data leak",
             )
         )
-    if candidate.get("perfect") and rows >= gate.perfect_rows:
+    if candidate.perfect and rows >= gate.perfect_rows:
         found.append((True, f"no error on {rows:,} rows: implausibly good, check for a data leak"))
     return found
 
@@ -254,40 +250,40 @@ def leakage(gate: Gate, evidence: Evidence) -> list[tuple[bool, str]]:
     return found
 
 
-def require_known(metric: str, teacher: Mapping[str, Any]) -> None:
+def require_known(metric: str, teacher: GateRow) -> None:
     """Raise RecipeError for a metric that this task does not have."""
-    if metric not in (*FIGURES, *COSTS) and metric not in teacher["metrics"]:
+    if metric not in (*FIGURES, *COSTS) and metric not in teacher.metrics:
         raise RecipeError(
-            f"gate: unknown metric {metric!r}; legal are {', '.join([*FIGURES, *COSTS, *teacher['metrics']])}"
+            f"gate: unknown metric {metric!r}; legal are {', '.join([*FIGURES, *COSTS, *teacher.metrics])}"
         )
 
 
-def measure_for(candidates: Iterable[Mapping[str, Any]]) -> str:
+def measure_for(candidates: Iterable[GateRow]) -> str:
     """Return the measure of quality by which candidates are compared: the score on selection rows if all have one. A
     candidate selected as the best on the gate's rows would get an optimistic score there."""
-    return "selection" if all(candidate.get("selection") is not None for candidate in candidates) else "quality"
+    return "selection" if all(candidate.selection is not None for candidate in candidates) else "quality"
 
 
-def preference(candidate: Mapping[str, Any], prefer: str, measure: str = "quality") -> tuple[float, float]:
+def preference(candidate: GateRow, prefer: str, measure: str = "quality") -> tuple[float, float]:
     """Return a sort key that is smallest for the preferred candidate: unknown costs come last, and quality (see
     ``measure_for``) breaks ties."""
-    cost, quality = COST[prefer](candidate), candidate.get(measure, candidate["headline"])
+    cost, quality = COST[prefer](candidate), candidate.worth(measure)
     return math.inf if cost is None else cost, math.inf if quality is None or math.isnan(quality) else -quality
 
 
-def size(candidate: Mapping[str, Any]) -> float | None:
+def size(candidate: GateRow) -> float | None:
     """Return the bytes of a candidate's weights."""
     return figure(candidate, "bytes")
 
 
-def slowness(candidate: Mapping[str, Any]) -> float | None:
+def slowness(candidate: GateRow) -> float | None:
     """Return a value that is smaller for faster candidates: from the speed-up over the teacher, which was timed in turn
     and is therefore comparable between machines; else the latency."""
     speedup = figure(candidate, "speedup")
     return figure(candidate, "latency_ms") if speedup is None else -speedup
 
 
-def no_cost(candidate: Mapping[str, Any]) -> float | None:
+def no_cost(candidate: GateRow) -> float | None:
     """Return the same cost for all, so that quality decides."""
     return 0.0
 

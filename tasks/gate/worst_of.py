@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tasks.gate.criteria import Finding, evaluate_criterion, figure
+from tasks.gate.row import GateRow
 from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.quality.gain import Gain
 
@@ -42,8 +42,8 @@ class Elsewhere:
 
 def worst_of(
     criterion: Criterion,
-    candidate: Mapping[str, Any],
-    teacher: Mapping[str, Any],
+    candidate: GateRow,
+    teacher: GateRow,
     split: str,
     read: Mapping[str, Gain | None],
     rivals: int = 1,
@@ -70,17 +70,15 @@ def worst_of(
     return replace(worst, reason=f"on {beside}: {worst.reason}")
 
 
-def seen_on(row: Mapping[str, Any], name: str, split: str) -> Mapping[str, Any]:
+def seen_on(row: GateRow, name: str, split: str) -> GateRow:
     """Return a row with its figures on one set in the gate's form; unknown ones for a model that was not scored
     there."""
     if name == split:
         return row
-    unknown = {**row, "metrics": {}, "retained": None, "headline": None}
-    found: Mapping[str, Any] = (row.get("on") or {}).get(name, unknown)
-    return found
+    return row.on.get(name) or row.replaced(metrics={}, retained=None, headline=None)
 
 
-def room(criterion: Criterion, ours: Mapping[str, Any], theirs: Mapping[str, Any], read: Gain | None) -> float:
+def room(criterion: Criterion, ours: GateRow, theirs: GateRow, read: Gain | None) -> float:
     """Return a value that is larger for a better figure, share or difference: among sets that all meet the bound, the
     one with the smallest value is reported."""
     if criterion.test is not None:

@@ -20,6 +20,7 @@ from tasks.gate.promotion import (
     promote_run,
     roll_back,
 )
+from tasks.gate.row import GateRow
 from tasks.scoring.quality.gain import Gain
 
 EQUAL = Gain(0.0, -0.01, 0.01)
@@ -27,7 +28,7 @@ WORSE = Gain(-0.05, -0.08, -0.02)
 
 
 def version(number: int, size: float = 100, speedup: float = 2.0, quality: float = 0.9, **changes: Any) -> Version:
-    row = {"bytes": size, "speedup": speedup, "quality": quality, "headline": quality, "metrics": {}}
+    row = GateRow(bytes=size, speedup=speedup, quality=quality, headline=quality)
     values: dict[str, Any] = {
         "number": str(number),
         "candidate": f"c{number}",
@@ -86,7 +87,7 @@ def test_a_smaller_one_that_is_certainly_worse_is_refused_but_may_be_the_small_o
 
 def shaky(number: int, speedup: float = 9.0, **changes: Any) -> Version:
     found = version(number, 100, speedup=speedup, **changes)
-    return replace(found, row={**found.row, "unsteady": "after 40 calls"})
+    return replace(found, row=found.row.replaced(unsteady="after 40 calls"))
 
 
 def test_an_unsteady_speed_moves_no_alias() -> None:
@@ -235,6 +236,6 @@ def test_in_whatever_order_runs_end_the_smallest_is_champion(sizes: list[int], o
     for number in numbers:
         found = promote_run([number], versions, aliases, Policy(), comparison(EQUAL))
         aliases |= {alias: moved for alias, moved in found.moves.items() if moved}
-    smallest = min(versions, key=lambda number: versions[number].row["bytes"])
+    smallest = min(versions, key=lambda number: versions[number].row.bytes or 0)
     assert aliases["champion"] == aliases["champion-small"] == smallest
     assert "previous" not in aliases or aliases["previous"] != smallest

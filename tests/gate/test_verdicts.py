@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, figure
+from tasks.gate.row import GateRow
 from tasks.gate.verdicts import (
     ACCEPT,
     ANOMALOUS,
@@ -27,8 +28,8 @@ from tasks.scoring.quality.gain import Gain
 from tasks.scoring.quality.verdicts import holm
 
 
-def candidate(name: str, **changes: Any) -> dict[str, Any]:
-    return {
+def candidate(name: str, **changes: Any) -> GateRow:
+    values = {
         "name": name,
         "role": "student",
         "retained": 0.97,
@@ -36,17 +37,18 @@ def candidate(name: str, **changes: Any) -> dict[str, Any]:
         "latency_ms": 5.0,
         "headline": 0.9,
         "metrics": {"accuracy": 0.9},
-    } | changes
+    }
+    return GateRow.model_validate(values | changes)
 
 
 TEACHER = candidate("teacher", role="teacher", bytes=1000)
 SHARE = Gate(criteria=(Criterion(metric="retained", at_least=0.95),))
 
 
-def known(rows: list[dict[str, Any]], half: float = 0.0) -> Read:
+def known(rows: list[GateRow], half: float = 0.0) -> Read:
     """Return what reads the intervals of figures that are known to ``half``; as normal ones, they are wider where more
     confidence is asked."""
-    by_name = {row["name"]: row for row in rows}
+    by_name = {row.name: row for row in rows}
 
     def read(name: str, criterion: Criterion, confidence: float) -> Gain | None:
         value = figure(by_name[name], criterion.metric)
@@ -56,9 +58,7 @@ def known(rows: list[dict[str, Any]], half: float = 0.0) -> Read:
     return read
 
 
-def decided(
-    everybody: list[dict[str, Any]], gate: Gate = SHARE, *, half: float = 0.0, **evidence: Any
-) -> list[Decision]:
+def decided(everybody: list[GateRow], gate: Gate = SHARE, *, half: float = 0.0, **evidence: Any) -> list[Decision]:
     """Let the gate decide on figures that are known to ``half``."""
     return evaluate_candidates(everybody, TEACHER, gate, Evidence(read=known(everybody, half), **evidence))
 
@@ -435,9 +435,9 @@ def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> N
     )
     quick, slow = candidate("quick", latency_ms=1.0, speedup=9.0), candidate("slow", latency_ms=4.0, speedup=2.5)
     assert [one.champion for one in evaluate_candidates([quick, slow], TEACHER, gate)] == [True, False]
-    first, second = evaluate_candidates([quick | {"unsteady": "after 40 calls"}, slow], TEACHER, gate)
+    first, second = evaluate_candidates([quick.replaced(unsteady="after 40 calls"), slow], TEACHER, gate)
     assert first.reasons[:2] == ("speedup is unsteady: not met", "latency_ms is unsteady: not met") and second.champion
-    assert decided([quick | {"unsteady": "after 40 calls"}, slow], Gate(criteria=SHARE.criteria, prefer="fastest"))[
+    assert decided([quick.replaced(unsteady="after 40 calls"), slow], Gate(criteria=SHARE.criteria, prefer="fastest"))[
         1
     ].champion
 

@@ -15,6 +15,7 @@ import pytest
 
 from tasks.gate.criteria import figure
 from tasks.gate.judging import Judging, gate_row
+from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.recipe.judging import Criterion, Gate
@@ -59,13 +60,13 @@ def recipe(*criteria: Criterion) -> Recipe:
     )
 
 
-def known(rows: list[dict[str, Any]], half: float) -> Evidence:
+def known(rows: list[GateRow], half: float) -> Evidence:
     """Return what reads figures that are known to ``half`` on every set; as normal ones, they are wider where more
     confidence is asked."""
-    by_name = {one["name"]: one for one in rows}
+    by_name = {one.name: one for one in rows}
 
     def read_on(where: str | None, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-        mine = by_name[name] if where is None else by_name[name].get("on", {}).get(where)
+        mine = by_name[name] if where is None else by_name[name].on.get(where)
         value = None if mine is None else figure(mine, criterion.metric)
         wide = half * NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf(0.975)
         return None if value is None else Gain(value, value - wide, value + wide)

@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 
 from tasks.gate.judging import interval_of
+from tasks.gate.row import GateRow
 from tasks.gate.verdicts import Evidence, evaluate_candidates
 from tasks.recipe.judging import Criterion, Gate
 from tasks.scoring.evaluation import Evaluation
@@ -58,15 +59,15 @@ def accepts(gate: Gate, teacher_N: np.ndarray, right_KN: np.ndarray) -> list[boo
     }
     scores = {name: float(one.predictions_SN.mean(1)[0]) for name, one in answers.items()}
     rows = [
-        {
-            "name": name,
-            "role": "student",
-            "headline": 1 - wrong,
-            "metrics": {"accuracy": 1 - wrong},
-            "bytes": 1,
-            "latency_ms": 1.0,
-            "retained": (1 - wrong) / (1 - scores["teacher"]),
-        }
+        GateRow(
+            name=name,
+            role="student",
+            headline=1 - wrong,
+            metrics={"accuracy": 1 - wrong},
+            bytes=1,
+            latency_ms=1.0,
+            retained=(1 - wrong) / (1 - scores["teacher"]),
+        )
         for name, wrong in scores.items()
     ]
 

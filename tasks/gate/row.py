@@ -1,0 +1,60 @@
+"""One model in the form that criteria read: its figures on the rows that the gate judges by."""
+
+from __future__ import annotations
+
+from tasks.results.row import Cost, Number, Stated
+
+
+class Lead(Stated):
+    """The bounds of the gain of the headline score over the teacher."""
+
+    low: Number | None = None
+    high: Number | None = None
+
+
+class GateRow(Stated):
+    """The figures of one model; None is unknown. A registered version has those that were written with it."""
+
+    name: str = ""
+    role: str = "student"
+    checkpoint: str | None = None
+    metrics: dict[str, Number | None] = {}
+    retained: Number | None = None
+    parameters: Number | None = None
+    bytes: Number | None = None
+    flops: Number | None = None
+    latency_ms: Number | None = None
+    speedup: Number | None = None
+    unsteady: str | bool | None = None
+    """The reason why its speed decides nothing; empty, or None, if it is steady."""
+    memory_bytes: Number | None = None
+    cost: Cost | None = None
+    headline: Number | None = None
+    quality: Number | None = None
+    """The headline score, with a sign so that more is better."""
+    selection: Number | None = None
+    """The score on the selection rows, where more is always better."""
+    perfect: bool = False
+    """It makes no error on the gate's rows."""
+    on: dict[str, GateRow] = {}
+    """The same by judging set."""
+    lead: Lead | None = None
+
+    @property
+    def figures(self) -> dict[str, Number | None]:
+        """The figures of every model, by the metric of a criterion."""
+        return {
+            "retained": self.retained,
+            "parameters": self.parameters,
+            "bytes": self.bytes,
+            "flops": self.flops,
+            "latency_ms": self.latency_ms,
+            "speedup": self.speedup,
+            "memory_bytes": self.memory_bytes,
+        }
+
+    def worth(self, measure: str) -> Number | None:
+        """Return the score by ``measure``, ``selection`` or ``quality``; the headline score of a version that was
+        registered without it."""
+        stated = {"selection": self.selection, "quality": self.quality}[measure]
+        return stated if measure in self.model_fields_set else self.headline
