@@ -15,7 +15,7 @@ from tests.architecture.sources import ROOT, SOURCES, parsed
 
 FOLDERS = sorted({path.parent for path in SOURCES})
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION, FILES_OF_A_FOLDER = 350, 55, 15
-LONGER_FILES = {"tasks/ports/store/s3.py": 367}
+LONGER_FILES: dict[str, int] = {}
 FULLER_FOLDERS = {"tasks": 20}
 """The root of ``tasks/`` holds every stage task beside the ground, and may have 20."""
 TYPE_ERRORS_PASSED_OVER = 34

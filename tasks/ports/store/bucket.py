@@ -11,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -26,6 +28,7 @@ from tasks.ports.store.bucket_errors import NOT_THERE, TAKEN, Damaged, code_of, 
 PART = 16 * 2**20  # bytes per part of a large file
 THREADS = 8  # concurrent transfers of parts
 CONNECT, READ = 5.0, 30.0  # time limits in seconds for a connection and for the next bytes
+PREFLIGHT = 10.0  # seconds that a store may take to respond to the check
 RETRY_SECONDS = 90.0  # seconds for retries of a failing operation
 
 Result = TypeVar("Result")
@@ -222,6 +225,26 @@ class Bucket:
         if len(body) != end - start:
             raise Damaged(f"{name} ended after {len(body)} of {end - start} bytes")
         return body
+
+    # --- upkeep ---
+
+    def check(self) -> None:
+        """Raise StoreError if the bucket cannot be read and written right now."""
+        probe, hasty = f"temporary/probe-{uuid.uuid4().hex}", copy(self)
+        hasty.patience = min(PREFLIGHT, self.patience)
+        hasty.write(probe, b"limbeck")
+        if hasty.read(probe) != b"limbeck":
+            raise StoreError(f"the store {self.address} does not return the bytes that were written to it")
+        hasty.delete(probe)
+
+    def remove_old(self, rooms: Sequence[str], older: float, keep: Collection[str], *, dry: bool) -> list[str]:
+        """Remove objects of these prefixes, and unfinished uploads, older than ``older`` seconds, unless ``dry``; those
+        whose second part of the name is in ``keep`` stay. Return the names."""
+        found = [entry for room in rooms for entry in self.entries(room)]
+        old = [entry.name for entry in found if entry.age > older and entry.name.split("/")[1] not in keep]
+        for name in old if not dry else []:
+            self.delete(name)
+        return old + self.stale_uploads(older, dry=dry)
 
     def stale_uploads(self, older: float, *, dry: bool = False) -> list[str]:
         """Abort multipart uploads that started more than ``older`` seconds ago, unless ``dry``; return their

@@ -14,7 +14,6 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,8 +51,8 @@ from tasks.ports.store.manifests import (
 )
 
 CACHE_BYTES = 50 * 2**30
+TEMPORARY = ("checkpoints/", "quarantine/", "leases/", "temporary/")
 LEASE_SECONDS = 120.0  # seconds until a lease without renewal expires: longer than usual network outages
-PREFLIGHT = 10.0  # seconds that a store may take to respond to the check
 
 
 class S3Store:
@@ -81,12 +80,7 @@ class S3Store:
 
     def check(self) -> None:
         """Raise StoreError if the bucket cannot be read and written right now."""
-        probe, hasty = f"temporary/probe-{uuid.uuid4().hex}", copy(self.bucket)
-        hasty.patience = min(PREFLIGHT, self.bucket.patience)
-        hasty.write(probe, b"limbeck")
-        if hasty.read(probe) != b"limbeck":
-            raise StoreError(f"the store {self.bucket.address} does not return the bytes that were written to it")
-        hasty.delete(probe)
+        self.bucket.check()
 
     def identity(self) -> str:
         """Return this store's own name; if several processes create it at once, the first one's name counts."""
@@ -306,19 +300,8 @@ class S3Store:
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
         """Remove temporary data older than ``older`` seconds from the bucket and from the cache folder of this host,
         unless ``dry``; return the names."""
-        found = [
-            entry
-            for room in ("checkpoints/", "quarantine/", "leases/", "temporary/")
-            for entry in self.bucket.entries(room)
-        ]
-        old = [entry.name for entry in found if entry.age > older and entry.name.split("/")[1] not in keep]
-        for name in old if not dry else []:
-            self.bucket.delete(name)
-        return (
-            old
-            + self.bucket.stale_uploads(older, dry=dry)
-            + untouched(self.local, ("workspace", "temporary", "checkpoints"), older, keep, dry=dry)
-        )
+        old = self.bucket.remove_old(TEMPORARY, older, keep, dry=dry)
+        return old + untouched(self.local, ("workspace", "temporary", "checkpoints"), older, keep, dry=dry)
 
     # --- work under way ---
 
