@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import attrs
 from pydantic import BaseModel
 
-Facts = TypeVar("Facts", bound=BaseModel)
+FactsModel = TypeVar("FactsModel", bound=BaseModel)
 
 KINDS = (
     "source",
@@ -54,7 +54,7 @@ class Artifact:
     task_run: str = attrs.field(default="", eq=False)
     """Id of the Prefect task run that returned it in this flow run; empty for what no stage of the run returned."""
 
-    def read(self, model: type[Facts]) -> Facts:
+    def read(self, model: type[FactsModel]) -> FactsModel:
         """Return its facts as the model of its stage (``tasks/results/facts.py``).
 
         Raises pydantic's ValidationError for facts of another kind of stage, and in a plan for most.

@@ -15,7 +15,7 @@ from tasks.inspect_answers import inspect_answers
 from tasks.ports.store.collect import inputs_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import InspectSlice
-from tasks.results.record import Lineage, Node
+from tasks.results.record import Lineage, LineageNode
 from tasks.scoring.inspection_files import read_figures, read_texts
 from tasks.stage.session import Session, current_session
 
@@ -74,14 +74,16 @@ def lineage_of(session: Session, sources: Mapping[str, Artifact]) -> Lineage:
     """Return a run's stages as a graph: a node for each stage and source with the digest of its artifact, and an edge
     from each to the stages that read that artifact."""
     nodes = [
-        Node(id=artifact.sha256[:12], name=name, label="", cache="source", made=artifact.sha256)
+        LineageNode(id=artifact.sha256[:12], name=name, label="", cache="source", made=artifact.sha256)
         for name, artifact in sources.items()
     ]
     makers = {artifact.sha256: artifact.sha256[:12] for artifact in sources.values()}
     finished = {record.key: (record, record.artifact) for record in session.records if record.artifact is not None}
     for record, artifact in finished.values():
         short = record.key[:12]
-        nodes.append(Node(id=short, name=record.name, label=record.label, cache=record.cache, made=artifact.sha256))
+        nodes.append(
+            LineageNode(id=short, name=record.name, label=record.label, cache=record.cache, made=artifact.sha256)
+        )
         makers.setdefault(artifact.sha256, short)
     edges = {
         (makers[digest], record.key[:12])

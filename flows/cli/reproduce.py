@@ -21,7 +21,7 @@ from flows.run.history import as_it_was
 from tasks.errors import DataError, EngineError, RecipeError, RegistryError
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
-from tasks.results.record import Manifest, Reproduction
+from tasks.results.record import Reproduction, RunManifest
 
 ROOT = Path(__file__).resolve().parents[2]
 DIFFERENT = 3  # exit status of a successful reproduction with different bytes
@@ -56,10 +56,10 @@ def reproduce(
     return compare(then, now).replaced(run=found["run"], sources=changed)
 
 
-def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> Manifest:
+def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> RunManifest:
     """Return the manifest of a run; raise RegistryError if there is none, as only finished runs have one."""
     try:
-        return Manifest.model_validate(tracker.recall(found["run"], "manifest"))
+        return RunManifest.model_validate(tracker.recall(found["run"], "manifest"))
     except RegistryError as error:
         raise RegistryError(
             f"run {found['run'][:8]} has no manifest: it did not finish, or is of an older release; see limbeck runs "
@@ -67,7 +67,7 @@ def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> Manifest:
         ) from error
 
 
-def recipe_again(then: Manifest) -> dict[str, Any]:
+def recipe_again(then: RunManifest) -> dict[str, Any]:
     """Return the recipe of a run with its original cores and threads, independent of today's defaults."""
     values = as_it_was({name: value for name, value in then.recipe.items() if name != "notify"})
     hardware = then.hardware
@@ -77,7 +77,7 @@ def recipe_again(then: Manifest) -> dict[str, Any]:
     return values | {"resources": {**(values.get("resources") or {}), **used}}
 
 
-def changed_sources(recipe: Recipe, then: Manifest) -> list[str]:
+def changed_sources(recipe: Recipe, then: RunManifest) -> list[str]:
     """Return a message for each source of a run that has changed since."""
     from flows.run.opening import find_sources
 
@@ -89,14 +89,14 @@ def changed_sources(recipe: Recipe, then: Manifest) -> list[str]:
     ]
 
 
-def found_in_store(recipe: Recipe, then: Manifest, home: Home) -> Manifest:
+def found_in_store(recipe: Recipe, then: RunManifest, home: Home) -> RunManifest:
     """Return a manifest of the store's results for this recipe and today's code, without running anything."""
     from flows.cli.runner import planned_records
     from flows.publish.manifest import code_state, hardware_of, library_versions, stage_row
 
     os.environ["LIMBECK_PROCESSES"] = str(then.hardware.get("processes", 1))  # as in the second run
     rows = [stage_row(record) for record in planned_records(recipe, home, then.kind)]
-    return Manifest(versions=library_versions(), hardware=hardware_of(recipe), code=code_state(), stages=tuple(rows))
+    return RunManifest(versions=library_versions(), hardware=hardware_of(recipe), code=code_state(), stages=tuple(rows))
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def own_folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-def run_again(then: Manifest, folder: Path, environment: Mapping[str, str]) -> Manifest:
+def run_again(then: RunManifest, folder: Path, environment: Mapping[str, str]) -> RunManifest:
     """Run the recipe in a home of its own and return the new manifest; the run prints to this command's output."""
     (folder / "recipe.json").write_text(json.dumps(recipe_again(then), indent=1))
     command = [
@@ -135,7 +135,7 @@ def run_again(then: Manifest, folder: Path, environment: Mapping[str, str]) -> M
         raise KeyboardInterrupt
     if done != 0:
         raise EngineError(f"the second run ended with status {done}; its output is above")
-    return Manifest.model_validate(json.loads((folder / "result.json").read_text())["manifest"])
+    return RunManifest.model_validate(json.loads((folder / "result.json").read_text())["manifest"])
 
 
 def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> int:

@@ -18,8 +18,8 @@ from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
 from tasks.errors import BudgetError
 from tasks.recipe.recipe import Recipe
-from tasks.results.facts import HeldBack
-from tasks.results.record import Plan, PlannedStage
+from tasks.results.facts import HeldBackFacts
+from tasks.results.record import PlannedRun, StagePlan
 from tasks.results.row import Cost
 from tasks.scoring.costs.ledger import sum_of
 from tasks.stage.session import Session, StageRecord
@@ -137,13 +137,13 @@ def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[s
     return [row.as_json() for row in plan_of(planned_session(recipe, home, kind)).stages]
 
 
-def plan_of(session: Session) -> Plan:
+def plan_of(session: Session) -> PlannedRun:
     """Return a plan: every stage, the estimated cost, the savings of the cache, and the reason if the budget is too
     small."""
     rates = session.rates
     costs = [planned_cost(record, rates) for record in session.records]
     rows = [
-        PlannedStage(
+        StagePlan(
             stage=record.display_name,
             cache=record.cache,
             why=record.why,
@@ -161,14 +161,14 @@ def plan_of(session: Session) -> Plan:
         session.require_plan()
     except BudgetError as error:
         refused = str(error)
-    return Plan(stages=tuple(rows), total=total, saved=saved, refused=refused, warnings=tuple(rates.warnings))
+    return PlannedRun(stages=tuple(rows), total=total, saved=saved, refused=refused, warnings=tuple(rates.warnings))
 
 
 SMALL = 16 * 2**20
 """Largest source, in bytes, that a plan splits to count the remaining training rows: this takes seconds."""
 
 
-def planned_rows(recipe: Recipe, session: Session) -> HeldBack:
+def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     """Return the facts about a plan's held-out rows: from cached stages, or by splitting the rows now if the source is
     small; else nothing."""
     from flows.branches.judging_sets import planned_sets
@@ -185,7 +185,7 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBack:
     if source.bytes > SMALL:
         return known
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
-    now = HeldBack(rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked})
+    now = HeldBackFacts(rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked})
     found = known if known.is_known else now
     sets = planned_sets(recipe, missing, names, divided["train"].sentences, SMALL)
     return found.replaced(judging={**found.judging, **sets}) if sets else found

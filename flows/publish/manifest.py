@@ -21,7 +21,7 @@ from tasks.ports.code.fingerprint import ROOT, hash_file
 from tasks.ports.machine import cpu_model, device_class, gpu_model
 from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe
-from tasks.results.record import CodeState, Manifest, ManifestModel, ManifestStage, SourceDigest
+from tasks.results.record import CodeState, ManifestModel, ManifestStage, RunManifest, SourceDigest
 from tasks.results.row import Number, ResultRow
 from tasks.stage.session import StageRecord
 
@@ -48,9 +48,9 @@ ROOMS = ("flows", "tasks")
 
 def manifest_of(
     recipe: Recipe, run: Run, models: Sequence[ResultRow] = (), *, kind: str = "run", split: str = "validation"
-) -> Manifest:
+) -> RunManifest:
     """Return the manifest of a finished run."""
-    return Manifest(
+    return RunManifest(
         schema=SCHEMA,
         kind=kind,
         recipe=recipe.model_dump(mode="json", exclude_unset=True),

@@ -42,7 +42,7 @@ from tasks.ports.tracking.versions import require_legal_name
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import named_starts
 from tasks.register_model import registered_name
-from tasks.results.facts import HeldBack, Leaks
+from tasks.results.facts import HeldBackFacts, Leaks
 from tasks.stage.session import Session, use_session
 
 PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
@@ -171,17 +171,17 @@ LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer",
 """Kinds of training data, and the stage that compared each with the held-out rows."""
 
 
-def held_back(session: Session) -> HeldBack:
+def held_back(session: Session) -> HeldBackFacts:
     """Return the facts of this run's stages about held-out rows: their counts, the rows purged from train, and the
     remaining overlaps."""
     stages = {where: session.artifact_of(stage, "") for where, stage in LEARNED.items()}
     known = {where: artifact for where, artifact in stages.items() if artifact is not None and artifact.facts}
     rows, sets = known.get("training rows"), known_of_sets(session)
     if rows is None:
-        return HeldBack()
+        return HeldBackFacts()
     leaked = {where: artifact.read(Leaks).leaked for where, artifact in known.items()}
     data = with_purge(rows, session.artifact_of("purge-rows", ""))
-    found = HeldBack(rows=data.rows, purged=data.purged, leaked=leaked)
+    found = HeldBackFacts(rows=data.rows, purged=data.purged, leaked=leaked)
     return found.replaced(judging=sets) if sets else found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tasks.ports.code.fingerprint import differences, short
-from tasks.results.record import Manifest, ManifestModel, Reproduction, ScoreComparison, StageComparison
+from tasks.results.record import ManifestModel, Reproduction, RunManifest, ScoreComparison, StageComparison
 from tasks.results.record import ManifestStage as Row
 
 EQUAL, DIFFERS, MEASURED, MISSING, NEW = "equal", "differs", "measured", "missing", "new"
@@ -17,7 +17,7 @@ BAD = (DIFFERS, MISSING, NEW)
 SHOWN = 3  # reasons in one line
 
 
-def compare(then: Manifest, now: Manifest) -> Reproduction:
+def compare(then: RunManifest, now: RunManifest) -> Reproduction:
     """Compare the stages, surroundings and scores of a new run with those of an earlier one."""
     before, after = surroundings(then), surroundings(now)
     around = [line for part in before for line in differences(after[part], before[part], f"{part}.")]
@@ -30,7 +30,7 @@ def compare(then: Manifest, now: Manifest) -> Reproduction:
     )
 
 
-def surroundings(manifest: Manifest) -> dict[str, Mapping[str, object]]:
+def surroundings(manifest: RunManifest) -> dict[str, Mapping[str, object]]:
     """Return the facts that all stages of a run share."""
     return {"versions": manifest.versions, "hardware": manifest.hardware, "code": manifest.code.as_json()}
 

@@ -96,7 +96,7 @@ class SetFacts(Stated):
     """Rows of training data that overlap with the set, by its kind."""
 
 
-class HeldBack(Stated):
+class HeldBackFacts(Stated):
     """Held-out rows of a run: their counts, the rows purged from train, and the remaining overlaps; nothing is set if
     they are unknown."""
 

@@ -72,7 +72,7 @@ class Ledger(Stated):
     warnings: tuple[str, ...] = ()
 
 
-class PlannedStage(Stated):
+class StagePlan(Stated):
     """One stage of a plan: whether it is cached, why, and its estimated cost."""
 
     stage: str
@@ -82,10 +82,10 @@ class PlannedStage(Stated):
     cost: Cost
 
 
-class Plan(Stated):
+class PlannedRun(Stated):
     """The stages of a planned run, their estimated cost and the savings by the cache."""
 
-    stages: tuple[PlannedStage, ...]
+    stages: tuple[StagePlan, ...]
     total: Cost
     saved: Cost
     refused: str = ""
@@ -96,7 +96,7 @@ class Plan(Stated):
 # --- stages as a graph ------------------------------------------------------------------------------------------------
 
 
-class Node(Stated):
+class LineageNode(Stated):
     """A stage or a source of a run."""
 
     id: str
@@ -110,13 +110,13 @@ class Node(Stated):
 class Lineage(Stated):
     """The stages and sources of a run, and for each stage an edge from everything that it reads."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[LineageNode, ...] = ()
     edges: tuple[tuple[str, str], ...] = ()
 
 
 # --- provenance -------------------------------------------------------------------------------------------------------
 
-Facts = dict[str, Number | str | bool | None | list[str]] | str
+NamedFacts = dict[str, Number | str | bool | None | list[str]] | str
 """Facts by name; one text in older results."""
 
 
@@ -127,8 +127,8 @@ class Provenance(Stated):
     date: str = ""
     command: str | None = None
     commit: str | None = None
-    versions: Facts = {}
-    hardware: Facts = {}
+    versions: NamedFacts = {}
+    hardware: NamedFacts = {}
     minutes: dict[str, Number] = {}
     """Minutes that the run took (``run``), and that its cached stages took at first (``cached``)."""
 
@@ -173,7 +173,7 @@ class ManifestModel(Stated):
     score: Number | None = None
 
 
-class Manifest(Stated):
+class RunManifest(Stated):
     """Everything that determines the outputs of a run, and the digests of these outputs."""
 
     schema_: int = Field(1, alias="schema")

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ConfigDict
 
-from tasks.results.facts import HeldBack
-from tasks.results.record import Ledger, Lineage, Manifest, Provenance
+from tasks.results.facts import HeldBackFacts
+from tasks.results.record import Ledger, Lineage, Provenance, RunManifest
 from tasks.results.row import Number, ResultRow, Stated, Verdict
 
 
@@ -95,8 +95,8 @@ class RunResult(Stated):
     links: dict[str, str] | None = None
     ledger: Ledger | None = None
     labels: tuple[str, ...] | None = None
-    held_back: HeldBack | None = None
-    manifest: Manifest | None = None
+    held_back: HeldBackFacts | None = None
+    manifest: RunManifest | None = None
     run: str | None = None
     """Id of the run in MLflow."""
     confidence: Number | None = None

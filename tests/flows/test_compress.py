@@ -24,7 +24,7 @@ from tasks.prepare_rows import prepare_rows
 from tasks.recipe.data import JudgingSet
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice, TeacherSlice
-from tasks.results.facts import HeldBack
+from tasks.results.facts import HeldBackFacts
 from tasks.stage.session import StageRecord
 from tests.conftest import engines_in_this_process
 
@@ -126,7 +126,7 @@ def test_the_plan_says_what_a_knob_would_cost(
 def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
-    def planned(**data: Any) -> HeldBack:
+    def planned(**data: Any) -> HeldBackFacts:
         recipe = recipe_for(tiny_bert, tiny_rows, data={"source": str(tiny_rows), **data})
         return planned_rows(recipe, planned_session(recipe, home))
 

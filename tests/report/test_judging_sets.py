@@ -18,7 +18,7 @@ from tasks.report.results.results_file import Run
 from tasks.report.results.results_page import results_page
 from tasks.report.tables.held_back import held_back_lines, purge_lines
 from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_section, judging_table
-from tasks.results.facts import HeldBack
+from tasks.results.facts import HeldBackFacts
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
 from tests.gate.test_worst_of import figures
@@ -155,8 +155,8 @@ def test_a_drop_is_that_of_one_model_and_seeds_stand_as_in_the_recipe() -> None:
 
 
 def test_what_overlaps_is_told_where_held_back_rows_are() -> None:
-    lines = held_back_lines(HeldBack.model_validate(HELD_BACK | {"judging": SETS}))
-    assert lines[:-2] == held_back_lines(HeldBack.model_validate(HELD_BACK))
+    lines = held_back_lines(HeldBackFacts.model_validate(HELD_BACK | {"judging": SETS}))
+    assert lines[:-2] == held_back_lines(HeldBackFacts.model_validate(HELD_BACK))
     assert lines[-2] == (
         "Judging set: snli has 500 rows; 12 that overlap with training rows were excluded; 3 without a label were "
         "excluded. "

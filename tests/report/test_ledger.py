@@ -18,7 +18,7 @@ from tasks.report.tables.ledger import (
     plan_lines,
     plan_table,
 )
-from tasks.results.record import Ledger, Plan
+from tasks.results.record import Ledger, PlannedRun
 from tasks.results.row import Amount
 from tasks.results.run import RunResult
 
@@ -110,7 +110,7 @@ def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:
         {"stage": "b", "cache": "miss", "why": "w", "cost": UNKNOWN},
     ]
     least = UNKNOWN | {"seconds": figure(None, "unknown", at_least=90.0)}
-    plan = Plan.model_validate({"stages": rows, "total": least, "saved": UNKNOWN, "warnings": ["old"]})
+    plan = PlannedRun.model_validate({"stages": rows, "total": least, "saved": UNKNOWN, "warnings": ["old"]})
     first, *_, warning = plan_lines(plan)
     assert (
         first == "2 of 2 stages would run, which takes ≥90.0 s; the cost of 1 of them is unknown."

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from tasks.gate.verdicts import Decision
 from tasks.report.model_card import model_card
-from tasks.results.facts import HeldBack
+from tasks.results.facts import HeldBackFacts
 from tasks.results.row import ResultRow
 from tasks.results.run import StageLine
 from tests.report.figures import HELD_BACK, row, stated, undefined
@@ -172,7 +172,7 @@ def test_words_of_a_recipe_stay_words_on_the_card(words: str) -> None:
 
 
 def test_what_was_purged_and_what_leaks_stands_on_the_card() -> None:
-    text = card(held_back=HeldBack.model_validate(HELD_BACK)).split("## Sources")[1].split("## Gate")[0]
+    text = card(held_back=HeldBackFacts.model_validate(HELD_BACK)).split("## Sources")[1].split("## Gate")[0]
     assert (
         "- 200 of 1,000 training rows (20.0%) were removed, because their text overlaps with that of held-out rows "
         "(holdout 200);" in text

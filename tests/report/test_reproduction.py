@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.report.reproduction import compare, pairs, row_of, summary
-from tasks.results.record import Manifest, Reproduction
+from tasks.results.record import Reproduction, RunManifest
 
 HARDWARE = {"cpu": "a processor", "cores": 4}
 
@@ -25,7 +25,7 @@ def stage(
     }
 
 
-def manifest(*stages: dict[str, Any], score: float | None = 0.9, **around: Any) -> Manifest:
+def manifest(*stages: dict[str, Any], score: float | None = 0.9, **around: Any) -> RunManifest:
     values = {
         "versions": {"torch": "2.13.0"},
         "hardware": HARDWARE,
@@ -33,7 +33,7 @@ def manifest(*stages: dict[str, Any], score: float | None = 0.9, **around: Any) 
         "stages": list(stages),
         "models": {"small": {"headline": "accuracy", "score": score}},
     }
-    return Manifest.model_validate(values | around)
+    return RunManifest.model_validate(values | around)
 
 
 def verdicts(found: Reproduction) -> dict[str, str]:

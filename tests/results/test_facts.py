@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tasks.contracts import Artifact
 from tasks.results.facts import ModelFacts, Purge, RowsFacts, SetPurge
-from tasks.results.record import Lineage, Manifest, Provenance
+from tasks.results.record import Lineage, Provenance, RunManifest
 from tasks.results.row import Stated
 from tasks.results.run import RunResult
 
@@ -35,7 +35,7 @@ def artifact(**facts: Any) -> Artifact:
     ("model", "values"),
     [
         (RowsFacts, ROWS),
-        (Manifest, MANIFEST),
+        (RunManifest, MANIFEST),
         (Lineage, {"nodes": [{"id": "k1", "name": "data"}], "edges": [["k1", "k2"]]}),
         (Provenance, {"commit": None, "hardware": {"cpu": "a cpu", "cores": 4, "gpu": None}, "minutes": {"run": 1.5}}),
     ],

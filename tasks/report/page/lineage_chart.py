@@ -8,16 +8,16 @@ from markupsafe import Markup
 
 from tasks.report.page.charts import clipped
 from tasks.report.page.svg import box, drawing, short, text
-from tasks.results.record import Node
+from tasks.results.record import LineageNode
 
 BOX_WIDE, BOX_HIGH, APART, BELOW = 164.0, 44.0, 14.0, 34.0
 
 
-def lineage_chart(nodes: Sequence[Node], edges: Sequence[Sequence[str]]) -> Markup:
+def lineage_chart(nodes: Sequence[LineageNode], edges: Sequence[Sequence[str]]) -> Markup:
     """Draw stages as boxes, each below all of its inputs."""
     edges = without_shortcuts(edges)
     levels = levels_of([node.id for node in nodes], edges)
-    rows: dict[int, list[Node]] = {}
+    rows: dict[int, list[LineageNode]] = {}
     for node in nodes:
         rows.setdefault(levels[node.id], []).append(node)
     ordered = crossings_undone([rows[level] for level in sorted(rows)], edges)
@@ -76,7 +76,7 @@ def levels_of(names: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str,
     return levels
 
 
-def crossings_undone(rows: Sequence[Sequence[Node]], edges: Sequence[Sequence[str]]) -> list[list[Node]]:
+def crossings_undone(rows: Sequence[Sequence[LineageNode]], edges: Sequence[Sequence[str]]) -> list[list[LineageNode]]:
     """Return the rows with each stage sorted by the mean position of its inputs, so that fewer edges cross."""
     place: dict[str, float] = {}
     done = []
@@ -102,7 +102,7 @@ def thread(first: tuple[float, float], second: tuple[float, float]) -> Markup:
     )
 
 
-def stage_box(node: Node, x: float, y: float) -> Markup:
+def stage_box(node: LineageNode, x: float, y: float) -> Markup:
     """Draw one stage: its name, its label, its cache status, and the first digits of its key."""
     kind = node.cache
     first = clipped(node.name, 25)

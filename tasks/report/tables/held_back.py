@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from tasks.report.tables.judging_sets import set_lines
-from tasks.results.facts import HeldBack, Purge
+from tasks.results.facts import HeldBackFacts, Purge
 
 BEFORE = "computed before splits were purged, so evaluation rows overlap with training rows"
 WAYS = {
@@ -20,7 +20,7 @@ WAYS = {
 NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with held-out rows are used in training."
 
 
-def held_back_lines(found: HeldBack | None) -> list[str]:
+def held_back_lines(found: HeldBackFacts | None) -> list[str]:
     """Return lines on the rows removed from train and on remaining overlaps; empty if they are unknown."""
     if found is None or not found.is_known:
         return []
@@ -47,7 +47,7 @@ def purge_lines(rows: Mapping[str, int], purged: Purge | None) -> list[str]:
     ]
 
 
-def leak_lines(found: HeldBack) -> list[str]:
+def leak_lines(found: HeldBackFacts) -> list[str]:
     """Return a line for each kind of training data with which held-back rows overlap."""
     rows = found.rows
     return [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 from tasks.report.format.durations import duration
-from tasks.results.record import UNKNOWN_AMOUNT, Billed, Ledger, Plan, PlannedStage
+from tasks.results.record import UNKNOWN_AMOUNT, Billed, Ledger, PlannedRun, StagePlan
 from tasks.results.row import Amount, Cost
 
 SIGNS = "~ is an estimate, ? is unknown, ≥ is the sum of the known parts."
@@ -18,7 +18,7 @@ ABOUT = (
     "About: the cost of earlier stages of the same kind, possibly with other settings, in sequence; stages may run "
     "in parallel."
 )
-NOTHING = "nothing"
+NO_COST = "nothing"
 
 
 def ledger_table(ledger: Ledger, title: str) -> Table:
@@ -109,7 +109,7 @@ def amount(cost: Cost) -> str:
         "dollars_on_demand": lambda figure: f"${format_figure(figure)}",
     }
     return (
-        ", ".join(form(part_of(cost, name)) for name, form in forms.items() if is_known(part_of(cost, name))) or NOTHING
+        ", ".join(form(part_of(cost, name)) for name, form in forms.items() if is_known(part_of(cost, name))) or NO_COST
     )
 
 
@@ -118,7 +118,7 @@ def is_known(figure: Amount) -> bool:
     return bool(figure.value or figure.at_least)
 
 
-def plan_table(rows: Sequence[PlannedStage], title: str) -> Table:
+def plan_table(rows: Sequence[StagePlan], title: str) -> Table:
     """Return the table of a plan; energy, emissions and dollars have a column only if they are known for a stage."""
     from rich.table import Table
 
@@ -137,7 +137,7 @@ def plan_table(rows: Sequence[PlannedStage], title: str) -> Table:
     return table
 
 
-def plan_lines(plan: Plan) -> list[str]:
+def plan_lines(plan: PlannedRun) -> list[str]:
     """Return lines on the number of stages that would run, their cost as far as similar stages ran before, and the
     savings by the cache."""
     rows, total = plan.stages, plan.total
