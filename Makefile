@@ -7,7 +7,7 @@ LOCK := infra/lock
 # Nothing is installed that the lock does not know by its sha256, and nothing is built: no package of others runs code while it is installed.
 HASHED := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all:
 
-.PHONY: demo test slow lint lock audit clean mutations kills faults gates demos shelf bench pools checkov cloud
+.PHONY: demo test slow lint lock audit clean mutations kills faults gates demos shelf bench pools checkov awscli cloud
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -40,6 +40,14 @@ pools: .venv-cloud/.ready
 	.venv-cloud/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
+# AWS's own client, which runs the commands of the runbook in a test; it wants another botocore than the store's.
+awscli: .venv-awscli/.ready
+
+.venv-awscli/.ready:
+	$(PYTHON) -m venv .venv-awscli
+	.venv-awscli/bin/pip install --quiet --disable-pip-version-check 'awscli>=1.45,<2'
+	@touch $@
+
 # The cloud's templates by another eye than ours; it wants old versions of libraries that we have, so it gets an environment of its own.
 checkov: .venv-checkov/.ready
 	.venv-checkov/bin/checkov --directory infra/cloudformation --framework cloudformation --skip-download --compact --quiet
@@ -50,7 +58,7 @@ checkov: .venv-checkov/.ready
 	@touch $@
 
 # Workers that lose their instance (NOTICES=20 times), and Prefect's own workers for ECS and Kubernetes at work without a cloud; `make pools` comes first.
-cloud: $(READY) .venv-checkov/.ready
+cloud: $(READY) .venv-checkov/.ready .venv-awscli/.ready
 	LIMBECK_NOTICES=$(or $(NOTICES),2) $(BIN)/python -m pytest -m "slow or not slow" tests/infra
 
 lint: $(READY)
@@ -84,4 +92,4 @@ $(READY): pyproject.toml $(wildcard $(LOCK)/*.txt)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-audit .venv-checkov .venv-cloud .venv-lock
+	rm -rf $(VENV) .venv-audit .venv-awscli .venv-checkov .venv-cloud .venv-lock

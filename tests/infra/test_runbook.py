@@ -1,0 +1,164 @@
+"""The commands of ``infra/cloud.md``, from nothing to a torn-down stack, in their order and by AWS's own client.
+
+moto stands for AWS. ``BRIDGES`` lists what moto cannot do and is done by hand before a section, ``STAND_INS`` lists
+the programs that do not run here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from moto.cloudformation.models import CloudFormationBackend
+from moto.ecs.models import EC2ContainerServiceBackend
+
+from flows.deploy.pools import read_site
+from tests.infra.moto_cloud import REGION, Cloud, moto_cloud
+from tests.infra.templates import FOLDER, ORDER
+from tests.infra.test_stacks import inventory
+
+ROOT = FOLDER.parents[1]
+RUNBOOK = ROOT / "infra" / "cloud.md"
+AWS = Path(os.environ.get("LIMBECK_AWS", ROOT / ".venv-awscli" / "bin" / "aws"))
+SECTIONS = (
+    "Prepare",
+    "Bring it up",
+    "A first run",
+    "Upgrade",
+    "Back up and restore",
+    "Rotate secrets",
+    "Tear down",
+)
+MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "tag": "%s"}'
+BRIDGES = {
+    # No instance of ECS runs here, so none is started by the run, and nothing is logged.
+    "A first run": """
+        GROUP=$(output workers Instances) LOG="--log-group-name $(output workers LogGroup) --log-stream-name stage/x"
+        aws autoscaling update-auto-scaling-group --auto-scaling-group-name $GROUP --desired-capacity 1
+        aws logs create-log-stream $LOG
+        aws logs put-log-events $LOG --log-events timestamp=$(date +%s)000,message=trained
+    """,
+    # The runbook says: build and push the images under a new tag first.
+    "Upgrade": "for NAME in cpu gpu dispatcher; do podman push $REPOSITORY:$NAME-0.2.0; done",
+    # moto reads no conditions: to it the policies that require TLS deny everything. It forgets versioning, too.
+    "Tear down": """
+        BUCKET=$(output storage Artifacts)
+        aws s3api delete-bucket-policy --bucket $BUCKET
+        aws s3api delete-bucket-policy --bucket $(output storage AccessLogs)
+        aws s3api put-bucket-versioning --bucket $BUCKET --versioning-configuration Status=Enabled
+        for TEXT in one two; do echo $TEXT > object.txt; aws s3 cp --quiet object.txt s3://$BUCKET/store/objects/x; done
+        aws s3 rm --quiet s3://$BUCKET/store/objects/x
+    """,
+}
+STAND_INS = {
+    # Images of gigabytes: a push puts a manifest into the registry, with a digest of its own.
+    "podman": f"""TAG=${{2##*:}}
+        case $1 in
+        login) cat > /dev/null;;
+        push) MANIFEST=$(printf {shlex.quote(MANIFEST)} $TAG)
+            aws ecr put-image --repository-name limbeck-dev/worker --image-tag $TAG --image-manifest "$MANIFEST";;
+        esac""",
+    # MLflow and Prefect have no address here; limbeck deploy and accounts are tested on real servers elsewhere.
+    "curl": "true",
+    "prefect": "true",
+    "limbeck": f'if [ $1 = site ]; then exec {sys.executable} -m flows.cli "$@"; fi',
+    # The tests wait for nothing: moto's instances are gone at once.
+    "sleep": "true",
+}
+
+
+def shell_of(section: str) -> str:
+    """Return the commands of a section."""
+    text = re.split(r"^## ", RUNBOOK.read_text(), flags=re.MULTILINE)
+    (found,) = [part for part in text if part.startswith(f"{section}\n")]
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```", found, re.DOTALL | re.MULTILINE))
+
+
+def script() -> str:
+    """Return the whole runbook as a program, with the bridges where they belong."""
+    parts = ["set -euo pipefail"]
+    for section in SECTIONS:
+        parts += [f"echo '== {section}'", BRIDGES.get(section, ""), shell_of(section)]
+    return "\n".join(parts)
+
+
+def test_every_section_with_commands_is_run_and_can_be_read_by_a_shell() -> None:
+    text = re.split(r"^## ", RUNBOOK.read_text(), flags=re.MULTILINE)
+    assert {part.splitlines()[0] for part in text if "```sh\n" in part} == set(SECTIONS)
+    done = subprocess.run(["bash", "-n"], input=script(), text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """moto, whose change sets make stacks without exports, and lose resources when they update one: here a first change
+    set creates its stack directly, and a later one only changes the stack's parameters."""
+
+    def create_or_note(backend: CloudFormationBackend, change_set_name: str, stack_name: str | None = None) -> None:
+        (found,) = [
+            each
+            for each in backend.change_sets.values()
+            if change_set_name in (each.change_set_id, each.change_set_name)
+        ]
+        found.parameters.pop("AmiId", None)  # moto takes the image itself for the name under which AWS tells it
+        found.execution_status = "EXECUTE_COMPLETE"
+        stack = backend.stacks[found.stack_id]
+        if found.change_set_type == "CREATE":
+            del backend.stacks[found.stack_id]
+            backend.create_stack(found.stack_name, found.template, found.parameters)
+            return
+        stack.parameters = stack.resource_map.input_parameters = found.parameters
+        stack.resource_map.load_parameters()
+        stack.status = "UPDATE_COMPLETE"
+
+    monkeypatch.setattr(CloudFormationBackend, "execute_change_set", create_or_note)
+    # moto wants memory of each container; on Fargate a task has it as a whole.
+    nothing = {"CPU": 0, "MEMORY": 0, "PORTS": [], "PORTS_UDP": []}
+    monkeypatch.setattr(
+        EC2ContainerServiceBackend, "_calculate_task_resource_requirements", staticmethod(lambda definition: nothing)
+    )
+    with moto_cloud() as running:
+        yield running
+
+
+def programs(folder: Path) -> str:
+    """Write the stand-ins, each of which notes how it was called; return the path of programs."""
+    for name, body in STAND_INS.items():
+        (folder / name).write_text(f'#!/bin/bash\necho "{name} $*" >> {folder}/called.txt\n{body}\n')
+        (folder / name).chmod(0o755)
+    return os.pathsep.join([str(folder), str(Path(sys.executable).parent), str(AWS.parent), os.environ["PATH"]])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not AWS.is_file(), reason="NO AWS CLIENT HERE: `make awscli` sets an environment up for it")
+def test_the_runbook_from_nothing_and_back(cloud: Cloud, tmp_path: Path) -> None:
+    certificate = cloud.client("acm").request_certificate(DomainName="*.example.com")["CertificateArn"]
+    text = re.sub(r"CERTIFICATE=arn:\S+", f"CERTIFICATE={certificate}", script()).replace("eu-west-1", REGION)
+    for name in ("infra", "flows", "tasks", "deployments"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "programs").mkdir()
+    settings = cloud.environment() | {"PATH": programs(tmp_path / "programs"), "PYTHONPATH": str(ROOT)}
+    before = inventory(cloud)
+    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, cwd=tmp_path, env=os.environ | settings)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    called = (tmp_path / "programs" / "called.txt").read_text()
+    assert called.count("podman push") == 6 and "limbeck deploy --site site.yaml --gpus 2" in called
+    assert "prefect deployment run compress-from-shelf/on-demand" in called and "/api/2.0/mlflow/users/create" in called
+    assert (
+        read_site(tmp_path / "site.yaml")["ecs-gpu"]["cloudwatch_logs_options"]["awslogs-group"] == "/limbeck-dev/gpu"
+    )
+    first_run = done.stdout.split("== A first run")[1].split("== Upgrade")[0]
+    assert "trained" in first_run and '"InService"' in first_run
+    assert inventory(cloud) == before, "tearing down left something behind"
+    assert cloud.client("rds").describe_db_snapshots()["DBSnapshots"] == []
+    (key,) = [each["KeyId"] for each in cloud.client("kms").list_keys()["Keys"]]
+    assert cloud.client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "PendingDeletion"
+    listed = cloud.client("cloudformation").list_stacks()["StackSummaries"]
+    assert {each["StackStatus"] for each in listed} == {"DELETE_COMPLETE"} and len(listed) >= len(ORDER)
