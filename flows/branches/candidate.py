@@ -35,7 +35,12 @@ class SharedArtifacts:
     judging: dict[str, Artifact] = field(default_factory=dict)
     """The rows of judging sets, by name."""
     general: dict[Any, Awaitable[Artifact]] = field(default_factory=dict)
-    signals: dict[SignalSlice, Awaitable[Artifact]] = field(default_factory=dict)
+    signals: dict[SignalSlice, Awaitable[Artifact | None]] = field(default_factory=dict)
+    """The teacher's stored layers by knobs; None where it runs beside each training."""
+    free: int | None = None
+    """Free bytes of the disk before layers were stored; None until they are needed."""
+    claimed: int = 0
+    """Bytes of the layers that this run stores."""
     answers: dict[tuple[AnswerSlice, int], Awaitable[Artifact]] = field(default_factory=dict)
     """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
-from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
+from flows.branches.kept_layers import learns_from_transfer_alone
+from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals
 from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
@@ -54,11 +55,7 @@ async def train_student(
     }
     phase = recipe.inner_phase(student)
     if phase is not None:
-        kept = (
-            await kept_signals(recipe, student, phase, shared, text)
-            if recipe.task_distillation.keeps(phase, augmented=augmented is not None)
-            else None
-        )
+        kept = await kept_signals(recipe, student, phase, shared, text)
         knobs = IntermediateSlice(**knobs_with_seed(phase, seed), **of_student(recipe, student, made))
         made = await distill_layers(
             knobs, start=made, signals=kept, **await origin_of(recipe, student, made, shared), **common

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from flows.branches.candidate import SharedArtifacts
+from flows.branches.kept_layers import decide, finished, signal_knobs, text_size
 from tasks.contracts import Artifact
 from tasks.distill_task import record_signals
 from tasks.drop_layers import measure_contributions
@@ -14,6 +15,8 @@ from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, PatienceOf, SignalSlice
 from tasks.recipe.students import LayerDropping, Student
+from tasks.results.facts import AnswerFacts
+from tasks.stage.session import current_session
 from tasks.task_types.types import TASK_TYPES
 
 
@@ -39,19 +42,9 @@ async def answers_for(
 
     ``layers`` is the student's number of layers, which patience depends on.
     """
-    patience = training.patience if isinstance(training, Prediction) else None
-    of = PatienceOf(layer_map=patience.layer_map, layers=layers) if patience is not None else None
-    alone = recipe.transfer is not None and recipe.transfer.alone
-    knobs = AnswerSlice(
-        task_type=recipe.spec.kind,
-        max_length=training.max_length,
-        precision=training.precision,
-        transfer_alone=alone,
-        patience=of,
-    )
     if recipe.ensemble is None:
-        shown = f"patience {knobs.patience.layer_map}, {knobs.patience.layers} layers" if knobs.patience else ""
-        return await answers_of(0, shown, knobs, shared)
+        return await own_answers(recipe, shared, training, layers)
+    knobs = answer_knobs(recipe, training, layers)
     mixture = MixSlice(
         task_type=recipe.spec.kind,
         combine=recipe.ensemble.combine,
@@ -62,6 +55,27 @@ async def answers_for(
     if (knobs, mixture) not in shared.mixtures:
         shared.mixtures[knobs, mixture] = asyncio.ensure_future(mixture_of(mixture, knobs, shared))
     return await shared.mixtures[knobs, mixture]
+
+
+async def own_answers(
+    recipe: Recipe, shared: SharedArtifacts, training: Prediction | LayerDropping, layers: int = 0
+) -> Artifact:
+    """Return the predictions of the first teacher alone."""
+    knobs = answer_knobs(recipe, training, layers)
+    shown = f"patience {knobs.patience.layer_map}, {knobs.patience.layers} layers" if knobs.patience else ""
+    return await answers_of(0, shown if recipe.ensemble is None else "teacher 1", knobs, shared)
+
+
+def answer_knobs(recipe: Recipe, training: Prediction | LayerDropping, layers: int) -> AnswerSlice:
+    """Return the knobs of a teacher's predictions for a student of this many layers."""
+    patience = training.patience if isinstance(training, Prediction) else None
+    return AnswerSlice(
+        task_type=recipe.spec.kind,
+        max_length=training.max_length,
+        precision=training.precision,
+        transfer_alone=recipe.transfer is not None and recipe.transfer.alone,
+        patience=None if patience is None else PatienceOf(layer_map=patience.layer_map, layers=layers),
+    )
 
 
 async def mixture_of(mixture: MixSlice, knobs: AnswerSlice, shared: SharedArtifacts) -> Artifact:
@@ -84,34 +98,34 @@ async def asked(number: int, shown: str, knobs: AnswerSlice, shared: SharedArtif
     return await answer_rows(knobs, teacher=teacher, rows=shared.rows, **text, label=shown)
 
 
-def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
-    """Return whether a student trains on the transfer text and no training row."""
-    return recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
-
-
 async def kept_signals(
     recipe: Recipe, student: Student, phase: Intermediate, shared: SharedArtifacts, text: Mapping[str, Artifact]
-) -> Artifact:
-    """Return the stored signals of the teacher's layers for a layer map; students and seeds with the same knobs share
-    them."""
-    knobs = SignalSlice(
-        task_type=recipe.spec.kind,
-        layer_map=phase.matching.layer_map,
-        layers=student.layers,
-        hidden=phase.matching.hidden > 0,
-        attention=phase.matching.attention > 0,
-        max_length=phase.max_length,
-        precision=phase.precision,
-        signal_budget_gb=recipe.task_distillation.signal_budget_gb,
-        transfer_alone=learns_from_transfer_alone(recipe, student),
-    )
+) -> Artifact | None:
+    """Return the stored signals of the teacher's layers for a student's first phase; students and seeds with the same
+    knobs share them. None if the teacher runs beside the training."""
+    if not recipe.task_distillation.can_keep(phase):
+        return None
+    knobs = signal_knobs(recipe, student, phase)
     if knobs not in shared.signals:
-        shared.signals[knobs] = asyncio.ensure_future(signals_of(knobs, shared, text))
+        shared.signals[knobs] = asyncio.ensure_future(signals_of(recipe, knobs, student, phase, shared, text))
     return await shared.signals[knobs]
 
 
-async def signals_of(knobs: SignalSlice, shared: SharedArtifacts, text: Mapping[str, Artifact]) -> Artifact:
-    """Run the teacher once for all students that share a layer map."""
-    return await record_signals(
-        knobs, teacher=await shared.teacher, rows=shared.rows, **text, label=f"{knobs.layers} layers"
-    )
+async def signals_of(
+    recipe: Recipe,
+    knobs: SignalSlice,
+    student: Student,
+    phase: Intermediate,
+    shared: SharedArtifacts,
+    text: Mapping[str, Artifact],
+) -> Artifact | None:
+    """Run the teacher once for all students that share a layer map, if that pays and the disk has room."""
+    prediction = student.prediction or recipe.task_distillation.prediction
+    answered = await own_answers(recipe, shared, prediction, student.layers)
+    inputs = {"teacher": await shared.teacher, "rows": shared.rows, **text}
+    choice = decide(recipe, knobs, shared, inputs, text_size(answered.read(AnswerFacts), prediction.max_length, phase))
+    found = await record_signals(knobs, **inputs, label=choice.label) if choice.kept else None
+    choices = current_session().teacher_layers
+    choices.append(choice if found is None else finished(choice, found))
+    choices.sort(key=lambda one: one.label)
+    return found

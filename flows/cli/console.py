@@ -101,6 +101,7 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     from tasks.report.page.headline import quoted
     from tasks.report.tables.judging_sets import judging_table
     from tasks.report.tables.results import notes, results_table
+    from tasks.report.tables.teacher_layers import layer_lines, read_lines
     from tasks.results.run import RunResult
 
     result = RunResult.model_validate(written)
@@ -123,6 +124,8 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
         elif entry.outcome != "champion":
             console.print(f"not champion: {entry.candidate}: {entry.why}", highlight=False, markup=False)
     console.print(f"\n{counts(result)}; {champion_line(result)}.", highlight=False, markup=False)
+    for line in [*layer_lines(result.teacher_layers), *read_lines(result.models)]:
+        console.print(line, highlight=False, markup=False)
     for line in spent(result.ledger):
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")

@@ -227,6 +227,7 @@ def plan(
     from flows.run.opening import write_json
     from tasks.report.tables.held_back import held_back_lines
     from tasks.report.tables.ledger import plan_lines, plan_table
+    from tasks.report.tables.teacher_layers import layer_lines
 
     session = planned_session(chosen, home)
     held = planned_rows(chosen, session)
@@ -235,6 +236,7 @@ def plan(
     for line in (
         [session.placed] * bool(session.placed)
         + plan_lines(found)
+        + layer_lines(session.teacher_layers)
         + held_back_lines(held)
         + ([f"The run would be refused: {found.refused}."] if found.refused else [])
     ):

@@ -161,7 +161,14 @@ def plan_of(session: Session) -> PlannedRun:
         session.require_plan()
     except BudgetError as error:
         refused = str(error)
-    return PlannedRun(stages=tuple(rows), total=total, saved=saved, refused=refused, warnings=tuple(rates.warnings))
+    return PlannedRun(
+        stages=tuple(rows),
+        total=total,
+        saved=saved,
+        refused=refused,
+        warnings=tuple(rates.warnings),
+        teacher_layers=tuple(session.teacher_layers),
+    )
 
 
 SMALL = 16 * 2**20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -127,6 +127,7 @@ def result_of(
         links=run.tracker.urls(None),
         labels=facts.labels,
         held_back=held_back(run.session),
+        **({"teacher_layers": run.session.teacher_layers} if run.session.teacher_layers else {}),
     )
 
 
@@ -247,15 +248,27 @@ def efforts_of(recipe: Recipe, records: Sequence[StageRecord]) -> dict[str, dict
 
 
 def effort_of(labels: Mapping[int, str], records: Sequence[StageRecord]) -> dict[str, object]:
-    """Return the seeds, and the summed steps and training seconds of the stages with each seed's label."""
+    """Return the seeds, and the summed steps and training seconds of the stages with each seed's label; of a candidate
+    that learned from the teacher's layers, the rows whose layers were read and computed."""
     own = {
         seed: [record.artifact.read(ModelFacts) for record in records if record.artifact and trains(record, shown)]
         for seed, shown in labels.items()
     }
+    learned = any(facts.teacher_rows_read is not None for stages in own.values() for facts in stages)
     return {
         "seeds": list(labels),
         "steps": [sum(facts.steps for facts in stages) for stages in own.values()],
         "train_seconds": [round(sum(facts.train_seconds or 0.0 for facts in stages), 3) for stages in own.values()],
+        **(reads_of(own.values()) if learned else {}),
+    }
+
+
+def reads_of(seeds: Iterable[Sequence[ModelFacts]]) -> dict[str, object]:
+    """Return, for each seed, the rows whose teacher's layers its stages read from the store, and computed."""
+    stages = list(seeds)
+    return {
+        "teacher_rows_read": [sum(facts.teacher_rows_read or 0 for facts in one) for one in stages],
+        "teacher_rows_computed": [sum(facts.teacher_rows_computed or 0 for facts in one) for one in stages],
     }
 
 

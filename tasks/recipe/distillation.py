@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.recipe.data import Sampling
-from tasks.recipe.knobs import Knobs
+from tasks.recipe.knobs import Knobs, runtime_knob
 from tasks.recipe.methods import ByMethod, Matching, Patience, Relations, Replacing, SelfAttention, Triple
 from tasks.recipe.training import SeededTraining, TaskTraining
 
@@ -85,25 +85,21 @@ class TaskDistillation(Knobs):
     prediction: Prediction = Field(Prediction(), description="Second phase.")
     keep_signals: Literal["auto", "always", "never"] = Field(
         "auto",
-        description="Run the teacher once and store its inner layers, for the first phase of students without "
-        "augmentation. auto: if a training passes its rows at least twice; always: also if only several students "
-        "or seeds do.",
+        description="Run the teacher once and store its inner layers for the first phase of all students and seeds of "
+        "one layer map; augmented variants are computed while a student learns. auto: if these trainings read each "
+        "row at least 1.5 times in all; always: also if they read it once. Either needs room on the disk, and a CPU.",
     )
-    signal_budget_gb: float = Field(
-        5.0,
+    signal_budget_gb: float = runtime_knob(
+        100.0,
+        "Maximum size in gigabytes of the stored layers of one map; they never take more than a third of the free "
+        "disk. Beyond either the teacher runs during training.",
         gt=0,
-        description="Maximum size in gigabytes of the stored layers of one map; beyond it the teacher runs during "
-        "training.",
+    )
+    signal_bits: Literal[16, 8] = Field(
+        16, description="Bits of a stored value. 8 takes half the space; its effect on quality is not measured."
     )
 
-    def keeps(self, phase: Intermediate, *, augmented: bool) -> bool:
-        """Tell whether a student's first phase reads stored teacher layers; only the student's own knobs decide, so
-        that other students do not affect it."""
-        possible = (
-            not augmented
-            and phase.method == "layers"
-            and phase.matching.formula == "masked"
-            and phase.matching.layer_map != "kept"
-        )
-        twice = phase.steps is None and phase.epochs >= 2
-        return possible and (self.keep_signals == "always" or (self.keep_signals == "auto" and twice))
+    def can_keep(self, phase: Intermediate) -> bool:
+        """Tell whether a first phase can read stored teacher layers at all."""
+        stored = phase.method == "layers" and phase.matching.formula == "masked" and phase.matching.layer_map != "kept"
+        return stored and self.keep_signals != "never"

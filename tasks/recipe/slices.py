@@ -124,7 +124,7 @@ class SignalSlice(OfTask):
     attention: bool = Field(True, description="Distil attention scores.")
     max_length: int = Field(128, description="Longest input in tokens.")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
-    signal_budget_gb: float = Field(5.0, gt=0, description="Maximum size in gigabytes.")
+    signal_bits: Literal[16, 8] = Field(16, description="Bits of a stored value.")
     transfer_alone: bool = Field(False, description="Store those of the transfer text only.")
 
 

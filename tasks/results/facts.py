@@ -127,6 +127,10 @@ class ModelFacts(Stated):
     kept_layers: tuple[int, ...] = ()
     """The layers that a model with dropped layers has, counted from 0."""
     note: str | None = None
+    teacher_rows_read: int | None = None
+    """Rows for which the training read the teacher's layers from the store; None where it did not learn from them."""
+    teacher_rows_computed: int | None = None
+    """Rows for which the training ran the teacher to get its layers."""
 
     @property
     def score(self) -> float:
@@ -139,6 +143,25 @@ class ModelFacts(Stated):
     def figures(self) -> dict[str, float]:
         """The further figures by name: those by which a teacher is compared with guessing."""
         return {name: value for name, value in (self.model_extra or {}).items() if isinstance(value, (int, float))}
+
+
+class AnswerFacts(Stated):
+    """Facts of a teacher's predictions, and the size of the rows in tokens; None where they are of an older release, or
+    in a plan."""
+
+    rows: int = 0
+    truncated: float = 0.0
+    """Share of the rows that reach the limit of their length."""
+    tokens: int | None = None
+    pairs: int | None = None
+    """Pairs of tokens of one row, summed over rows."""
+
+
+class LayerFacts(Stated):
+    """Facts of a teacher's stored layers, or the reason why they are not stored."""
+
+    kept: bool = True
+    reason: str = ""
 
 
 class GraphFacts(Stated):

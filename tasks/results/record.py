@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tasks.results.row import Amount, Cost, Number, Stated
+from tasks.results.teacher_layers import TeacherLayers
 
 # --- ledger -----------------------------------------------------------------------------------------------------------
 
@@ -91,6 +92,8 @@ class PlannedRun(Stated):
     refused: str = ""
     """The reason if the budget is too small; empty if it suffices."""
     warnings: tuple[str, ...] = ()
+    teacher_layers: tuple[TeacherLayers, ...] = ()
+    """Whether the teacher's inner layers would be stored, by layer map."""
 
 
 # --- stages as a graph ------------------------------------------------------------------------------------------------

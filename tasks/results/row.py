@@ -249,6 +249,10 @@ class ResultRow(Stated):
     shortfall: Number | None = None
     seeds: tuple[int, ...] | None = None
     steps: tuple[Number, ...] | None = None
+    teacher_rows_read: tuple[int, ...] | None = None
+    """Rows, for each seed, for which a training read the teacher's layers from the store; None without such a phase."""
+    teacher_rows_computed: tuple[int, ...] | None = None
+    """Rows, for each seed, for which a training ran the teacher to get its layers."""
 
     def score(self, split: str, metric: str | None = None) -> Estimate:
         """Return a score on a split, by the headline metric unless another is named."""

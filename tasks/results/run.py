@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, ConfigDict
 from tasks.results.facts import HeldBackFacts
 from tasks.results.record import Ledger, Lineage, Provenance, RunManifest
 from tasks.results.row import Number, ResultRow, Stated, Verdict
+from tasks.results.teacher_layers import TeacherLayers
 
 
 def listed(aliases: object) -> object:
@@ -96,6 +97,8 @@ class RunResult(Stated):
     ledger: Ledger | None = None
     labels: tuple[str, ...] | None = None
     held_back: HeldBackFacts | None = None
+    teacher_layers: tuple[TeacherLayers, ...] = ()
+    """Whether the teacher's inner layers were stored, by layer map; empty if no student learned from them."""
     manifest: RunManifest | None = None
     run: str | None = None
     """Id of the run in MLflow."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.contracts import Artifact
-from tasks.ports.code.fingerprint import differences
+from tasks.ports.code.fingerprint import differences, key_of
 from tasks.ports.store.manifests import is_of_this_release, used_of
 from tasks.recipe.knobs import Knobs
-from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, key_explanation, new_record
-from tasks.stage.session import Session
+from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, computed_by, key_explanation, new_record
+from tasks.stage.session import Session, current_session
 
 
 async def plan_stage(
@@ -35,6 +35,18 @@ async def plan_stage(
     record.estimate, record.likely = (like or {}).get("seconds"), took(like)
     record.why = f"waits for {', '.join(waiting)}" if waiting else reason(spec, session, changes)
     return Artifact(spec.makes, UNKNOWN, "", 0, {})
+
+
+def is_stored(stage_task: Any, knobs: Knobs, artifacts: Mapping[str, Any]) -> bool:
+    """Tell whether the store of the current session has a result of a stage task; its files are not checked."""
+    session = current_session()
+    key = key_of(key_explanation(stage_task.spec, session, knobs, artifacts))
+    return session.store.manifest(key) is not None
+
+
+def computes_on_gpu(stage_task: Any) -> bool:
+    """Tell whether the engine of a stage task would compute on a GPU, here or on a worker."""
+    return str(computed_by(stage_task.spec, current_session())["device"]).startswith("cuda")
 
 
 def reason(spec: StageSpec, session: Session, changes: list[str] | None) -> str:

@@ -15,6 +15,7 @@ from tasks.engine.fork_server import ForkServer
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.index.earlier import EarlierResults
 from tasks.recipe.running import STAGE_HOURS, THREADS_ALONE
+from tasks.results.teacher_layers import TeacherLayers
 from tasks.scoring.costs.rates import Rates
 from tasks.stage.budget import RunBudget
 from tasks.stage.meter import Machine, Meter
@@ -177,6 +178,8 @@ class Session:
     """Hours on the clock after which a stage is ended."""
     gpu_limit: str = ""
     """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
+    teacher_layers: list[TeacherLayers] = field(default_factory=list)
+    """The choices of this run to store the teacher's inner layers, or not."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)

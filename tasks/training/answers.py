@@ -72,7 +72,9 @@ def answer(job: Job) -> dict[str, Any]:
     capture = Capture(teacher, task.head, hidden=layers)
     said = all_answers(job, knobs, capture, encoded, tokenizer.pad_token_id)
     save_file({"ids": rows.ids_N} | said, job.output / "answers.safetensors")
-    return {"rows": len(rows), "truncated": float((encoded.lengths_N >= knobs.max_length).mean())}
+    # Tokens, and pairs of tokens of one row: from these a run knows the size of the teacher's layers beforehand.
+    sizes = {"tokens": int(encoded.lengths_N.sum()), "pairs": int((encoded.lengths_N.astype(np.int64) ** 2).sum())}
+    return {"rows": len(rows), "truncated": float((encoded.lengths_N >= knobs.max_length).mean()), **sizes}
 
 
 def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int) -> dict[str, np.ndarray]:

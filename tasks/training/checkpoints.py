@@ -40,6 +40,8 @@ class Progress:
     seconds: float = 0.0
     snapshots: dict[str, Path] = field(default_factory=dict)
     """The files of the snapshots taken so far, by name; of a restored training, those in its checkpoint."""
+    tallies: dict[str, int] = field(default_factory=dict)
+    """Counts over all steps so far, by name."""
 
 
 def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
@@ -63,6 +65,7 @@ def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, pro
         "best": progress.best,
         "best_step": progress.best_step,
         "seconds": progress.seconds,
+        "tallies": progress.tallies,
     }
     (temporary / "state.json").write_text(json.dumps(numbers))
     for name, file in progress.snapshots.items():

@@ -33,7 +33,7 @@ from tasks.training.models.students import build_student, freeze, load_classifie
 from tasks.training.objectives.capture import Capture
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.objectives import objective_of
-from tasks.training.objectives.signals import Recorded, recorded
+from tasks.training.objectives.signals import Recorded, TeacherSignals, recorded
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
 from tasks.training.selection import selector
 
@@ -79,12 +79,17 @@ def inner_spec(
     objective: Objective, augmented: AugmentedRows, knobs: IntermediateSlice, kept: Recorded | None, place: torch.device
 ) -> TrainingSpec:
     """Return the training spec of the first phase; the teacher's inner layers are computed in each step, or read from
-    its recorded signals."""
+    its recorded signals where rows have their own text."""
     pad = augmented.tokenizer.pad_token_id
+    signals = None if kept is None else TeacherSignals(kept, objective.of_teacher, pad)
 
     def loss(indices: Indices) -> Loss:
         batch = collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width)
-        return objective.loss(batch, None if kept is None else kept.of(indices, place))
+        return objective.loss(batch, None if signals is None else signals.of(indices, batch))
+
+    def tally(indices: Indices) -> dict[str, int]:
+        computed = len(indices.rows_B if signals is None else indices.changed())
+        return {"teacher_rows_read": len(indices.rows_B) - computed, "teacher_rows_computed": computed}
 
     return TrainingSpec(
         modules=objective.modules,
@@ -92,6 +97,7 @@ def inner_spec(
         loss=loss,
         pad=pad,
         begin=objective.begin,
+        tally=tally,
     )
 
 

@@ -53,6 +53,8 @@ class TrainingSpec:
     """Names of snapshots, each with the number of steps after which it is taken; 0: before the first."""
     phases: Callable[[int], Sequence[Phase]] = lambda total: [Phase(total)]
     """The phases of a training of so many steps: by default one, in which all parameters learn."""
+    tally: Callable[[Indices], dict[str, int]] = lambda indices: {}
+    """Counts of a batch by name; their sums over all steps, also over those before a resume, are facts."""
     facts: Callable[[Epoch], dict[str, Any]] = lambda last: {}
     """Further facts for result tables, computed from the last planned epoch."""
 
@@ -152,6 +154,8 @@ class Run:
         self.progress.step += 1
         self.finish_step()
         self.examples += len(indices.rows_B)
+        for name, count in self.spec.tally(indices).items():
+            self.progress.tallies[name] = self.progress.tallies.get(name, 0) + count
         self.losses.append(loss.detach())
 
     def begin_phase(self) -> None:
@@ -255,7 +259,7 @@ class Run:
     def facts(self) -> dict[str, Any]:
         """Return the facts of this training for result tables and gates."""
         seconds = self.seconds()
-        facts = {"steps": self.total, "train_seconds": round(seconds, 3)}
+        facts = {"steps": self.total, "train_seconds": round(seconds, 3), **self.progress.tallies}
         if self.progress.best is not None:
             facts |= {"selection_score": self.progress.best, "best_step": self.progress.best_step}
         return facts

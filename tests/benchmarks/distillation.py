@@ -32,7 +32,8 @@ from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.attention import own_attention
 from tasks.training.models.students import freeze
 from tasks.training.objectives.layers import Matcher
-from tasks.training.objectives.signals import Plan, Recorded, write_signals
+from tasks.training.objectives.signal_files import Plan
+from tasks.training.objectives.signals import Recorded, write_signals
 from tasks.training.precision import store_as_multiplied
 from tests.benchmarks.measure import Contest, Contestant, Figure, Lap, interleave, timed
 from tests.benchmarks.models import classifier

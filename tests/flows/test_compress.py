@@ -316,6 +316,19 @@ def test_students_of_one_map_share_one_pass_of_the_teacher(several: tuple[Recipe
     names = [stage["label"] for stage in result["stages"] if stage["name"] == "record-signals"]
     assert sorted(names) == ["2 layers", "3 layers"] and executed(result) >= {"record-signals", "distill-layers"}
     assert all(stage["cache"] == "hit" for stage in result["stages"] if stage["name"] == "finetune-teacher")
+    assert [(one["label"], one["kept"], one["bits"]) for one in result["teacher_layers"]] == [
+        ("2 layers", True, 16),
+        ("3 layers", True, 16),
+    ]
+    stored = next(one for one in result["teacher_layers"] if one["label"] == "3 layers")
+    written = sum(path.stat().st_size for path in home.root.glob("store/objects/*/*/hidden.raw"))
+    assert 0 < stored["sizes"]["8"] < stored["sizes"]["16"] < stored["room"] and stored["sizes"]["16"] > written / 4
+    reads = {model["name"]: model for model in result["models"] if "teacher_rows_read" in model}
+    assert set(reads) == {"two", "narrow", "three", "varied"}
+    rows = 2 * result["rows"]["train"]
+    assert reads["two"]["teacher_rows_read"] == [rows, rows] and reads["two"]["teacher_rows_computed"] == [0, 0]
+    varied = reads["varied"]["teacher_rows_read"][0], reads["varied"]["teacher_rows_computed"][0]
+    assert sum(varied) == rows and 0 < varied[1] <= 2 * 20, "twenty rows have substitutes"
     more = recipe.model_copy(update={"students": recipe.students[:1]})
     assert {row["cache"] for row in plan_recipe(more, home=home)} == {"hit"}, (
         "another student changes nothing for the others"

@@ -39,7 +39,7 @@ from tasks.task_types.types import CLASS_LOGITS
 from tasks.training import loop
 from tasks.training.answers import answer, summary_of
 from tasks.training.data.corpora import read_corpus, tokenize_corpus
-from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.epochs import Epoch
 from tasks.training.data.rows import Batch, Task, collate, encode, load_tokenizer
 from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, states_of
@@ -411,7 +411,7 @@ def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(
     epoch = Epoch(0, encode(tokenizer, train.texts, None, 16), [])
     tensors = collate(epoch.encoded, batch, tokenizer.pad_token_id, CPU)
     assert kept is not None and 0 in tensors.mask_BT[:, 0] and (tensors.mask_BT[:, -1] == 1).all()
-    stored = matcher.loss(tensors, kept.of(Indices(epoch, batch), CPU)).mean()
+    stored = matcher.loss(tensors, kept.of(batch, CPU)).mean()
     torch.testing.assert_close(stored, matcher.loss(tensors).mean(), rtol=1e-4, atol=0)
 
 

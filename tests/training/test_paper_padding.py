@@ -25,14 +25,15 @@ from tasks.recipe.students import Shape
 from tasks.task_types.classification.head import HEAD
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.corpora import longest_sequence, read_corpus, tokenize_corpus
-from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import collate, load_tokenizer, read_rows
 from tasks.training.distill import inner_spec
 from tasks.training.general import general_spec
 from tasks.training.models.students import build_student, freeze, load_encoder
 from tasks.training.objectives.context import DistillationContext
 from tasks.training.objectives.layers import Matcher, layers
-from tasks.training.objectives.signals import Plan, Recorded
+from tasks.training.objectives.signal_files import Plan, SignalFiles
+from tasks.training.objectives.signals import Recorded
 from tests.methods.golden import losses, rules
 
 CPU, WIDTH, HEADS = torch.device("cpu"), 24, 4
@@ -174,13 +175,11 @@ def test_kept_layers_are_refused_where_padding_counts(scene: SimpleNamespace, tm
     objective, augmented, _ = inner(scene)
     lengths = augmented.encoded.lengths_N
     plan = Plan(hidden=(0, 2, 4), attention=(1, 3), width=16, heads=HEADS)
-    for name, count in zip(("hidden.raw", "scores.raw"), plan.numbers(lengths), strict=True):
-        (tmp_path / name).write_bytes(bytes(2 * count))
+    SignalFiles(tmp_path, lengths, plan, "r+").flush()
     kept = Recorded.over(tmp_path, plan, lengths)
     batch = collate(augmented.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU, WIDTH)
-    indices = Indices(Epoch(0, augmented.encoded, []), np.asarray([0, 1]))
     with pytest.raises(ModelError, match="set keep_signals: never, or formula: masked"):
-        objective.loss(batch, kept.of(indices, CPU))
+        objective.loss(batch, kept.of(np.asarray([0, 1]), CPU))
 
 
 def test_a_model_with_too_few_positions_for_the_padding_is_refused(scene: SimpleNamespace) -> None:

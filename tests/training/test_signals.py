@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
+from tasks.recipe.layer_storage import StorageShape
 from tasks.recipe.slices import IntermediateSlice, SignalSlice
 from tasks.recipe.students import Shape
 from tasks.task_types.heads import HEADS
 from tasks.training.data.epochs import Epoch, Indices, Variants
-from tasks.training.data.rows import Encoded, collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_intermediate
 from tasks.training.models.students import build_student, freeze, load_classifier
-from tasks.training.objectives import signals
+from tasks.training.objectives import signal_files
 from tasks.training.objectives.layers import Matcher
-from tasks.training.objectives.signals import record_signals, recorded
+from tasks.training.objectives.signal_files import size_of
+from tasks.training.objectives.signals import TeacherSignals, record_signals, recorded
 
 CPU = torch.device("cpu")
 
@@ -56,60 +61,100 @@ def reopened(kept: Path, ids: np.ndarray) -> Any:
     return found
 
 
-@pytest.mark.parametrize("attention", [1.0, 0.0])
+@pytest.mark.parametrize(("attention", "bits", "near"), [(1.0, 16, 1e-4), (0.0, 16, 1e-4), (1.0, 8, 5e-3)])
 def test_the_loss_by_kept_signals_is_the_loss_beside_a_live_teacher(
-    rows: Path, tiny_bert: Path, tmp_path: Path, attention: float
+    rows: Path, tiny_bert: Path, tmp_path: Path, attention: float, bits: int, near: float
 ) -> None:
-    assert record(rows, tiny_bert, tmp_path / "kept", attention=bool(attention)) == {"kept": True, "rows": 196}
-    task, tokenizer = read_task(rows, "classification"), load_tokenizer(tiny_bert)
-    train = read_rows(rows, "train", task.head)
-    encoded = encode(tokenizer, train.texts, None, 16)
-    teacher = freeze(load_classifier(tiny_bert, task, CPU))
-    knobs = IntermediateSlice(task_type="classification", matching={"attention": attention}).matching
-    matcher = Matcher(build_student("random", teacher, Shape(layers=2), seed=3).eval(), teacher, knobs)
-    kept, epoch = reopened(tmp_path / "kept", train.ids_N), Epoch(0, encoded, [])
+    facts = record(rows, tiny_bert, tmp_path / "kept", attention=bool(attention), signal_bits=bits)
+    assert facts == {"kept": True, "rows": 196}
+    scene = scene_of(rows, tiny_bert, {"attention": attention})
+    kept, matcher = reopened(tmp_path / "kept", scene.train.ids_N), scene.matcher
     for batch in (np.asarray([5, 0, 17, 30]), np.arange(60)):
-        tensors = collate(encoded, batch, tokenizer.pad_token_id, CPU)
-        live, stored = matcher.loss(tensors).mean(), matcher.loss(tensors, kept.of(Indices(epoch, batch), CPU)).mean()
+        tensors = collate(scene.encoded, batch, scene.pad, CPU)
+        live, stored = matcher.loss(tensors).mean(), matcher.loss(tensors, kept.of(batch, CPU)).mean()
         assert float(live) > 0
-        torch.testing.assert_close(stored, live, rtol=1e-4, atol=0)
-        other = matcher.loss(tensors, kept.of(Indices(epoch, batch[::-1]), CPU)).mean() if len(batch) == 4 else live * 2
+        torch.testing.assert_close(stored, live, rtol=near, atol=0)
+        other = matcher.loss(tensors, kept.of(batch[::-1], CPU)).mean() if len(batch) == 4 else live * 2
         assert abs(float(other) - float(live)) > 4e-4 * float(live), (
             "rows must not be interchangeable, or this test shows nothing"
         )
 
 
-def indices(row: int, variants: Variants | None = None) -> Indices:
-    """Return a batch of one row, of which only the number is read."""
-    nothing = Encoded(np.zeros(0), np.zeros(0), np.zeros(1))
-    return Indices(Epoch(0, nothing, [], variants=variants), np.asarray([row]))
+def scene_of(rows: Path, bert: Path, matching: dict[str, Any] | None = None) -> SimpleNamespace:
+    """Return a teacher, the objective of a student of two layers, and the training rows with their tokens."""
+    task, tokenizer = read_task(rows, "classification"), load_tokenizer(bert)
+    train = read_rows(rows, "train", task.head)
+    teacher = freeze(load_classifier(bert, task, CPU))
+    knobs = IntermediateSlice(task_type="classification", matching=matching or {}).matching
+    matcher = Matcher(build_student("random", teacher, Shape(layers=2), seed=3).eval(), teacher, knobs)
+    encoded = encode(tokenizer, train.texts, None, 16)
+    return SimpleNamespace(
+        train=train, tokenizer=tokenizer, matcher=matcher, encoded=encoded, pad=tokenizer.pad_token_id
+    )
 
 
-def test_kept_signals_are_refused_for_a_text_that_was_varied(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    """They are of the rows' own text: beside a variant of as many tokens they would be taken for its signals."""
+@pytest.mark.parametrize("changed", [[1, 3], [0], [0, 1, 2, 3]])
+def test_of_a_batch_with_variants_the_teacher_runs_for_these_alone(
+    rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: list[int]
+) -> None:
+    """What is stored is of the rows' own text: beside a variant of as many tokens it would be taken for its signals."""
     record(rows, tiny_bert, tmp_path / "kept")
-    train = read_rows(rows, "train", HEADS["classification"])
-    kept = reopened(tmp_path / "kept", train.ids_N)
-    variants = Variants(np.arange(len(train)) == 3, train.texts, None)
-    assert kept.of(indices(4, variants), CPU).hidden
-    with pytest.raises(ModelError, match="this batch has variants of it; set keep_signals: never"):
-        kept.of(indices(3, variants), CPU)
+    scene = scene_of(rows, tiny_bert)
+    batch, texts = np.asarray([5, 0, 17, 30]), list(scene.train.texts)
+    for row in batch[changed]:
+        texts[row] = "a truly awful meal , and the film was poor" if row % 2 else "bad film"
+    varied = np.isin(np.arange(len(texts)), batch[changed])
+    epoch = Epoch(0, encode(scene.tokenizer, texts, None, 16), [], variants=Variants(varied, texts, None))
+    teacher = TeacherSignals(reopened(tmp_path / "kept", scene.train.ids_N), scene.matcher.of_teacher, scene.pad)
+    seen = []
+    computed = TeacherSignals.computed
+    monkeypatch.setattr(
+        TeacherSignals, "computed", lambda self, batch: seen.append(len(batch.ids_BT)) or computed(self, batch)
+    )
+    tensors = collate(epoch.encoded, batch, scene.pad, CPU)
+    live = scene.matcher.loss(tensors).mean()
+    mixed = scene.matcher.loss(tensors, teacher.of(Indices(epoch, batch), tensors)).mean()
+    torch.testing.assert_close(mixed, live, rtol=1e-4, atol=0)
+    assert seen == [len(changed)]
+    stale = scene.matcher.loss(tensors, teacher.of(Indices(replace(epoch, variants=None), batch), tensors)).mean()
+    assert abs(float(stale) - float(live)) > 4e-4 * float(live), "or a variant would not matter here"
 
 
 def test_kept_signals_are_found_by_row_id_not_by_position(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
     record(rows, tiny_bert, tmp_path / "kept")
     ids = read_rows(rows, "train", HEADS["classification"]).ids_N
     whole, turned = reopened(tmp_path / "kept", ids), reopened(tmp_path / "kept", ids[::-1].copy())
-    ours, theirs = whole.of(indices(3), CPU), turned.of(indices(len(ids) - 4), CPU)
+    ours, theirs = whole.of(np.asarray([3]), CPU), turned.of(np.asarray([len(ids) - 4]), CPU)
     assert all(torch.equal(ours.hidden[layer], theirs.hidden[layer]) for layer in ours.hidden)
     with pytest.raises(ModelError, match="lack 1 of the student's rows"):
         reopened(tmp_path / "kept", np.asarray([10**6]))
 
 
-def test_beyond_the_budget_nothing_is_kept_and_students_learn_live(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    facts = record(rows, tiny_bert, tmp_path / "none", signal_budget_gb=1e-4)
-    assert not facts["kept"] and "signal_budget_gb is 0.0001" in facts["reason"]
-    assert json.loads((tmp_path / "none" / "index.json").read_text()) == {"kept": False}
+@pytest.mark.parametrize("bits", [16, 8])
+def test_the_files_are_as_large_as_the_plan_said(rows: Path, tiny_bert: Path, tmp_path: Path, bits: int) -> None:
+    """A plan decides by this size whether the disk has room."""
+    record(rows, tiny_bert, tmp_path / "kept", signal_bits=bits)
+    index = json.loads((tmp_path / "kept" / "index.json").read_text())
+    shape = StorageShape(len(index["hidden"]), len(index["attention"]), index["width"], index["heads"], bits)
+    written = sum(path.stat().st_size for path in (tmp_path / "kept").glob("*.raw"))
+    assert written == shape.bytes(size_of(np.asarray(index["lengths"])))
+
+
+def test_with_8_bits_a_value_is_as_near_as_its_scale(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    ids = read_rows(rows, "train", HEADS["classification"]).ids_N
+    for bits in (16, 8):
+        record(rows, tiny_bert, tmp_path / f"kept-{bits}", signal_bits=bits)
+    exact, near = (reopened(tmp_path / f"kept-{bits}", ids).of(np.arange(40), CPU) for bits in (16, 8))
+    for one, other in ((exact.hidden, near.hidden), (exact.scores, near.scores)):
+        for layer, values in one.items():
+            gap = (values - other[layer]).abs()
+            assert 0 < float(gap.max()) < float(values.abs().max()) / 60
+            assert float(gap.square().mean()) < 2e-4 * float(values.square().mean())
+
+
+def test_a_student_of_kept_signals_is_nearly_that_of_a_live_teacher(
+    rows: Path, tiny_bert: Path, tmp_path: Path
+) -> None:
     record(rows, tiny_bert, tmp_path / "kept")
     knobs = IntermediateSlice(
         task_type="classification",
@@ -121,29 +166,24 @@ def test_beyond_the_budget_nothing_is_kept_and_students_learn_live(rows: Path, t
         start="random",
         learning_rate=1e-3,
     )
-    weights = {}
-    for name, kept in (
-        ("live", {}),
-        ("none", {"signals": tmp_path / "none"}),
-        ("kept", {"signals": tmp_path / "kept"}),
-    ):
-        distill_intermediate(
+    weights, counts = {}, {}
+    for name, kept in (("live", {}), ("kept", {"signals": tmp_path / "kept"})):
+        facts = distill_intermediate(
             order("intermediate", knobs, tmp_path / f"student-{name}", rows=rows, teacher=tiny_bert, **kept)
         )
-        from safetensors.torch import load_file
-
+        counts[name] = facts["teacher_rows_read"], facts["teacher_rows_computed"]
         weights[name] = load_file(tmp_path / f"student-{name}" / "model.safetensors")
-    assert all(torch.equal(weights["live"][name], value) for name, value in weights["none"].items())
     gaps = [float((weights["live"][name] - value).abs().max()) for name, value in weights["kept"].items()]
     assert 0 < max(gaps) < 1e-2  # 16 bits are not 32, and the student hardly notices
+    assert counts == {"live": (0, 96), "kept": (96, 0)}
 
 
 def test_what_does_not_fit_16_bits_is_asked_live(
     rows: Path, tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signals, "LARGEST", 0.5)
+    monkeypatch.setattr(signal_files, "LARGEST", 0.5)
     facts = record(rows, tiny_bert, tmp_path / "none")
-    assert not facts["kept"] and "too large for 16 bits" in facts["reason"]
+    assert not facts["kept"] and "too large to be stored" in facts["reason"]
     assert [path.name for path in (tmp_path / "none").iterdir()] == ["index.json"]
 
 
@@ -159,18 +199,3 @@ def test_a_disk_that_fills_is_no_crash(
             record(rows, tiny_bert, tmp_path / "full")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_keeping_is_decided_by_a_students_own_knobs() -> None:
-    from tasks.recipe.distillation import Intermediate, TaskDistillation
-
-    auto = TaskDistillation()
-    assert auto.keeps(Intermediate(epochs=2), augmented=False)
-    assert not auto.keeps(Intermediate(epochs=2), augmented=True)
-    assert not auto.keeps(Intermediate(epochs=1), augmented=False)
-    assert not auto.keeps(Intermediate(epochs=2, steps=50), augmented=False)
-    assert TaskDistillation(keep_signals="always").keeps(Intermediate(steps=50), augmented=False)
-    assert not TaskDistillation(keep_signals="always").keeps(
-        Intermediate(matching={"formula": "paper"}), augmented=False
-    )
-    assert not TaskDistillation(keep_signals="never").keeps(Intermediate(epochs=2), augmented=False)

@@ -111,6 +111,8 @@ KEPT = {
     "speedup",
     "steps",
     "train_seconds",
+    "teacher_rows_read",
+    "teacher_rows_computed",
     "latency_low_ms",
     "latency_high_ms",
     "unsteady",

@@ -95,6 +95,10 @@ class Entry(Strict):
     """The reason why its speed is unsteady; None if it is steady, and in files of releases that did not check it."""
     steps: tuple[int, ...] = ()
     train_seconds: tuple[float, ...] = ()
+    teacher_rows_read: tuple[int, ...] | None = None
+    teacher_rows_computed: tuple[int, ...] | None = None
+    """Rows, for each seed, whose teacher's layers were read from the store, and computed; None in older files, and for
+    models that do not learn from them."""
     judged: dict[str, Judged] = {}
 
 

@@ -16,7 +16,7 @@ from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.training.data.rows import Batch, Encoded
-from tasks.training.objectives.capture import Signals
+from tasks.training.objectives.capture import Capture, Signals
 
 if TYPE_CHECKING:
     from tasks.training.data.rows import TaskHead
@@ -47,6 +47,8 @@ class Objective:
     modules: nn.Module
     width: int | None = None
     """Tokens that every row is padded to, if padding is part of the loss; None: to the longest row of a batch."""
+    of_teacher: Capture
+    """Runs the teacher; an objective that can read recorded signals has it, for the rows that have none."""
 
     def check_capture(self, job: Job, batch: Batch) -> None:
         """Check on a real batch that the captured signals are correct, before hours of training depend on them."""

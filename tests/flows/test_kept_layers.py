@@ -1,0 +1,143 @@
+"""A run stores its teacher's layers where its trainings read them often enough, and where the disk has room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flows.branches.candidate import SharedArtifacts
+from flows.branches.kept_layers import decide, reads_of_rows, signal_knobs, text_size
+from tasks.contracts import Artifact
+from tasks.ports.store.open import open_store
+from tasks.recipe.layer_storage import StorageShape, TextSize
+from tasks.recipe.recipe import Recipe
+from tasks.report.tables.teacher_layers import layer_lines
+from tasks.results.teacher_layers import TeacherLayers
+from tasks.stage.session import Session, use_session
+
+SST2 = TextSize(rows=67_349, tokens=897_033, pairs=20_000_000)
+NARROW = {"layers": 4, "hidden": 312, "heads": 12, "feed_forward": 1200, "start": "random"}
+
+
+def recipe(**changes: Any) -> Recipe:
+    values: dict[str, Any] = {
+        "name": "kept",
+        "task": "sst2",
+        "gate": {"split": "validation"},
+        "pretraining": {"layers": 12, "hidden": 768, "heads": 12, "feed_forward": 3072},
+        "corpus": {"source": "text.txt"},
+        "task_distillation": {"intermediate": {"epochs": 1}, **changes.pop("task_distillation", {})},
+        "students": [{"name": "narrow", **NARROW}],
+    }
+    return Recipe.model_validate(values | changes)
+
+
+def shared_by(free: int = 10**12) -> SharedArtifacts:
+    """Return what branches share, with a teacher of BERT-base's shape and so much room on the disk."""
+    base = Artifact("source", "0" * 64, "", 0, {})
+    return SharedArtifacts(rows=base, base=base, teacher=None, layers=12, free=free)  # type: ignore[arg-type]
+
+
+def choice(given: Recipe, text: TextSize | None = SST2, shared: SharedArtifacts | None = None) -> TeacherLayers:
+    student = given.all_students[0]
+    phase = given.inner_phase(student)
+    assert phase is not None
+    shared = shared or shared_by()
+    return decide(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
+
+
+@pytest.fixture(autouse=True)
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.setenv("LIMBECK_DEVICE", "cpu")
+    with use_session(Session(open_store(str(tmp_path / "store"), tmp_path / "cache"), 1)) as found:
+        yield found
+
+
+def test_reads_are_counted_over_students_seeds_and_epochs() -> None:
+    one = {"name": "one", **NARROW}
+    other = {"name": "other", **NARROW, "hidden": 384, "seeds": [0, 1], "intermediate": {"epochs": 2}}
+    elsewhere = {"name": "deeper", **NARROW, "layers": 6}
+    labels = {"name": "labels", **NARROW, "signal": "labels"}
+    found = choice(recipe(students=[one, other, elsewhere, labels]))
+    assert (found.reads, found.kept) == (5.0, True)
+    alone = choice(recipe())
+    assert (alone.reads, alone.kept) == (1.0, False) and "read 1 times, and storing pays from 1.5" in alone.why
+    assert choice(recipe(task_distillation={"keep_signals": "always"})).kept
+
+
+def test_steps_count_by_the_rows_that_they_read() -> None:
+    phase = {"intermediate": {"steps": 6000, "batch_size": 32}}
+    assert choice(recipe(task_distillation=phase)).reads == pytest.approx(6000 * 32 / 67_349, abs=0.01)
+    unknown = choice(recipe(task_distillation=phase), text=None)
+    assert unknown.reads is None and not unknown.kept and unknown.why == "decided when the rows are counted"
+
+
+def test_rows_that_augmentation_replaces_are_not_reads_of_stored_rows() -> None:
+    phase = {"intermediate": {"epochs": 2, "sampling": {"share": 0.5}}}
+    some = recipe(task_distillation=phase, augmentation={"masked_lm": "teacher", "rows": 20_000})
+    assert choice(some).reads == pytest.approx(2 * (1 - 0.5 * 20_000 / 67_349), abs=0.01)
+    every = recipe(task_distillation=phase, augmentation={"masked_lm": "teacher"})
+    assert choice(every).reads == 1.0 and not choice(every).kept
+
+
+def test_the_whole_of_sst2_is_stored_on_a_disk_with_room() -> None:
+    twice = recipe(task_distillation={"intermediate": {"epochs": 2}})
+    found = choice(twice)
+    assert found.kept and 8e9 < found.sizes["16"] < 10e9 and 0.49 < found.sizes["8"] / found.sizes["16"] < 0.51
+    small = choice(twice, shared=shared_by(free=3 * (found.sizes["16"] - 1)))
+    assert not small.kept and "there is room for" in small.why
+    bytes_8 = recipe(task_distillation={"intermediate": {"epochs": 2}, "signal_bits": 8})
+    assert choice(bytes_8, shared=shared_by(free=3 * (found.sizes["16"] - 1))).kept
+
+
+def test_the_recipe_bounds_what_is_stored() -> None:
+    phase = {"intermediate": {"epochs": 2}, "signal_budget_gb": 5.0}
+    assert not choice(recipe(task_distillation=phase)).kept
+
+
+def test_maps_of_one_run_share_the_disk() -> None:
+    """Two maps that fit one at a time, and not both, would fill the disk side by side."""
+    twice = recipe(task_distillation={"intermediate": {"epochs": 2}})
+    size = choice(twice).sizes["16"]
+    shared = shared_by(free=int(3 * 1.5 * size))
+    assert [choice(twice, shared=shared).kept for _ in range(2)] == [True, False]
+
+
+def test_a_gpu_runs_the_teacher_in_every_step(session: Session) -> None:
+    session.dispatcher = SimpleNamespace(device="cuda-h200")  # type: ignore[assignment]
+    found = choice(recipe(task_distillation={"keep_signals": "always"}))
+    assert not found.kept and "a GPU" in found.why
+
+
+def test_longer_rows_than_were_counted_are_bounded() -> None:
+    phase = recipe(task_distillation={"intermediate": {"epochs": 2, "max_length": 64}}).task_distillation.intermediate
+    assert phase is not None
+    facts = {"rows": 100, "tokens": 900, "pairs": 9_000, "truncated": 0.1}
+    assert text_size(facts, 64, phase) == text_size(facts, 128, phase) == TextSize(100, 900, 9_000)
+    assert text_size(facts, 32, phase) == TextSize(100, 900 + 10 * 32, 9_000 + 10 * (64**2 - 32**2))
+    assert text_size({}, 64, phase) is None
+
+
+def test_reads_of_a_plan_that_knows_no_rows() -> None:
+    given = recipe(task_distillation={"intermediate": {"epochs": 3}})
+    student = given.all_students[0]
+    phase = given.inner_phase(student)
+    assert phase is not None
+    assert reads_of_rows(given, signal_knobs(given, student, phase), shared_by(), None) == 3.0
+
+
+def test_lines_of_a_plan() -> None:
+    shape = StorageShape(5, 4, 768, 12)
+    sizes = {"16": shape.bytes(SST2), "8": StorageShape(5, 4, 768, 12, 8).bytes(SST2)}
+    kept = TeacherLayers(label="4 layers", kept=True, why="", reads=5.0, sizes=sizes, room=10**11)
+    live = TeacherLayers(label="6 layers", kept=False, why="each row would be read 1 times")
+    assert layer_lines([kept, live]) == [
+        "The teacher's layers for students of 4 layers: stored once, 8.81 GB (4.44 GB with signal_bits: 8), each row "
+        "is read 5 times; the disk has room for 100 GB.",
+        "The teacher's layers for students of 6 layers: not stored, the teacher runs during each training (each row "
+        "would be read 1 times).",
+    ]
