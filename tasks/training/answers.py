@@ -145,11 +145,16 @@ class Answers:
         }
         self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
 
+    def sent(self, values: Tensor) -> Tensor:
+        """Send values to the teacher's device, without waiting for it."""
+        return values.to(self.place, non_blocking=True)
+
     def of(self, indices: Indices) -> Answered:
         """Return the answers to a batch of rows."""
         rows, changed, variants = indices.rows_B, indices.changed(), indices.epoch.variants
-        outputs = {name: values[rows] for name, values in self.outputs.items()}
-        summaries_BLD = None if self.summaries_NLD is None else self.summaries_NLD[rows].to(self.place).float()
+        at_B = self.sent(torch.from_numpy(rows))
+        outputs = {name: values[at_B] for name, values in self.outputs.items()}
+        summaries_BLD = None if self.summaries_NLD is None else self.sent(self.summaries_NLD[rows]).float()
         if variants is None or not len(changed):
             return Answered(outputs, summaries_BLD)
         with torch.inference_mode():
@@ -158,7 +163,7 @@ class Answers:
             fresh = answers_of(
                 self.capture, collate(encoded, np.arange(len(changed)), self.tokenizer.pad_token_id, self.place)
             )
-        at = torch.from_numpy(changed).to(self.place)
+        at = self.sent(torch.from_numpy(changed))
         # Autograd cannot use inference tensors in a loss: copy them into normal tensors.
         outputs = {
             name: values.clone().index_copy_(0, at, fresh.outputs[name].clone()) for name, values in outputs.items()

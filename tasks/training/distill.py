@@ -166,7 +166,7 @@ def answered_loss(
         rows, theirs = indices.rows_B, answers.of(indices)
         batch = collate(indices.epoch.encoded, rows, pad, student.device)
         ours = capture(**batch.inputs(student))
-        total = loss_of(ours.outputs, theirs.outputs, labels_N[rows])
+        total = loss_of(ours.outputs, theirs.outputs, labels_N[batch.at_B])
         if patience is None or theirs.summaries_BLD is None:
             return total
         own_BLD = torch.stack([summary_of(student, ours.hidden[layer], batch.mask_BT) for layer in capture.hidden], 1)

@@ -71,8 +71,8 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     labels_N = torch.from_numpy(rows.labels_N).to(model.device)
 
     def loss(indices: Indices) -> Loss:
-        said = model(**collate(encoded, indices.rows_B, pad, model.device).inputs(model))
-        return task.head.label_loss(outputs_of(task.head, said), labels_N[indices.rows_B])
+        batch = collate(encoded, indices.rows_B, pad, model.device)
+        return task.head.label_loss(outputs_of(task.head, model(**batch.inputs(model))), labels_N[batch.at_B])
 
     return loss
 

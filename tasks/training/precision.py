@@ -17,6 +17,9 @@ from torch import nn
 
 from tasks.errors import ModelError
 
+FUSED = "limbeck-fused"
+"""The name in transformers of Limbeck's attention on a GPU, which needs no mask for a batch without padding."""
+
 
 def device() -> torch.device:
     """Return the device named by ``LIMBECK_DEVICE`` (``cpu`` or ``cuda``), which is part of a stage's key; without it,

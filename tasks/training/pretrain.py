@@ -93,20 +93,20 @@ def make_tokenizer(documents: Path, vocabulary: int, folder: Path) -> Any:
 def masked_loss(model: Any, batch: Batch, tokenizer: Any, share: float) -> Loss:
     """Return the loss of predicting the selected tokens, of which 80 % are masked, 10 % replaced by a random token, and
     10 % left unchanged."""
-    drawn_BT = torch.rand(batch.ids_BT.shape) < share
-    drawn_BT &= (batch.ids_BT >= len(SPECIALS)).cpu()
+    host_BT, _ = batch.on_host()
+    drawn_BT = torch.rand(host_BT.shape) < share
+    drawn_BT &= host_BT >= len(SPECIALS)
     if not drawn_BT.any():
         drawn_BT[0, 1] = True  # the mean loss over no targets would be NaN
-    rows_P, tokens_P = drawn_BT.nonzero(as_tuple=True)
-    targets_P = batch.ids_BT[rows_P, tokens_P]
-    dice_P = torch.rand(len(rows_P))
-    any_P = torch.randint(len(SPECIALS), model.config.vocab_size, (len(rows_P),)).to(targets_P)
-    mask_P = torch.full_like(targets_P, tokenizer.mask_token_id)
-    shown_P = torch.where(
-        (dice_P < 0.8).to(targets_P.device), mask_P, torch.where((dice_P < 0.9).to(targets_P.device), any_P, targets_P)
-    )
-    ids_BT = batch.ids_BT.clone()
-    ids_BT[rows_P, tokens_P] = shown_P
+    places = drawn_BT.nonzero(as_tuple=True)
+    dice_P = torch.rand(len(places[0]))
+    any_P = torch.randint(len(SPECIALS), model.config.vocab_size, (len(places[0]),))
+    mask_P = torch.full_like(any_P, tokenizer.mask_token_id)
+    shown_P = torch.where(dice_P < 0.8, mask_P, torch.where(dice_P < 0.9, any_P, host_BT[places]))
+    # All draws are on the CPU, and what was drawn is sent at once: a GPU would be waited for.
+    rows_P, tokens_P, new_P = (values.to(batch.ids_BT.device, non_blocking=True) for values in (*places, shown_P))
+    targets_P, ids_BT = batch.ids_BT[rows_P, tokens_P], batch.ids_BT.clone()
+    ids_BT[rows_P, tokens_P] = new_P
     states_BTD = model.bert(ids_BT, attention_mask=batch.mask_BT).last_hidden_state
     total = F.cross_entropy(model.cls(states_BTD[rows_P, tokens_P]).float(), targets_P, reduction="sum")
     return mean_of(total, len(targets_P))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import (
@@ -24,6 +25,7 @@ from transformers import (
 )
 
 from tasks.errors import ModelError
+from tasks.training.data.rows import Encoded, collate
 from tasks.training.models.attention import FUSED, WRITTEN_OUT, own_attention
 from tasks.training.models.dropout import MASKS
 from tasks.training.objectives.capture import Capture, check_capture
@@ -90,6 +92,22 @@ def test_the_fused_kernel_of_a_gpu_shows_the_same_scores(family: str) -> None:
     torch.testing.assert_close(results[0].hidden[3][1:], results[1].hidden[3][1:], rtol=1e-4, atol=1e-5)
     assert set(results[1].scores) == {0, 2}
     torch.testing.assert_close(results[0].scores, results[1].scores, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_on_a_gpu_a_batch_without_padding_gets_no_mask(family: str) -> None:
+    """The kernel is then free to be the fastest, and nobody asks the GPU whether a mask is needed."""
+    encoded = Encoded(np.arange(5, 23), np.zeros(18, np.int64), np.asarray([0, 9, 18]))
+    padded = Encoded(np.arange(5, 22), np.zeros(17, np.int64), np.asarray([0, 9, 17]))
+    model = own_attention(drawn(family))
+    model.set_attn_implementation(FUSED)
+    batch, shorter = (collate(given, [0, 1], 0, torch.device("cpu")) for given in (encoded, padded))
+    assert "attention_mask" not in batch.inputs(model) and "attention_mask" in shorter.inputs(model)
+    masked = {**batch.inputs(model), "attention_mask": batch.mask_BT}
+    whole, again = (model(**given).last_hidden_state for given in (batch.inputs(model), masked))
+    torch.testing.assert_close(whole, again, rtol=1e-4, atol=1e-5)
+    first = model(**shorter.inputs(model)).last_hidden_state[0]
+    torch.testing.assert_close(first, whole[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_of_another_build_keeps_its_own_attention() -> None:

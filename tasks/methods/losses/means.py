@@ -38,7 +38,10 @@ class Term:
 
     def mean(self, divisor: Divisor) -> Tensor:
         """Return the weighted mean, a scalar."""
-        mean = self.total / divisor(torch.as_tensor(self.count, device=self.total.device))
+        count, place = self.count, self.total.device
+        # Filled there: a number that is copied to a GPU makes the program wait for it.
+        counted = count if isinstance(count, Tensor) else torch.full((), count, dtype=torch.int64, device=place)
+        mean = self.total / divisor(counted)
         return mean if self.weight is None else self.weight * mean
 
 

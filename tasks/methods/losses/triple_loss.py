@@ -46,19 +46,19 @@ def rarity(counts_V: Tensor, specials: Sequence[int]) -> Tensor:
 
 def draw_targets(ids_BT: Tensor, mask_BT: Tensor, weights_V: Tensor, *, share: float) -> Tensor:
     """Return a boolean [B, T] of the tokens to be predicted: a share of the batch's tokens, drawn without replacement
-    over the whole batch."""
-    chances = (weights_V[ids_BT.cpu()] * mask_BT.cpu()).flatten()
+    over the whole batch. All tensors are on the CPU."""
+    chances = (weights_V[ids_BT] * mask_BT).flatten()
     wanted = min(int(torch.ceil(share * mask_BT.sum())), int((chances > 0).sum()))
     drawn = torch.zeros_like(chances, dtype=torch.bool)
     if wanted:
         drawn[torch.multinomial(chances, wanted, replacement=False)] = True
-    return drawn.reshape(ids_BT.shape).to(ids_BT.device)
+    return drawn.reshape(ids_BT.shape)
 
 
 def masked_inputs(ids_BT: Tensor, drawn_BT: Tensor, *, mask_token: int, vocabulary: int) -> Tensor:
     """Return the input of the models: most targets masked, some unchanged, some replaced by another token."""
-    dice_BT = torch.rand(ids_BT.shape).to(ids_BT.device)
-    other_BT = torch.randint(vocabulary, ids_BT.shape).to(ids_BT.device)
+    drawn_here = torch.rand(ids_BT.shape), torch.randint(vocabulary, ids_BT.shape)
+    dice_BT, other_BT = (values.to(ids_BT.device, non_blocking=True) for values in drawn_here)
     hidden_BT = torch.where(dice_BT < SHOWN_AS_MASK, torch.full_like(ids_BT, mask_token), other_BT)
     hidden_BT = torch.where(dice_BT >= 1 - SHOWN_AS_IT_IS, ids_BT, hidden_BT)
     return torch.where(drawn_BT, hidden_BT, ids_BT)

@@ -19,6 +19,7 @@ from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.task_types.heads import HEADS
+from tasks.training.precision import FUSED
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -202,12 +203,23 @@ class Batch:
     ids_BT: Tensor
     mask_BT: Tensor
     segments_BT: Tensor
-    rows_B: np.ndarray | None = None
+    at_B: Tensor | None = None
     """Numbers of the rows, for a loss that needs their labels."""
+    host: tuple[Tensor, Tensor] | None = None
+    """Tokens and mask before they were sent to the device, for draws that depend on them."""
+    is_padded: bool = True
+    """Whether a row may be shorter than the batch."""
+
+    def on_host(self) -> tuple[Tensor, Tensor]:
+        """Return tokens and mask on the CPU."""
+        return self.host or (self.ids_BT.cpu(), self.mask_BT.cpu())
 
     def inputs(self, model: Any) -> dict[str, Tensor]:
-        """Return the keyword arguments that this model's forward takes."""
+        """Return the keyword arguments that this model's forward takes; the mask of a batch without padding is left out
+        for attention that would only look at it to find that out."""
         values = {"input_ids": self.ids_BT, "attention_mask": self.mask_BT}
+        if not self.is_padded and model.config._attn_implementation == FUSED:
+            del values["attention_mask"]
         if is_told_segments(model.config):
             values["token_type_ids"] = self.segments_BT
         return values
@@ -226,10 +238,10 @@ def collate(
         ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
         segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
         mask_BT[place_in_batch, there] = 1
-    return Batch(  # type: ignore[misc]
-        *(torch.from_numpy(values).to(place, non_blocking=True) for values in (ids_BT, mask_BT, segments_BT)),  # type: ignore[arg-type]
-        rows_B=np.asarray(rows),
-    )
+    at_B = np.asarray(rows, dtype=np.int64)
+    host = [torch.from_numpy(values) for values in (ids_BT, mask_BT, segments_BT, at_B)]
+    sent = [values.to(place, non_blocking=True) for values in host]
+    return Batch(*sent, host=(host[0], host[1]), is_padded=bool((lengths < width).any()))
 
 
 def valid(length: int, width: int, *, left: bool) -> slice:

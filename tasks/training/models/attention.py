@@ -23,8 +23,9 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 from tasks.architectures.architecture import SCORES
 from tasks.architectures.known_architectures import architecture_of
 from tasks.training.models.dropout import MASKS
+from tasks.training.precision import FUSED
 
-WRITTEN_OUT, FUSED = "limbeck-written-out", "limbeck-fused"
+WRITTEN_OUT = "limbeck-written-out"
 LANES = 16  # 32-bit numbers in the largest vector register
 
 
@@ -52,7 +53,7 @@ def own_attention(model: Any) -> Any:
         AttentionInterface.register(WRITTEN_OUT, written_out)
         AttentionMaskInterface.register(WRITTEN_OUT, eager_mask)
         AttentionInterface.register(FUSED, fused)
-        AttentionMaskInterface.register(FUSED, sdpa_mask)
+        AttentionMaskInterface.register(FUSED, fused_mask)
         model.set_attn_implementation(FUSED if model.device.type == "cuda" else WRITTEN_OUT)
     return model
 
@@ -121,6 +122,17 @@ def fused(
     for watch in _watches[-1:]:
         watch(Attended(query, key, value, lambda: scored(query, key, scaling)))
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **named)
+
+
+def fused_mask(
+    *args: Any, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **named: Any
+) -> Tensor | None:
+    """Return the mask for torch's fused kernel; None for a batch without padding, which comes without a mask.
+
+    Transformers would look whether a mask is needed, and each forward pass would wait for the GPU to answer.
+    """
+    skips = allow_is_bidirectional_skip and attention_mask is None
+    return sdpa_mask(*args, attention_mask=attention_mask, allow_is_bidirectional_skip=skips, **named)
 
 
 def scored(query: Tensor, key: Tensor, scaling: float | None) -> Tensor:

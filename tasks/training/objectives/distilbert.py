@@ -64,15 +64,20 @@ class Triple(Objective):
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the weighted sum of the three terms."""
-        drawn_BT = draw_targets(batch.ids_BT, batch.mask_BT, self.weights_V, share=self.knobs.mask_share)
+        place, (host_BT, shown_BT) = batch.ids_BT.device, batch.on_host()
+        chosen_BT = draw_targets(host_BT, shown_BT, self.weights_V, share=self.knobs.mask_share)
+        # Known on the CPU: the number of tokens, which a GPU would be asked for.
+        kept_N = shown_BT.flatten().nonzero().squeeze(1)
+        drawn_BT, kept_N = (values.to(place, non_blocking=True) for values in (chosen_BT, kept_N))
         ids_BT = masked_inputs(
             batch.ids_BT, drawn_BT, mask_token=self.tokenizer.mask_token_id, vocabulary=len(self.weights_V)
         )
-        masked, kept_BT = replace(batch, ids_BT=ids_BT), batch.mask_BT.bool()
+        masked = replace(batch, ids_BT=ids_BT)
         with torch.no_grad():
-            teacher_ND = self.teacher.base_model(**masked.inputs(self.teacher)).last_hidden_state[kept_BT]
-        student_ND = self.student.base_model(**masked.inputs(self.student)).last_hidden_state[kept_BT]
-        targets_N = torch.where(drawn_BT, batch.ids_BT, -100)[kept_BT]
+            teacher_BTD = self.teacher.base_model(**masked.inputs(self.teacher)).last_hidden_state
+        student_BTD = self.student.base_model(**masked.inputs(self.student)).last_hidden_state
+        teacher_ND, student_ND = (states_BTD.flatten(0, 1)[kept_N] for states_BTD in (teacher_BTD, student_BTD))
+        targets_N = torch.where(drawn_BT, batch.ids_BT, -100).flatten()[kept_N]
         soft, words = self.over_vocabulary(student_ND, teacher_ND, targets_N)
         total = self.knobs.soft * mean_of(soft, len(targets_N)) + self.knobs.words * mean_of(words, drawn_BT.sum())
         return total + self.knobs.direction * direction_loss(student_ND, teacher_ND) if self.knobs.direction else total

@@ -137,7 +137,9 @@ class Recorded:
                 states_BTME[at, there] = self.files.states_of(row)
             if plan.attention:
                 scores_BLHTT[at, :, :, there, there] = self.files.scores_of(row)
-        states, scores = (torch.from_numpy(values).to(place) for values in (states_BTME, scores_BLHTT))
+        states, scores = (
+            torch.from_numpy(values).to(place, non_blocking=True) for values in (states_BTME, scores_BLHTT)
+        )
         return Signals(
             {},
             {layer: states[:, :, at].float() for at, layer in enumerate(plan.hidden)},
@@ -176,11 +178,13 @@ def insert(signals: Signals, fresh: Signals, at: np.ndarray, *, left: bool) -> N
     for layer, states_KTE in fresh.hidden.items():
         states_BTE = signals.hidden[layer]
         there = valid(states_KTE.shape[1], states_BTE.shape[1], left=left)
-        states_BTE[:, there].index_copy_(0, at_K.to(states_BTE.device), states_KTE.float())
+        states_BTE[:, there].index_copy_(0, at_K.to(states_BTE.device, non_blocking=True), states_KTE.float())
     for layer, scores_KHTT in fresh.scores.items():
         scores_BHTT = signals.scores[layer]
         there = valid(scores_KHTT.shape[-1], scores_BHTT.shape[-1], left=left)
-        scores_BHTT[:, :, there, there].index_copy_(0, at_K.to(scores_BHTT.device), scores_KHTT.float())
+        scores_BHTT[:, :, there, there].index_copy_(
+            0, at_K.to(scores_BHTT.device, non_blocking=True), scores_KHTT.float()
+        )
 
 
 def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:

@@ -61,9 +61,9 @@ class Replacing(Objective):
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the loss of the task."""
-        assert batch.rows_B is not None
+        assert batch.at_B is not None
         said = self.student(**batch.inputs(self.student))
-        return self.head.label_loss(outputs_of(self.head, said), self.labels_N[batch.rows_B])
+        return self.head.label_loss(outputs_of(self.head, said), self.labels_N[batch.at_B])
 
     def finish(self) -> dict[str, Any]:
         """Remove the teacher's layers from the student, and unfreeze it."""
