@@ -7,16 +7,15 @@ need no room, so a repeated run decides alike.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from typing import Any
 
 from flows.branches.candidate import SharedArtifacts
+from flows.branches.teacher import width_and_heads_of_teacher
 from tasks.contracts import Artifact
 from tasks.distill_task import record_signals
 from tasks.methods.layers.layer_maps import layer_map
-from tasks.preflight import whole
 from tasks.recipe.candidates import DistilledCandidate
 from tasks.recipe.chains import depth_of
 from tasks.recipe.distillation import Intermediate
@@ -102,7 +101,7 @@ def sizes_by_bits(recipe: Recipe, knobs: SignalSlice, shared: SharedArtifacts, t
     """Return the size of the stored layers in bytes, by the bits of a value."""
     mapped = layer_map(knobs.layer_map, knobs.layers, shared.layers)
     counts = len(mapped.hidden) if knobs.hidden else 0, len(mapped.attention) if knobs.attention else 0
-    wide = width_and_heads(recipe, shared)
+    wide = width_and_heads_of_teacher(recipe, current_session().store, shared.base)
     return {str(bits): StorageShape(*counts, *wide, bits).bytes(text) for bits in (16, 8)}
 
 
@@ -161,11 +160,3 @@ def finished(choice: TeacherLayers, artifact: Artifact) -> TeacherLayers:
     """Return a choice after its layers were computed: values that the format does not have are not stored."""
     facts = artifact.read(LayerFacts)
     return choice if facts.kept else choice.replaced(kept=False, why=facts.reason)
-
-
-def width_and_heads(recipe: Recipe, shared: SharedArtifacts) -> tuple[int, int]:
-    """Return the teacher's width and attention heads, which a plan knows before the teacher is there."""
-    if recipe.pretraining is not None:
-        return recipe.pretraining.hidden, recipe.pretraining.heads
-    config = json.loads((current_session().store.folder(shared.base) / "config.json").read_text())
-    return whole(config, "hidden"), whole(config, "heads")

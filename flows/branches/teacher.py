@@ -9,7 +9,7 @@ from tasks.contracts import Artifact
 from tasks.finetune_teacher import finetune_teacher
 from tasks.gate.floor import require_floor
 from tasks.ports.store.artifacts import Store
-from tasks.preflight import layers_of
+from tasks.preflight import layers_of, whole
 from tasks.prepare_corpus import pretrain_base
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import TeacherSlice
@@ -30,6 +30,14 @@ def layers_of_teacher(recipe: Recipe, store: Store, sources: Mapping[str, Artifa
     if recipe.pretraining is not None:
         return recipe.pretraining.layers
     return layers_of(json.loads((store.folder(sources["teacher"]) / "config.json").read_text()))
+
+
+def width_and_heads_of_teacher(recipe: Recipe, store: Store, base: Artifact) -> tuple[int, int]:
+    """Return the teacher's width and its number of attention heads; it has those of its pretrained base."""
+    if recipe.pretraining is not None:
+        return recipe.pretraining.hidden, recipe.pretraining.heads
+    config = json.loads((store.folder(base) / "config.json").read_text())
+    return whole(config, "hidden"), whole(config, "heads")
 
 
 async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifact:

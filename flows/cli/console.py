@@ -110,10 +110,9 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     elsewhere = judging_table(result.models, result.split)
     if elsewhere is not None:
         console.print(elsewhere)
-    for line in baseline_lines(result.models, result.split):
+    below = baseline_lines(result.models, result.split) + notes(result.models)
+    for line in [*below, *layer_lines(result.teacher_layers), *read_lines(result.models)]:
         console.print(line, highlight=False, markup=False)
-    for note in notes(result.models):
-        console.print(note, highlight=False, markup=False)
     for entry in result.registered:
         if entry.decision == "refused":
             console.print(
@@ -124,8 +123,6 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
         elif entry.outcome != "champion":
             console.print(f"not champion: {entry.candidate}: {entry.why}", highlight=False, markup=False)
     console.print(f"\n{counts(result)}; {champion_line(result)}.", highlight=False, markup=False)
-    for line in [*layer_lines(result.teacher_layers), *read_lines(result.models)]:
-        console.print(line, highlight=False, markup=False)
     for line in spent(result.ledger):
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")

@@ -26,7 +26,7 @@ from tasks.methods.losses.patience import patience_layers
 from tasks.recipe.slices import AnswerSlice, MixSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.augmented_rows import AugmentedRows
-from tasks.training.data.batches import by_length
+from tasks.training.data.batches import without_gradients
 from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import (
     Batch,
@@ -80,7 +80,7 @@ def answer(job: Job) -> dict[str, Any]:
 def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int) -> dict[str, np.ndarray]:
     """Return the outputs [N, …] by name and, if layers are read, summary states [N, L, D] in float16, in row order."""
     order, parts, place = [], list[Answered](), capture.model.device
-    for rows in by_length(encoded.lengths_N, size=64, tokens=16_384):
+    for rows in without_gradients(encoded.lengths_N, place):
         with torch.inference_mode(), arithmetic(knobs.precision, place):
             parts.append(answers_of(capture, collate(encoded, rows, pad, place)))
         order.append(rows)

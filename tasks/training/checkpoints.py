@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,31 +45,76 @@ class Progress:
     """Counts over all steps so far, by name."""
 
 
+@dataclass(frozen=True)
+class State:
+    """A copy of the state of a training: what is written does not change while the training goes on."""
+
+    tensors: dict[str, Tensor]
+    numbers: dict[str, Any]
+    snapshots: dict[str, Path]
+
+
 def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Write the state of a training under ``folder/step-N``."""
+    write(folder, state_of(modules, optimizer, progress))
+
+
+class Saver:
+    """Writes checkpoints in a thread beside the training, one at a time; the training only waits for the copy."""
+
+    def __init__(self) -> None:
+        self.writer = ThreadPoolExecutor(1, "checkpoint")
+        self.pending: Future[None] | None = None
+
+    def __enter__(self) -> Saver:
+        return self
+
+    def save(self, folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+        """Copy the state of a training, and begin to write it; raise OSError if the one before was not written."""
+        self.wait()
+        self.pending = self.writer.submit(write, folder, state_of(modules, optimizer, progress))
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written; raise OSError if it was not."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.result()
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        self.writer.shutdown()
+        if kind is None:  # else the reason of the end matters more
+            self.wait()
+
+
+def state_of(modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> State:
+    """Return a copy of the state of a training, on the CPU."""
     tensors = {f"weight.{name}": value for name, value in modules.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in progress.best_weights.items()}
     tensors |= {f"optimizer.{index}.{name}": value for index, name, value in optimizer_tensors(optimizer)}
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
-    final, temporary = folder / f"step-{progress.step:09d}", folder / f".writing-{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    # Tied weights share storage, which safetensors refuses: each name gets its own copy.
-    save_file(
-        {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
-        temporary / "state.safetensors",
-    )
     numbers = {
         "step": progress.step,
         "best": progress.best,
         "best_step": progress.best_step,
         "seconds": progress.seconds,
-        "tallies": progress.tallies,
+        "tallies": dict(progress.tallies),
     }
-    (temporary / "state.json").write_text(json.dumps(numbers))
-    for name, file in progress.snapshots.items():
+    # Tied weights share storage, which safetensors refuses: each name gets its own copy.
+    copies = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
+    return State(copies, numbers, dict(progress.snapshots))
+
+
+def write(folder: Path, state: State) -> None:
+    """Write the state of a training under ``folder/step-N``, and remove checkpoints that are older than the last
+    two."""
+    final, temporary = folder / f"step-{state.numbers['step']:09d}", folder / f".writing-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    save_file(state.tensors, temporary / "state.safetensors")
+    (temporary / "state.json").write_text(json.dumps(state.numbers))
+    for name, file in state.snapshots.items():
         # The output of an interrupted stage is deleted, or is on another machine.
         shutil.copyfile(file, temporary / f"{SNAPSHOT}{name}")
     write_marker(temporary, of=folder.name)

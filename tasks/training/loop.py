@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,7 +63,7 @@ class TrainingSpec:
 def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.device) -> dict[str, Any]:
     """Train to the end, from the newest checkpoint if there is one; return facts. The modules end up with the best
     weights, or with the last ones if there is no score."""
-    epochs = Epochs(spec)
+    epochs = Epochs(spec, ahead=place.type == "cuda")
     total = knobs.steps or max(1, round(len(epochs.current.batches) * knobs.epochs))
     require_steps(spec.snapshots, total)
     group = join(place)
@@ -73,9 +74,9 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
             job.log(f"resuming at step {progress.step:,} of {total:,}")
         run = Run(job, knobs, spec, optimizer, progress, total, group, table)
         run.restore_snapshots()
-        with StopSignal() as stop:
+        with StopSignal() as stop, epochs, run.saver:
             while progress.step < total:
-                run.one_step(epochs.at(progress.step), place)
+                run.one_step(epochs.at(progress.step, total), place)
                 run.keep_watch(stop, place)
         run.phases.finish()
         if spec.score is not None and progress.best_weights:
@@ -98,16 +99,30 @@ def cpu_optimisations(
 
 
 class Epochs:
-    """Finds the batch of a step; epochs are planned once, in order, and only the current one is stored."""
+    """Finds the batch of a step; epochs are planned once, in order, and only the current one is stored, or with
+    ``ahead`` the next one, too: a thread then tokenizes it, so that a GPU need not wait for that."""
 
-    def __init__(self, spec: TrainingSpec) -> None:
+    def __init__(self, spec: TrainingSpec, *, ahead: bool = False) -> None:
         self.spec, self.start, self.current = spec, 0, spec.epoch(0)
+        self.planner = ThreadPoolExecutor(1, "next epoch") if ahead else None
+        self.next: Future[Epoch] | None = None
 
-    def at(self, step: int) -> Indices:
-        """Return the batch of a step; step numbers must not decrease."""
+    def __enter__(self) -> Epochs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.planner is not None:
+            self.planner.shutdown(cancel_futures=True)
+
+    def at(self, step: int, total: int) -> Indices:
+        """Return the batch of a step of ``total``; step numbers must not decrease."""
         while step >= self.start + len(self.current.batches):
             self.start += len(self.current.batches)
-            self.current = self.spec.epoch(self.current.number + 1)
+            number = self.current.number + 1
+            self.current = self.spec.epoch(number) if self.next is None else self.next.result()
+            self.next = None
+        if self.planner is not None and self.next is None and self.start + len(self.current.batches) < total:
+            self.next = self.planner.submit(self.spec.epoch, self.current.number + 1)
         return Indices(self.current, self.current.batches[step - self.start])
 
 
@@ -130,7 +145,7 @@ class Run:
         self.phases = Phases(spec.phases(total), total, spec.modules)
         self.after_step = (*([] if table is None else [self.decay_unused_rows]), *spec.after_step)
         self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()  # type: ignore[var-annotated]
-        self.seconds_before = progress.seconds
+        self.seconds_before, self.saver = progress.seconds, checkpoints.Saver()
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 
     def one_step(self, indices: Indices, place: torch.device) -> None:
@@ -219,9 +234,10 @@ class Run:
         due = time.monotonic() - self.saved > self.knobs.checkpoint_minutes * 60
         if (stop_now or due) and not last and self.group.is_main_process:
             self.progress.seconds = self.seconds()
-            checkpoints.save(self.job.checkpoints, self.spec.modules, self.optimizer, self.progress)
+            self.saver.save(self.job.checkpoints, self.spec.modules, self.optimizer, self.progress)
             self.saved = time.monotonic()
         if stop_now and not last:
+            self.saver.wait()
             raise Interrupted(
                 f"stopped at step {step:,} of {self.total:,}; run the same command again to continue from there"
             )

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tasks.errors import RecipeError
 from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.types import Output
-from tasks.training.data.batches import by_length
+from tasks.training.data.batches import without_gradients
 from tasks.training.data.rows import Encoded, Rows, Task, collate
 from tasks.training.precision import arithmetic
 
@@ -36,21 +37,22 @@ def selection_score(answers: Answers, metric: str, predictions_N: np.ndarray, la
 
 
 def all_outputs(
-    model: Any, outputs: Sequence[Output], encoded: Encoded, pad: int, *, precision: str, batch: int = 64
+    model: Any, outputs: Sequence[Output], encoded: Encoded, pad: int, *, precision: str
 ) -> dict[str, np.ndarray]:
     """Return the named outputs [N, C] of every row, in float32 and in row order."""
-    place, parts, order = model.device, list[list[np.ndarray]](), []
+    place, parts, order = model.device, list[list[Tensor]](), []
     was_training = model.training
     model.eval()
-    for rows in by_length(encoded.lengths_N, size=batch, tokens=16_384):
+    for rows in without_gradients(encoded.lengths_N, place):
         with torch.inference_mode(), arithmetic(precision, place):
             found = model(**collate(encoded, rows, pad, place).inputs(model))
-            parts.append([found[one.name].float().cpu().numpy() for one in outputs])
+            parts.append([found[one.name].float() for one in outputs])
         order.append(rows)
     model.train(was_training)
     place_N = np.argsort(np.concatenate(order))
     return {
-        one.name: np.concatenate(each)[place_N] for one, each in zip(outputs, zip(*parts, strict=True), strict=True)
+        one.name: torch.cat(each).cpu().numpy()[place_N]
+        for one, each in zip(outputs, zip(*parts, strict=True), strict=True)
     }
 
 

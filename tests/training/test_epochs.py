@@ -12,9 +12,10 @@ import torch
 
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.task_types.heads import HEADS
+from tasks.training.data import augmented_rows
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Epoch, Indices, planned
-from tasks.training.data.rows import Encoded, load_tokenizer, read_rows
+from tasks.training.data.rows import Encoded, encode, load_tokenizer, read_rows
 from tasks.training.loop import Epochs, TrainingSpec
 
 KNOBS = SimpleNamespace(batch_size=8, batch_tokens=4096, seed=0)
@@ -42,6 +43,22 @@ def test_an_epochs_text_does_not_depend_on_what_was_planned_before(varied: Augme
     assert np.array_equal(changed, variants.changed_N) and 0 < changed.sum() < len(changed)
 
 
+def test_only_variants_are_tokenized_anew_and_the_tokens_are_the_same(
+    varied: AugmentedRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = replace(varied)
+    assert len(fresh.encoded.ids_S)
+    seen: list[int] = []
+    monkeypatch.setattr(augmented_rows, "encode", lambda *given: seen.append(len(given[1])) or encode(*given))
+    for number in range(3):
+        found, variants = fresh.at(number)
+        assert variants is not None and seen.pop() == variants.changed_N.sum() and not seen
+        whole = encode(varied.tokenizer, variants.texts, variants.pairs, 16)
+        for name in ("ids_S", "segments_S", "offsets"):
+            ours, theirs = getattr(found, name), getattr(whole, name)
+            assert np.array_equal(ours, theirs) and ours.dtype == theirs.dtype
+
+
 def test_a_batch_knows_which_of_its_rows_were_changed(varied: AugmentedRows) -> None:
     encoded, variants = varied.at(3)
     epoch = planned(3, encoded, KNOBS, variants=variants)
@@ -58,7 +75,8 @@ def test_rows_without_substitutes_are_encoded_once(varied: AugmentedRows) -> Non
     assert none is None and first is second, "one array of tokens: the rows of an embedding are looked for once"
 
 
-def test_steps_find_their_batches_epoch_by_epoch() -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_steps_find_their_batches_epoch_by_epoch(ahead: bool) -> None:
     text = Encoded(np.zeros(6), np.zeros(6), np.arange(7))
     planned_epochs: list[int] = []
 
@@ -69,8 +87,10 @@ def test_steps_find_their_batches_epoch_by_epoch() -> None:
     def loss(indices: Indices) -> Loss:
         return mean_of(torch.zeros(()), 1)
 
-    epochs = Epochs(TrainingSpec(torch.nn.Linear(1, 1), epoch, loss))
-    found = [epochs.at(step) for step in (0, 1, 2, 4, 5)]
+    epochs = Epochs(TrainingSpec(torch.nn.Linear(1, 1), epoch, loss), ahead=ahead)
+    with epochs:
+        found = [epochs.at(step, 6) for step in (0, 1, 2, 4, 5)]
+    assert planned_epochs == [0, 1, 2], "each is planned once, and none that has no step"
     assert [(one.epoch.number, *one.rows_B.tolist()) for one in found] == [
         (0, 0, 0),
         (1, 1, 0),

@@ -44,7 +44,14 @@ class AugmentedRows:
         variants = Variants(np.zeros(len(self.rows), dtype=bool), list(self.rows.texts), pairs)
         for row in self.chosen(epoch):
             self.vary(row, epoch, variants)
-        return encode(self.tokenizer, variants.texts, variants.pairs, self.max_length), variants
+        return self.with_variants(variants), variants
+
+    def with_variants(self, variants: Variants) -> Encoded:
+        """Return the tokens of an epoch's sentences; only those of variants are computed anew."""
+        changed = np.flatnonzero(variants.changed_N)
+        if not len(changed):
+            return self.encoded
+        return spliced(self.encoded, changed, encode(self.tokenizer, *variants.read(changed), self.max_length))
 
     def chosen(self, epoch: int) -> np.ndarray:
         """Return the rows that are replaced by a variant in this epoch."""
@@ -67,3 +74,15 @@ class AugmentedRows:
         sentences = pairs if side == "pair" and pairs is not None else variants.texts
         variants.changed_N[row] = variant != sentences[row]
         sentences[row] = variant
+
+
+def spliced(encoded: Encoded, rows: np.ndarray, fresh: Encoded) -> Encoded:
+    """Return the tokens of all rows, those of ``rows`` replaced by ``fresh``, in the same order."""
+    lengths_N, starts_N = encoded.lengths_N.copy(), encoded.offsets[:-1].copy()
+    lengths_N[rows], starts_N[rows] = fresh.lengths_N, len(encoded.ids_S) + fresh.offsets[:-1]
+    offsets = np.concatenate([[0], np.cumsum(lengths_N)]).astype(np.int64)
+    at_S = np.arange(offsets[-1]) + np.repeat(starts_N - offsets[:-1], lengths_N)
+    ids_S, segments_S = (
+        np.concatenate(pair)[at_S] for pair in ((encoded.ids_S, fresh.ids_S), (encoded.segments_S, fresh.segments_S))
+    )
+    return Encoded(ids_S, segments_S, offsets, encoded.left)

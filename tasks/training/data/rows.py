@@ -238,10 +238,12 @@ def collate(
         ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
         segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
         mask_BT[place_in_batch, there] = 1
-    at_B = np.asarray(rows, dtype=np.int64)
-    host = [torch.from_numpy(values) for values in (ids_BT, mask_BT, segments_BT, at_B)]
-    sent = [values.to(place, non_blocking=True) for values in host]
-    return Batch(*sent, host=(host[0], host[1]), is_padded=bool((lengths < width).any()))
+    arrays = (ids_BT, mask_BT, segments_BT, np.asarray(rows, dtype=np.int64))
+    host_ids_BT, host_mask_BT, *others = (torch.from_numpy(values) for values in arrays)
+    sent = (values.to(place, non_blocking=True) for values in (host_ids_BT, host_mask_BT, *others))
+    names = ("ids_BT", "mask_BT", "segments_BT", "at_B")
+    is_padded = bool((lengths < width).any())
+    return Batch(**dict(zip(names, sent, strict=True)), host=(host_ids_BT, host_mask_BT), is_padded=is_padded)  # type: ignore[arg-type]
 
 
 def valid(length: int, width: int, *, left: bool) -> slice:

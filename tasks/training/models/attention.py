@@ -125,14 +125,14 @@ def fused(
 
 
 def fused_mask(
-    *args: Any, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **named: Any
+    attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **named: Any
 ) -> Tensor | None:
     """Return the mask for torch's fused kernel; None for a batch without padding, which comes without a mask.
 
     Transformers would look whether a mask is needed, and each forward pass would wait for the GPU to answer.
     """
     skips = allow_is_bidirectional_skip and attention_mask is None
-    return sdpa_mask(*args, attention_mask=attention_mask, allow_is_bidirectional_skip=skips, **named)
+    return sdpa_mask(attention_mask=attention_mask, allow_is_bidirectional_skip=skips, **named)
 
 
 def scored(query: Tensor, key: Tensor, scaling: float | None) -> Tensor:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.recipe.layer_storage import StorageShape, TextSize
+from tasks.recipe.layer_storage import TextSize
 
 LARGEST = 60_000.0  # a little less than the largest float16, 65,504
 STEPS = 127  # positive values of 8 bits
@@ -36,11 +36,6 @@ class Plan:
     left: bool = False
     bits: int = 16
 
-    @property
-    def shape(self) -> StorageShape:
-        """The sizes without the layers' numbers."""
-        return StorageShape(len(self.hidden), len(self.attention), self.width, self.heads, self.bits)
-
 
 def size_of(lengths_N: np.ndarray) -> TextSize:
     """Return the size of rows of these lengths."""
@@ -58,10 +53,10 @@ class SignalFiles:
         self.hidden_SME = self.mapped("hidden.raw", kind, (text.tokens, len(plan.hidden), plan.width))
         self.scores = self.mapped("scores.raw", kind, (int(pairs.sum()),))
         if plan.bits == 8:
-            self.tokens_SM = self.mapped("token-scales.raw", np.float32, (text.tokens, len(plan.hidden)))
-            self.units_ME = self.mapped("unit-scales.raw", np.float32, (len(plan.hidden), plan.width))
+            self.tokens_SM = self.mapped("token_scales.raw", np.float32, (text.tokens, len(plan.hidden)))
+            self.units_ME = self.mapped("unit_scales.raw", np.float32, (len(plan.hidden), plan.width))
             of_rows = (text.rows, len(plan.attention), plan.heads)
-            self.heads_NLH = self.mapped("head-scales.raw", np.float32, of_rows)
+            self.heads_NLH = self.mapped("head_scales.raw", np.float32, of_rows)
 
     def mapped(self, name: str, kind: Any, shape: tuple[int, ...]) -> np.memmap:
         """Open one file by memory map, or create it; raise OSError if the disk is full."""
