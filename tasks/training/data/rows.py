@@ -238,12 +238,10 @@ def collate(
         ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
         segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
         mask_BT[place_in_batch, there] = 1
-    arrays = (ids_BT, mask_BT, segments_BT, np.asarray(rows, dtype=np.int64))
-    host_ids_BT, host_mask_BT, *others = (torch.from_numpy(values) for values in arrays)
-    sent = (values.to(place, non_blocking=True) for values in (host_ids_BT, host_mask_BT, *others))
-    names = ("ids_BT", "mask_BT", "segments_BT", "at_B")
-    is_padded = bool((lengths < width).any())
-    return Batch(**dict(zip(names, sent, strict=True)), host=(host_ids_BT, host_mask_BT), is_padded=is_padded)  # type: ignore[arg-type]
+    host = torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
+    others = torch.from_numpy(segments_BT), torch.from_numpy(np.asarray(rows, dtype=np.int64))
+    sent = [values.to(place, non_blocking=True) for values in (*host, *others)]
+    return Batch(sent[0], sent[1], sent[2], sent[3], host, bool((lengths < width).any()))
 
 
 def valid(length: int, width: int, *, left: bool) -> slice:
