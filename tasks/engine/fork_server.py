@@ -4,7 +4,8 @@ which saves starting a new Python process each time.
 Importing torch and transformers takes seconds of processor time, and a stage may take less. The server computes nothing
 itself and has a single thread, so that it has no state that a fork cannot inherit. In all other respects a forked
 engine behaves like a started one: it has its own session, folder, output and threads, and ends with its run. Used on
-Linux without a GPU; elsewhere each engine is started as a new process.
+Linux; where a GPU is, for engines that compute on the CPU. The server and its forks then see no GPU: a library that
+looks for one at import initialises its driver, which no fork can use. Other engines are started as new processes.
 """
 
 from __future__ import annotations
@@ -40,10 +41,14 @@ GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Device files that exist where a GPU driver is installed: NVIDIA's, the same under Windows (WSL), AMD's."""
 
 
+HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+"""Variables that hide all GPUs, from NVIDIA's and AMD's libraries."""
+
+
 def new_fork_server() -> ForkServer | None:
-    """Return a run's fork server; None where engines must be started as new processes: a library that looks for a GPU
-    at import initialises its driver, which no fork can use."""
-    return ForkServer() if sys.platform == "linux" and not any(Path(device).exists() for device in GPUS) else None
+    """Return a run's fork server; None where every engine is started as a new process."""
+    there = any(Path(device).exists() for device in GPUS)
+    return ForkServer(HIDDEN if there else {}) if sys.platform == "linux" else None
 
 
 class Forked:
@@ -88,14 +93,19 @@ class Lent:
 
 class ForkServer:
     """The run's side of the server. The process is started for the first job, or earlier by ``warm``. One event loop
-    uses it."""
+    uses it. ``hidden`` are the variables that hide GPUs, where there are some."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: Mapping[str, str] | None = None) -> None:
+        self.hidden = dict(hidden or {})
         self.process: subprocess.Popen[bytes] | None = None
         self.environment: dict[str, str] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         self.listening = False
         self.numbers, self.running = itertools.count(), dict[int, Forked]()
+
+    def serves(self, device: str) -> bool:
+        """Tell whether engines for this device, ``cpu`` or ``cuda``, may be forked."""
+        return device == "cpu" or not self.hidden
 
     @property
     def used(self) -> bool:
@@ -152,8 +162,9 @@ class ForkServer:
     def changed(self, environment: Mapping[str, str]) -> dict[str, str | None]:
         """Return the variables that a fork must set, or remove (None), to turn the server's environment into this
         one."""
-        names = sorted({*environment, *self.environment})
-        return {name: environment.get(name) for name in names if environment.get(name) != self.environment.get(name)}
+        wanted = {**environment, **self.hidden}
+        names = sorted({*wanted, *self.environment})
+        return {name: wanted.get(name) for name in names if wanted.get(name) != self.environment.get(name)}
 
     def lend(
         self, module: str, folder: Path, handles: tuple[IO[Any], IO[Any], IO[Any]], environment: Mapping[str, str]
@@ -170,7 +181,7 @@ class ForkServer:
 
     def open(self, environment: Mapping[str, str]) -> None:
         """Start the process; with ``-P``, because the user's working folder may hold a file named like a library."""
-        self.environment = {**environment, **WITHOUT_THREADS}
+        self.environment = {**environment, **WITHOUT_THREADS, **self.hidden}
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(

@@ -44,8 +44,9 @@ async def start(
     module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None
 ) -> Process | Forked:
     """Start an engine in its folder; torchrun starts several processes that share one job."""
-    processes, own = order.get("processes", 1), environment(order["threads"], order.get("device", "cpu"))
-    if server is not None and processes == 1:
+    processes, device = order.get("processes", 1), order.get("device", "cpu")
+    own = environment(order["threads"], device)
+    if server is not None and processes == 1 and server.serves(device):
         return await server.start(module, folder, errors, own)
     return await asyncio.create_subprocess_exec(
         *command(module, processes),

@@ -41,7 +41,7 @@ MAIN = """
     import working.jobs
 
     def tell(job):
-        return {"pid": os.getpid(), "session": os.getsid(0), "folder": os.getcwd(), "threads": os.environ["OMP_NUM_THREADS"], "stdin": sys.stdin.read()}
+        return {"pid": os.getpid(), "session": os.getsid(0), "folder": os.getcwd(), "threads": os.environ["OMP_NUM_THREADS"], "stdin": sys.stdin.read(), "parent": os.getppid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES")}
 
     def fail(job):
         raise ValueError("on purpose")
@@ -68,11 +68,23 @@ def do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Do:
         (tmp_path / "working" / f"{name}.py").write_text(textwrap.dedent(text))
     monkeypatch.setattr(engine_environment, "module_path", lambda: f"{ROOT}{os.pathsep}{tmp_path}")
 
-    def run(server: ForkServer, job: str, listen: Any = lambda event: None, *, threads: int = 1, name: str = "") -> Any:
+    def run(
+        server: ForkServer,
+        job: str,
+        listen: Any = lambda event: None,
+        *,
+        threads: int = 1,
+        name: str = "",
+        device: str = "cpu",
+    ) -> Any:
         folder = tmp_path / (name or job)
         folder.mkdir(exist_ok=True)
         return run_engine(
-            "working", {"job": job, "output": str(folder / "output"), "threads": threads}, folder, listen, server
+            "working",
+            {"job": job, "output": str(folder / "output"), "threads": threads, "device": device},
+            folder,
+            listen,
+            server,
         )
 
     return run
@@ -320,11 +332,31 @@ def test_torch_is_loaded_ahead_where_a_plan_has_something_to_make_here(
     assert pid is None or not alive(pid)
 
 
-def test_where_a_gpu_is_engines_are_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_gpu_is_engines_of_the_cpu_are_forked_and_see_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, do: Do
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(fork_server, "GPUS", (str(tmp_path / "nvidiactl"),))
-    assert fork_server.new_fork_server() is not None
-    (tmp_path / "nvidiactl").touch()
-    assert fork_server.new_fork_server() is None
+    found = []
+    for name in ("without", "with"):
+        server = fork_server.new_fork_server()
+        assert server is not None
+
+        async def run(server: ForkServer = server, name: str = name) -> None:
+            for device in ("cpu", "cuda"):
+                told = await do(server, "tell", device=device, name=f"{name}-{device}")
+                forked = server.process is not None and told["parent"] == server.process.pid
+                found.append((name, device, forked, told["gpus"]))
+            server.close()
+
+        asyncio.run(run())
+        (tmp_path / "nvidiactl").touch()
+    assert found == [
+        ("without", "cpu", True, "0,1"),
+        ("without", "cuda", True, "0,1"),
+        ("with", "cpu", True, ""),
+        ("with", "cuda", False, "0,1"),
+    ]
 
 
 def alive(pid: int) -> bool:

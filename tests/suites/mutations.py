@@ -429,11 +429,14 @@ def of_student(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
         alone = base.values["students"][path[1]].get("stages") == ["intermediate"]
         shared = [
             stage_task
-            for stage_task, taken in (("distill-general", whole), ("record-signals", alone and knob == "layers"))
+            for stage_task, taken in (
+                ("distill-general", whole),
+                ("record-signals", (alone or whole) and knob == "layers"),
+            )
             if taken
         ]
         return branch | {stage for stage in seen if stage.startswith(tuple(shared))}
-    # A student without augmentation reads what the teacher showed once: a stage that was not there before.
+    # A student that takes the phase reads what the teacher showed once: a stage that may not have been there before.
     fresh = {
         stage for stage in seen if knob == "stages" and stage.startswith("record-signals") and stage not in base.takes
     }
