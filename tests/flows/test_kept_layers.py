@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from flows.branches.candidate import SharedArtifacts
 from flows.branches.kept_layers import decide, reads_of_rows, signal_knobs, text_size
+from flows.run.recipe_file import load_recipe
 from tasks.contracts import Artifact
 from tasks.ports.store.open import open_store
 from tasks.recipe.layer_storage import StorageShape, TextSize
@@ -128,6 +131,34 @@ def test_reads_of_a_plan_that_knows_no_rows() -> None:
     phase = given.inner_phase(student)
     assert phase is not None
     assert reads_of_rows(given, signal_knobs(given, student, phase), shared_by(), None) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "kept", "reads"),
+    [("sst2-tinybert", 64_349, True, 4.69), ("tinybert-4", 64_349, True, 2.52), ("tinybert-6", 64_349, True, 2.52)],
+)
+def test_recipes_of_the_shelf_store_what_they_read_often(
+    name: str, rows: int, kept: bool, reads: float, tmp_path: Path
+) -> None:
+    """Layers for students of four: in ``sst2-tinybert`` five trainings read them, in the others one for many steps."""
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "bert", "hidden_size": 768, "num_attention_heads": 12, "num_hidden_layers": 12})
+    )
+    given, shared = load_recipe(name), shared_by()
+    shared.base = Artifact("source", "0" * 64, f"file://{tmp_path}", 0, {})
+    student = next(one for one in given.all_students if given.inner_phase(one) is not None)
+    phase = given.inner_phase(student)
+    assert phase is not None
+    text = TextSize(rows, 857_000, 19_000_000)
+    found = decide(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
+    assert (found.kept, found.reads) == (kept, reads) and 8e9 < found.sizes["16"] < 13e9
+
+
+def test_the_demo_runs_its_teacher_because_it_reads_each_row_once() -> None:
+    given = load_recipe("demo")
+    assert given.pretraining is not None
+    found = choice(given, TextSize(7_800, 90_000, 1_200_000), replace(shared_by(), layers=given.pretraining.layers))
+    assert (found.kept, found.reads) == (False, 0.9)
 
 
 def test_lines_of_a_plan() -> None:
