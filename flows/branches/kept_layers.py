@@ -55,7 +55,7 @@ def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
     return recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
 
 
-def decide(
+def choose_storage(
     recipe: Recipe,
     knobs: SignalSlice,
     shared: SharedArtifacts,
@@ -131,7 +131,7 @@ def reads_of_rows(recipe: Recipe, knobs: SignalSlice, shared: SharedArtifacts, t
         if text is None and phase.steps is not None:
             return None
         rows = 1 if text is None else text.rows
-        total += len(student.seeds) * passes(phase, rows) * unchanged(recipe, student, phase, rows)
+        total += len(student.seeds) * passes(phase, rows) * share_of_own_text(recipe, student, phase, rows)
     return total
 
 
@@ -140,7 +140,7 @@ def passes(phase: Intermediate, rows: int) -> float:
     return phase.epochs if phase.steps is None else phase.steps * phase.batch_size / max(1, rows)
 
 
-def unchanged(recipe: Recipe, student: Student, phase: Intermediate, rows: int) -> float:
+def share_of_own_text(recipe: Recipe, student: Student, phase: Intermediate, rows: int) -> float:
     """Return the share of a training's reads that augmentation leaves alone, at least."""
     if recipe.augmentation is None or not recipe.takes(student, "augmentation"):
         return 1.0

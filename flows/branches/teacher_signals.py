@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.kept_layers import decide, finished, signal_knobs, text_size
+from flows.branches.kept_layers import choose_storage, finished, signal_knobs, text_size
 from tasks.contracts import Artifact
 from tasks.distill_task import record_signals
 from tasks.drop_layers import measure_contributions
@@ -123,7 +123,9 @@ async def signals_of(
     prediction = student.prediction or recipe.task_distillation.prediction
     answered = await own_answers(recipe, shared, prediction, student.layers)
     inputs = {"teacher": await shared.teacher, "rows": shared.rows, **text}
-    choice = decide(recipe, knobs, shared, inputs, text_size(answered.read(AnswerFacts), prediction.max_length, phase))
+    choice = choose_storage(
+        recipe, knobs, shared, inputs, text_size(answered.read(AnswerFacts), prediction.max_length, phase)
+    )
     found = await record_signals(knobs, **inputs, label=choice.label) if choice.kept else None
     choices = current_session().teacher_layers
     choices.append(choice if found is None else finished(choice, found))

@@ -41,14 +41,14 @@ GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Device files that exist where a GPU driver is installed: NVIDIA's, the same under Windows (WSL), AMD's."""
 
 
-HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
 """Variables that hide all GPUs, from NVIDIA's and AMD's libraries."""
 
 
 def new_fork_server() -> ForkServer | None:
     """Return a run's fork server; None where every engine is started as a new process."""
     there = any(Path(device).exists() for device in GPUS)
-    return ForkServer(HIDDEN if there else {}) if sys.platform == "linux" else None
+    return ForkServer(NO_GPUS if there else {}) if sys.platform == "linux" else None
 
 
 class Forked:

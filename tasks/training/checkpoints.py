@@ -56,7 +56,7 @@ class State:
 
 def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Write the state of a training under ``folder/step-N``."""
-    write(folder, state_of(modules, optimizer, progress))
+    write_state(folder, state_of(modules, optimizer, progress))
 
 
 class Saver:
@@ -72,7 +72,7 @@ class Saver:
     def save(self, folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
         """Copy the state of a training, and begin to write it; raise OSError if the one before was not written."""
         self.wait()
-        self.pending = self.writer.submit(write, folder, state_of(modules, optimizer, progress))
+        self.pending = self.writer.submit(write_state, folder, state_of(modules, optimizer, progress))
 
     def wait(self) -> None:
         """Wait for the checkpoint that is being written; raise OSError if it was not."""
@@ -106,7 +106,7 @@ def state_of(modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Pro
     return State(copies, numbers, dict(progress.snapshots))
 
 
-def write(folder: Path, state: State) -> None:
+def write_state(folder: Path, state: State) -> None:
     """Write the state of a training under ``folder/step-N``, and remove checkpoints that are older than the last
     two."""
     final, temporary = folder / f"step-{state.numbers['step']:09d}", folder / f".writing-{os.getpid()}"

@@ -32,7 +32,7 @@ from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.attention import own_attention
 from tasks.training.models.students import freeze
 from tasks.training.objectives.layers import Matcher
-from tasks.training.objectives.signal_files import Plan
+from tasks.training.objectives.signal_files import StoragePlan
 from tasks.training.objectives.signals import Recorded, write_signals
 from tasks.training.precision import store_as_multiplied
 from tests.benchmarks.measure import Contest, Contestant, Figure, Lap, interleave, timed
@@ -103,7 +103,7 @@ def with_tokens(spec: TrainingSpec, tokens_S: np.ndarray) -> TrainingSpec:
 def kept_of(teacher: Any, matcher: Matcher, encoded: Encoded, folder: Path) -> Recorded:
     """Run the teacher once over the sample and keep what it shows."""
     lengths = encoded.lengths_N
-    mapped = Plan(
+    mapped = StoragePlan(
         matcher.map.hidden, matcher.map.attention, teacher.config.hidden_size, teacher.config.num_attention_heads
     )
     job = Job({"job": "signals", "output": str(folder)})

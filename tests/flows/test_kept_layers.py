@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.kept_layers import decide, reads_of_rows, signal_knobs, text_size
+from flows.branches.kept_layers import choose_storage, reads_of_rows, signal_knobs, text_size
 from flows.run.recipe_file import load_recipe
 from tasks.contracts import Artifact
 from tasks.ports.store.open import open_store
 from tasks.recipe.layer_storage import StorageShape, TextSize
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.teacher_layers import layer_lines
+from tasks.results.facts import AnswerFacts
 from tasks.results.teacher_layers import TeacherLayers
 from tasks.stage.session import Session, use_session
 
@@ -50,7 +51,7 @@ def choice(given: Recipe, text: TextSize | None = SST2, shared: SharedArtifacts 
     phase = given.inner_phase(student)
     assert phase is not None
     shared = shared or shared_by()
-    return decide(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
+    return choose_storage(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
 
 
 @pytest.fixture(autouse=True)
@@ -119,10 +120,10 @@ def test_a_gpu_runs_the_teacher_in_every_step(session: Session) -> None:
 def test_longer_rows_than_were_counted_are_bounded() -> None:
     phase = recipe(task_distillation={"intermediate": {"epochs": 2, "max_length": 64}}).task_distillation.intermediate
     assert phase is not None
-    facts = {"rows": 100, "tokens": 900, "pairs": 9_000, "truncated": 0.1}
+    facts = AnswerFacts(rows=100, tokens=900, pairs=9_000, truncated=0.1)
     assert text_size(facts, 64, phase) == text_size(facts, 128, phase) == TextSize(100, 900, 9_000)
     assert text_size(facts, 32, phase) == TextSize(100, 900 + 10 * 32, 9_000 + 10 * (64**2 - 32**2))
-    assert text_size({}, 64, phase) is None
+    assert text_size(AnswerFacts(), 64, phase) is None
 
 
 def test_reads_of_a_plan_that_knows_no_rows() -> None:
@@ -150,7 +151,7 @@ def test_recipes_of_the_shelf_store_what_they_read_often(
     phase = given.inner_phase(student)
     assert phase is not None
     text = TextSize(rows, 857_000, 19_000_000)
-    found = decide(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
+    found = choose_storage(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
     assert (found.kept, found.reads) == (kept, reads) and 8e9 < found.sizes["16"] < 13e9
 
 

@@ -32,7 +32,7 @@ from tasks.training.general import general_spec
 from tasks.training.models.students import build_student, freeze, load_encoder
 from tasks.training.objectives.context import DistillationContext
 from tasks.training.objectives.layers import Matcher, layers
-from tasks.training.objectives.signal_files import Plan, SignalFiles
+from tasks.training.objectives.signal_files import SignalFiles, StoragePlan
 from tasks.training.objectives.signals import Recorded
 from tests.methods.golden import losses, rules
 
@@ -174,7 +174,7 @@ def test_kept_layers_are_refused_where_padding_counts(scene: SimpleNamespace, tm
     """Kept layers are filled up with zeros, which are not what a teacher shows at padding."""
     objective, augmented, _ = inner(scene)
     lengths = augmented.encoded.lengths_N
-    plan = Plan(hidden=(0, 2, 4), attention=(1, 3), width=16, heads=HEADS)
+    plan = StoragePlan(hidden=(0, 2, 4), attention=(1, 3), width=16, heads=HEADS)
     SignalFiles(tmp_path, lengths, plan, "r+").flush()
     kept = Recorded.over(tmp_path, plan, lengths)
     batch = collate(augmented.encoded, [0, 1], scene.tokenizer.pad_token_id, CPU, WIDTH)

@@ -21,11 +21,11 @@ from tasks.recipe.layer_storage import TextSize
 
 LARGEST = 60_000.0  # a little less than the largest float16, 65,504
 STEPS = 127  # positive values of 8 bits
-SMALLEST = 1e-12  # a scale of zeros only
+LEAST_SCALE = 1e-12  # a scale of zeros only
 
 
 @dataclass(frozen=True)
-class Plan:
+class StoragePlan:
     """The signals to store of each row: the layers of hidden states and of scores, their sizes, and the bits of a
     value."""
 
@@ -45,7 +45,7 @@ def size_of(lengths_N: np.ndarray) -> TextSize:
 class SignalFiles:
     """The stored layers of rows of these lengths in one folder; ``mode`` is ``r`` to read and ``r+`` to create."""
 
-    def __init__(self, folder: Path, lengths_N: np.ndarray, plan: Plan, mode: Any) -> None:
+    def __init__(self, folder: Path, lengths_N: np.ndarray, plan: StoragePlan, mode: Any) -> None:
         self.folder, self.plan, self.mode, self.starts = folder, plan, mode, ends_of(lengths_N)
         text, kind = size_of(lengths_N), np.float16 if plan.bits == 16 else np.int8
         pairs = np.square(lengths_N.astype(np.int64)) * len(plan.attention) * plan.heads
@@ -70,7 +70,7 @@ class SignalFiles:
     def scale_units(self, states_SME: np.ndarray) -> None:
         """Take the scale of each unit from the states of some tokens; needed once, before 8-bit states are written."""
         if self.plan.bits == 8 and self.plan.hidden:
-            self.units_ME[:] = np.maximum(np.abs(states_SME).max(0), SMALLEST)
+            self.units_ME[:] = np.maximum(np.abs(states_SME).max(0), LEAST_SCALE)
 
     def write_states(self, row: int, states_TME: np.ndarray) -> None:
         """Write the hidden states of a row; raise OverflowError for values that float16 does not have."""
@@ -125,7 +125,7 @@ def halves(values: np.ndarray) -> np.ndarray:
 def scales_of(values: np.ndarray, axes: int | tuple[int, ...]) -> np.ndarray:
     """Return the scale of each group of values, so that the largest becomes 127."""
     require_below(values, math.inf)
-    return np.asarray(np.maximum(np.abs(values).max(axes), SMALLEST) / STEPS, dtype=np.float32)
+    return np.asarray(np.maximum(np.abs(values).max(axes), LEAST_SCALE) / STEPS, dtype=np.float32)
 
 
 def codes_of(values: np.ndarray, scales: np.ndarray) -> np.ndarray:

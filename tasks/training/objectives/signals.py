@@ -38,7 +38,7 @@ from tasks.training.data.rows import (
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture, Signals
 from tasks.training.objectives.layers import weighted_signals
-from tasks.training.objectives.signal_files import Plan, SignalFiles
+from tasks.training.objectives.signal_files import SignalFiles, StoragePlan
 from tasks.training.precision import arithmetic, device, store_as_multiplied
 
 
@@ -54,7 +54,7 @@ def record_signals(job: Job) -> dict[str, Any]:
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
     wide = {"width": teacher.config.hidden_size, "heads": teacher.config.num_attention_heads}
     signals = weighted_signals(knobs, mapped.hidden, mapped.attention)
-    plan = Plan(**signals, **wide, left=encoded.left, bits=knobs.signal_bits)  # type: ignore[arg-type]
+    plan = StoragePlan(**signals, **wide, left=encoded.left, bits=knobs.signal_bits)  # type: ignore[arg-type]
     store_as_multiplied(teacher, knobs.precision)
     try:
         write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id, precision=knobs.precision)
@@ -74,7 +74,7 @@ def live(job: Job, reason: str) -> dict[str, Any]:
     return {"kept": False, "reason": reason}
 
 
-def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: Plan, pad: int, *, precision: str) -> None:
+def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: StoragePlan, pad: int, *, precision: str) -> None:
     """Write the teacher's signals of each row, in row order."""
     files = SignalFiles(job.output, encoded.lengths_N, plan, "r+")
     capture, done = Capture(teacher, hidden=plan.hidden, attention=plan.attention), 0
@@ -110,7 +110,7 @@ class Recorded:
     row_of: np.ndarray
 
     @classmethod
-    def over(cls, folder: Path, plan: Plan, lengths_N: np.ndarray, row_of: np.ndarray | None = None) -> Recorded:
+    def over(cls, folder: Path, plan: StoragePlan, lengths_N: np.ndarray, row_of: np.ndarray | None = None) -> Recorded:
         """Open the stored signals of rows of these lengths."""
         return cls(SignalFiles(folder, lengths_N, plan, "r"), np.arange(len(lengths_N)) if row_of is None else row_of)
 
@@ -196,6 +196,6 @@ def recorded(job: Job, ids_N: np.ndarray) -> Recorded | None:
     if not index["kept"]:
         return None
     wide = {name: index[name] for name in ("width", "heads", "left", "bits")}
-    plan = Plan(tuple(index["hidden"]), tuple(index["attention"]), **wide)
+    plan = StoragePlan(tuple(index["hidden"]), tuple(index["attention"]), **wide)
     order = rows_by_id(index["ids"], ids_N, "stored layers", "record-signals")
     return Recorded.over(job.inputs["signals"], plan, np.asarray(index["lengths"]), order)
