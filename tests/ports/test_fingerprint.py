@@ -132,7 +132,7 @@ def test_a_memo_beyond_its_limit_forgets_missing_files_and_then_the_oldest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fingerprint, "time", Clock(60))
-    monkeypatch.setattr(fingerprint, "MOST", 4)
+    monkeypatch.setattr(fingerprint, "MOST_HASHES", 4)
     place, files = tmp_path / "hashes.json", [old(tmp_path / f"file-{number}") for number in range(6)]
     for path in files[:4]:
         memo = HashMemo(place)

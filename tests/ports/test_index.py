@@ -17,7 +17,7 @@ from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import folder as folder_module
 from tasks.ports.store.collect import sweep
 from tasks.ports.store.folder import FolderStore
-from tasks.ports.store.index.earlier import MOST, SUBSETS, EarlierResults, rebuild
+from tasks.ports.store.index.earlier import MOST_COMPARED, SUBSETS, EarlierResults, rebuild
 from tasks.ports.store.index.entries import entry_from
 from tasks.ports.store.s3 import S3Store
 from tests.s3_server import BUCKET
@@ -77,21 +77,21 @@ def test_a_few_results_of_the_same_stage_are_read_and_the_newest_of_equals_come_
     store: AnyStore, tmp_path: Path, read: list[str]
 ) -> None:
     publish(store, tmp_path, *(explained(number, "other") for number in range(5)))
-    keys = publish(store, tmp_path, *(explained(number) for number in range(3 * MOST)))
+    keys = publish(store, tmp_path, *(explained(number) for number in range(3 * MOST_COMPARED)))
     assert read == [], "nothing is read to publish"
     asked = EarlierResults(store)
     found = [manifest["key"] for manifest in asked.like(explained(99))]
-    assert set(found) <= set(keys) and len(found) == len(read) == MOST
+    assert set(found) <= set(keys) and len(found) == len(read) == MOST_COMPARED
     asked.like(explained(98))
-    assert len(read) == MOST, "manifests are read once for a session"
+    assert len(read) == MOST_COMPARED, "manifests are read once for a session"
 
 
 def test_a_result_with_one_other_knob_is_among_many_that_share_less(store: AnyStore, tmp_path: Path) -> None:
     (near,) = publish(store, tmp_path, explained(1))
-    far = [explained(number, code="changed", inputs={"rows": "b" * 64}) for number in range(2 * MOST)]
+    far = [explained(number, code="changed", inputs={"rows": "b" * 64}) for number in range(2 * MOST_COMPARED)]
     publish(store, tmp_path, *far)
     assert found_by(store, explained(2))[0] == near
-    assert len(found_by(store, explained(2))) <= MOST * len(SUBSETS)
+    assert len(found_by(store, explained(2))) <= MOST_COMPARED * len(SUBSETS)
 
 
 def lose_index(store: AnyStore) -> None:

@@ -55,15 +55,8 @@ def test_requirements_are_compared_without_a_list_of_the_files_of_all_packages(
     monkeypatch.setattr(importlib_metadata, "packages_distributions", lambda: asked.append("asked") or {})
     monkeypatch.setattr(requirements_utils, "_MODULES_TO_PACKAGES", None)
     monkeypatch.setattr(requirements_utils, "_PACKAGES_TO_MODULES", None)
-    package(
-        {
-            "folder": str(checkpoint),
-            "output": str(tmp_path / "packed"),
-            "card": "# card",
-            "task_type": "classification",
-            "pairs": False,
-        }
-    )
+    order = {"folder": str(checkpoint), "output": str(tmp_path / "packed"), "card": "# card"}
+    package({**order, "task_type": "classification", "pairs": False, "max_length": 16})
     assert not asked and "mismatches" not in caplog.text
     pinned = (tmp_path / "packed" / "requirements.txt").read_text().splitlines()
     assert [line.split("==")[0] for line in pinned] == list(PINNED)

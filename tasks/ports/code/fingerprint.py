@@ -67,8 +67,8 @@ and environment."""
 
 
 LARGE = 16 * 2**20  # bytes from which files are hashed side by side: threads cost more than small files
-READERS = 4  # files that are read at once
-MOST = 20_000  # hashes that are cached; beyond that, those of missing files go, and then the oldest half
+HASH_THREADS = 4  # files that are read at once
+MOST_HASHES = 20_000  # hashes that are cached; beyond that, those of missing files go, and then the oldest half
 RACY = 2.0  # seconds; the coarsest granularity of times in common file systems
 
 
@@ -120,11 +120,11 @@ class HashMemo:
 
 
 def pruned(known: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Return at most ``MOST`` hashes: without those of missing files, and then without the oldest half."""
-    if len(known) <= MOST:
+    """Return at most ``MOST_HASHES`` hashes: without those of missing files, and then without the oldest half."""
+    if len(known) <= MOST_HASHES:
         return known
     there = {name: entry for name, entry in known.items() if os.path.exists(name)}
-    return there if len(there) <= MOST else dict(list(there.items())[-MOST // 2 :])
+    return there if len(there) <= MOST_HASHES else dict(list(there.items())[-MOST_HASHES // 2 :])
 
 
 def known_hashes(path: Path) -> dict[str, list[Any]]:
@@ -174,7 +174,7 @@ def hash_files(paths: Sequence[Path], *, remember: bool) -> list[str]:
     one = partial(hash_file, remember=remember)
     if len(paths) < 2 or sum(path.stat().st_size for path in paths) < LARGE:
         return [one(path) for path in paths]
-    with ThreadPoolExecutor(min(READERS, len(paths))) as pool:
+    with ThreadPoolExecutor(min(HASH_THREADS, len(paths))) as pool:
         return list(pool.map(one, paths))
 
 

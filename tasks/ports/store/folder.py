@@ -41,7 +41,7 @@ from tasks.ports.store.artifacts import (
     untouched,
 )
 from tasks.ports.store.cache import ArtifactCache
-from tasks.ports.store.index.entries import names_of
+from tasks.ports.store.index.entries import entry_names
 from tasks.ports.store.index.files import FolderIndex, files_below
 from tasks.ports.store.leases import POLL, KernelLease, taken
 from tasks.ports.store.manifests import (
@@ -163,7 +163,7 @@ class FolderStore:
             self.commit_object(temporary, digest)
             manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
             self.commit_manifest(key, manifest)
-            self.index.add(names_of([manifest]))
+            self.index.add(entry_names([manifest]))
         except OSError as error:
             raise StoreError(disk_trouble(error, self.root)) from error
         finally:

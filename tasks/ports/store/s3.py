@@ -37,7 +37,7 @@ from tasks.ports.store.bucket import RETRY_SECONDS, Bucket
 from tasks.ports.store.bucket_errors import NOT_THERE, code_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.checkpoint_sync import SyncedCheckpoints
-from tasks.ports.store.index.entries import names_of
+from tasks.ports.store.index.entries import entry_names
 from tasks.ports.store.index.files import BucketIndex
 from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.manifests import (
@@ -201,7 +201,7 @@ class S3Store:
             self.bucket.upload(folder / name, object_name(digest, name), entry["sha256"])
         manifest = new_manifest(key, kind, digest, inventory, facts, stage, explanation, seconds, used)
         self.commit(key, manifest, lease)
-        self.index.add(names_of([manifest]))
+        self.index.add(entry_names([manifest]))
         self.cache.put(digest, folder)
         self.remove_checkpoints(key)
         return self.artifact(manifest)

@@ -10,14 +10,21 @@ from typing import Any
 
 from tasks.ports.code.fingerprint import KEY_SCHEMA
 from tasks.ports.store.artifacts import Store
-from tasks.ports.store.index.entries import PARTS, IndexEntry, entry_from, entry_of, names_of, parts_of
+from tasks.ports.store.index.entries import (
+    KEY_PARTS,
+    IndexEntry,
+    entry_from,
+    entry_names,
+    entry_of_manifest,
+    part_digests,
+)
 from tasks.ports.store.manifests import SCHEMA
 
-MOST = 12  # results that are compared for each combination of equal parts, the newest first
-OWN = f"{SCHEMA}.{KEY_SCHEMA}"
+MOST_COMPARED = 12  # results that are compared for each combination of equal parts, the newest first
+OWN_RELEASE = f"{SCHEMA}.{KEY_SCHEMA}"
 """The release of a manifest that may be used as a result."""
 
-SUBSETS = [subset for size in (3, 2, 1, 0) for subset in combinations(range(len(PARTS)), size)]
+SUBSETS = [subset for size in (3, 2, 1, 0) for subset in combinations(range(len(KEY_PARTS)), size)]
 """Combinations of the parts of a key; the most equal parts come first."""
 
 
@@ -32,9 +39,10 @@ class EarlierResults:
 
     def like(self, explanation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the manifests of earlier results of the same stage that have the most parts of their keys in common,
-        with ``MOST`` for each combination of equal parts; those of other releases only if there are no others."""
+        at most ``MOST_COMPARED`` for each combination of equal parts; those of other releases only if there are no
+        others."""
         with self.lock:
-            keys = self.keys_like(str(explanation["stage"]), parts_of(explanation))
+            keys = self.keys_like(str(explanation["stage"]), part_digests(explanation))
             unread = [key for key in keys if key not in self.read]
             self.read |= {manifest["key"]: manifest for manifest in self.store.manifests(unread)}
             return [self.read[key] for key in keys if key in self.read]
@@ -46,14 +54,14 @@ class EarlierResults:
         if stage not in self.groups:
             self.groups[stage] = grouped(self.by_stage.get(stage, []))
         groups = self.groups[stage]
-        found = (groups.get((subset, *(parts[number] for number in subset)), [])[:MOST] for subset in SUBSETS)
+        found = (groups.get((subset, *(parts[number] for number in subset)), [])[:MOST_COMPARED] for subset in SUBSETS)
         return list(dict.fromkeys(key for keys in found for key in keys))
 
 
 def grouped(entries: Iterable[IndexEntry]) -> dict[tuple[Any, ...], list[str]]:
     """Return the keys of one stage's results by each combination of parts, the newest first."""
     every = sorted(entries, key=lambda entry: (-entry.made_at, entry.key))
-    own = [entry for entry in every if entry.release == OWN]
+    own = [entry for entry in every if entry.release == OWN_RELEASE]
     groups: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     for entry in own or every:
         for subset in SUBSETS:
@@ -65,7 +73,11 @@ def entries_by_stage(store: Store) -> dict[str, list[IndexEntry]]:
     """Return the entries of all results of a store by stage, and add those that are missing."""
     entries = {entry.key: entry for name in store.index.names() if (entry := entry_from(name)) is not None}
     there = store.keys()
-    lost = [made for one in store.manifests([key for key in there if key not in entries]) if (made := entry_of(one))]
+    lost = [
+        made
+        for one in store.manifests([key for key in there if key not in entries])
+        if (made := entry_of_manifest(one))
+    ]
     store.index.add([entry.name for entry in lost])
     found: dict[str, list[IndexEntry]] = defaultdict(list)
     for entry in [*(entries[key] for key in there if key in entries), *lost]:
@@ -77,6 +89,6 @@ def rebuild(store: Store) -> None:
     """Make the index agree with the manifests. The names are listed first, so that a result that is published meanwhile
     keeps its entry."""
     listed = set(store.index.names())
-    right = set(names_of(store.manifests()))
+    right = set(entry_names(store.manifests()))
     store.index.remove(sorted(listed - right))
     store.index.add(sorted(right - listed))

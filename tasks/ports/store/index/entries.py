@@ -17,9 +17,11 @@ from typing import Any
 
 import rfc8785
 
-PARTS = ("code", "knobs", "inputs")
-PART = r"_([0-9a-f]{12})"
-NAME = re.compile(r"([a-z0-9][a-z0-9-]{0,99})/(\d{1,9}\.\d{1,9})_(\d{1,12})" + PART * len(PARTS) + r"_([0-9a-f]{64})")
+KEY_PARTS = ("code", "knobs", "inputs")
+PART_PATTERN = r"_([0-9a-f]{12})"
+ENTRY_NAME = re.compile(
+    r"([a-z0-9][a-z0-9-]{0,99})/(\d{1,9}\.\d{1,9})_(\d{1,12})" + PART_PATTERN * len(KEY_PARTS) + r"_([0-9a-f]{64})"
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class IndexEntry:
     made_at: int
     """Seconds since the epoch."""
     parts: tuple[str, ...]
-    """Digests of ``PARTS``."""
+    """Digests of ``KEY_PARTS``."""
     key: str
 
     @property
@@ -42,37 +44,37 @@ class IndexEntry:
 
 def entry_from(name: str) -> IndexEntry | None:
     """Return the entry with a name, or None for a name that is none of this release's."""
-    found = NAME.fullmatch(name)
+    found = ENTRY_NAME.fullmatch(name)
     if found is None:
         return None
     stage, release, made_at, *parts, key = found.groups()
     return IndexEntry(stage, release, int(made_at), tuple(parts), key)
 
 
-def entry_of(manifest: Mapping[str, Any]) -> IndexEntry | None:
+def entry_of_manifest(manifest: Mapping[str, Any]) -> IndexEntry | None:
     """Return the entry of a manifest; None if the stage of another release has a name that is no legal file name."""
     release = f"{manifest['schema']}.{manifest.get('key_schema', 1)}"
     made = IndexEntry(
         manifest["stage"],
         release,
         max(0, int(manifest["made_at"])),
-        parts_of(manifest["explanation"]),
+        part_digests(manifest["explanation"]),
         manifest["key"],
     )
-    return made if NAME.fullmatch(made.name) else None
+    return made if ENTRY_NAME.fullmatch(made.name) else None
 
 
-def names_of(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
+def entry_names(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the names of the entries of some manifests."""
-    return [entry.name for manifest in manifests if (entry := entry_of(manifest)) is not None]
+    return [entry.name for manifest in manifests if (entry := entry_of_manifest(manifest)) is not None]
 
 
-def parts_of(explanation: Mapping[str, Any]) -> tuple[str, ...]:
+def part_digests(explanation: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the digest of each part of a key."""
-    return tuple(sha256(canonical(explanation.get(part))).hexdigest()[:12] for part in PARTS)
+    return tuple(sha256(canonical_json(explanation.get(part))).hexdigest()[:12] for part in KEY_PARTS)
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Any) -> bytes:
     """Return a value as canonical JSON; a value of another release may have only plain JSON."""
     try:
         return rfc8785.dumps(value)
