@@ -51,7 +51,10 @@ def runs(limit: Annotated[int, typer.Option(min=1, max=1000)] = 20) -> None:
     """List the newest runs."""
     from flows.cli.console import runs_table
 
-    out.print(runs_table(tracker().runs(limit)))
+    found = tracker().runs(limit)
+    if not found:
+        return out.print("no runs yet; start one: limbeck demo, or limbeck run RECIPE (limbeck shelf lists some)")
+    out.print(runs_table(found))
 
 
 def explain(

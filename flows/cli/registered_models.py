@@ -19,7 +19,10 @@ def models() -> None:
     from rich.table import Table
 
     table = Table("model", "version", "alias", "gate", "description", "reasons")
-    for row in tracker().models():
+    found = tracker().models()
+    if not found:
+        return out.print("no registered models yet; a run registers them: limbeck demo, or limbeck run RECIPE")
+    for row in found:
         reasons = "; ".join(json.loads(row.get("gate.reasons", "[]")))
         table.add_row(row["name"], row["version"], row["alias"], row.get("gate", ""), row["description"], reasons)
     out.print(table)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from flows.run.stopping import RUN_OPTIONS, RunOptions, confirm
 from flows.servers import watch as server_watch
 from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
-from tasks.errors import BudgetError
+from tasks.errors import BudgetError, RecipeError
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import HeldBackFacts
 from tasks.results.record import PlannedRun, StagePlan
@@ -90,6 +91,9 @@ def watched_run(
 
     plan = planned_session(recipe, home, kind)
     plan.require_plan()
+    require_stages(force, plan)
+    if kind == "run":
+        planned_rows(recipe, plan)  # its mistakes are found now, and not after the teacher's training
     with warm_engines(plan) as engines:
         load_libraries(home, kind)
         ready()
@@ -105,6 +109,15 @@ def watched_run(
                 command=command,
                 kind=kind,
             )
+
+
+def require_stages(names: Collection[str], plan: Session) -> None:
+    """Raise RecipeError for the name of a stage that is not in a plan."""
+    known = sorted({record.name for record in plan.records})
+    for name in sorted(set(names) - set(known)):
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise RecipeError(f"--force: this run has no stage {name!r}; {hint}its stages are {', '.join(known)}")
 
 
 def load_libraries(home: Home, kind: str) -> None:

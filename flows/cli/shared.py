@@ -117,12 +117,21 @@ def open_home_for_a_run() -> Home:
     from tasks.ports.tracking.client import require_reachable
 
     require_reachable(home.tracking_uri)
+    announce_databases(home)
     return home
+
+
+def announce_databases(home: Home) -> None:
+    """State on stderr that a new home gets its databases, which takes seconds without any other output."""
+    database = home.tracking_uri.removeprefix("sqlite:///")
+    if database != home.tracking_uri and not Path(database).exists():
+        print(f"preparing the databases of {home.root}, once; this takes some seconds", file=sys.stderr)
 
 
 def tracker() -> Any:
     """Return a read-only tracker."""
     home = open_home()
+    announce_databases(home)
     from tasks.ports.tracking.tracker import Tracker
 
     return Tracker(home.tracking_uri, home.artifacts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,6 +15,7 @@ from ruamel.yaml.comments import CommentedMap
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
 from tasks.recipe.candidates import knobs_by_maker
+from tasks.recipe.knobs import NAME
 from tasks.recipe.recipe import Recipe
 
 SHELF = Path(__file__).resolve().parents[2] / "deployments" / "recipes"
@@ -29,6 +31,26 @@ LICENCES = {
     "augmentation.word_vectors": "augmentation.word_vectors_licence",
 }
 """The knob with the licence of each source."""
+MESSAGES = {
+    "missing": "is missing; add it",
+    "string_type": "must be a text",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    "finite_number": "must be a finite number",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(
+        ("dict_type", "model_type", "model_attributes_type"), "must be a section, with lines of key: value"
+    ),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_too_short": "must have at least {min_length} characters",
+}
+"""What is wrong with a value, by the library's name of the problem."""
 
 
 def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = ()) -> Recipe:
@@ -40,8 +62,9 @@ def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = (
         descend(values, section, section)
     for setting in sets:
         apply(values, setting)
-    forget_licences(values, {setting.partition("=")[0] for setting in sets})
-    return validate(values, path)
+    changed = [setting.partition("=")[0] for setting in sets]
+    forget_licences(values, set(changed))
+    return validate(values, path, changed)
 
 
 def find_recipe(name: str) -> Path:
@@ -131,14 +154,36 @@ def licence_beside(path: str) -> str | None:
     return LICENCES.get(path)
 
 
-def validate(values: CommentedMap, path: Path) -> Recipe:
-    """Return the recipe of YAML values; raise RecipeError with each problem and its line."""
+def validate(values: CommentedMap, path: Path, changed: Sequence[str] = ()) -> Recipe:
+    """Return the recipe of YAML values, of which ``changed`` places were set on the command line; raise RecipeError
+    with each problem and its place."""
     try:
         return Recipe.model_validate(to_plain_values(values))
     except ValidationError as error:
-        told = [problem_sentence(problem, values, path) for problem in error.errors()[:PROBLEMS]]
-        more = [f"and {error.error_count() - PROBLEMS:,} more"] if error.error_count() > PROBLEMS else []
+        fitting = [problem for problem in error.errors() if is_of_given_kind(problem["loc"], values)]
+        found = fitting or error.errors()[:1]
+        told = [problem_sentence(problem, values, path, changed) for problem in found[:PROBLEMS]]
+        more = [f"and {len(found) - PROBLEMS:,} more"] if len(found) > PROBLEMS else []
         raise RecipeError("\n".join([*told, *more])) from error
+
+
+def is_of_given_kind(loc: Place, values: CommentedMap) -> bool:
+    """Tell whether a problem is about the kind of value that was given, where a name and a section are both legal."""
+    branch = next((number for number, step in enumerate(loc) if is_branch(step)), None)
+    given = None if branch is None else value_at(values, loc[:branch])
+    if isinstance(given, Mapping):
+        return branch is None or loc[branch] not in ("str", "int", "float")
+    return branch is None or isinstance(given, str) == (loc[branch] == "str")
+
+
+def value_at(values: Any, place: Place) -> Any:
+    """Return the value at a place; None if there is none."""
+    for step in place:
+        try:
+            values = values[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return values
 
 
 def recipe_of_text(text: str, path: Path) -> Recipe:
@@ -155,21 +200,65 @@ def to_plain_values(values: Any) -> Any:
     return [to_plain_values(value) for value in values] if isinstance(values, list) else values
 
 
-def problem_sentence(problem: Any, values: CommentedMap, path: Path) -> str:
+def problem_sentence(problem: Any, values: CommentedMap, path: Path, changed: Sequence[str] = ()) -> str:
     """Return a sentence about one problem: its place, the given value, and the legal ones."""
     kind, within = kind_of_entry(problem["loc"])
     place: Place = tuple(step for step in within if not is_branch(step))
-    shown = ".".join(map(str, place)) or "the recipe"
-    where = f"{path}, line {line_of(values, place)}"
+    where = where_from(place, values, path, changed)
     if problem["type"] == "extra_forbidden":
         legal = legal_keys(Recipe, place[:-1]) if kind is None else legal_keys(kind, place[2:-1])
         near = get_close_matches(str(place[-1]), legal, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"legal are {', '.join(legal)}"
         inside = ".".join(map(str, place[:-1]))
         return f"{where}: unknown key {place[-1]!r}{' in ' + inside if inside else ''}; {hint}"
-    message = problem["msg"].removeprefix("Value error, ")
-    given = f" (given: {shortened(problem['input'])})" if isinstance(problem["input"], (str, int, float)) else ""
-    return f"{where}: {shown}: {message[0].lower()}{message[1:]}{given}"
+    message = message_of(problem)
+    given = problem["input"]
+    shown = f" (given: {shortened(given)})" if isinstance(given, (str, int, float)) else ""
+    name = ".".join(map(str, place))
+    inside = f": {name}" if name and not where.endswith(f"--set {name}") else ""
+    return f"{where}{inside}: {message}{shown}"
+
+
+def where_from(place: Place, values: CommentedMap, path: Path, changed: Sequence[str]) -> str:
+    """Return where a problem comes from: a setting of the command line, a line of the file, or the file as a whole."""
+    settings = {setting: place_of_setting(setting, values) for setting in changed}
+    at = next((setting for setting, own in settings.items() if place and place[: len(own)] == own), None)
+    if at is not None:
+        return f"--set {at}"
+    inside = next((setting for setting, own in settings.items() if own[: len(place)] == place), None)
+    beside = f", with --set {inside}" if inside is not None else ""
+    line = line_of(values, place)
+    return f"{path}{f', line {line}' if line is not None else ''}{beside}"
+
+
+def place_of_setting(setting: str, values: CommentedMap) -> Place:
+    """Return the place that a setting changes, with entries of lists by number."""
+    place: list[str | int] = []
+    target: Any = values
+    for step in setting.split("."):
+        place.append(index_of(target, step, setting) if isinstance(target, list) else step)
+        target = value_at(target, (place[-1],))
+    return tuple(place)
+
+
+def message_of(problem: Any) -> str:
+    """Return a problem in words of recipes, not of the library that finds it."""
+    numbers = {name: int(one) for name, one in (problem.get("ctx") or {}).items() if is_whole_number(one)}
+    context = {**(problem.get("ctx") or {}), **numbers}
+    if problem["type"] == "string_pattern_mismatch" and context.get("pattern") == NAME:
+        return (
+            "must be a name of small letters, digits, dots, hyphens and underscores that starts with a letter or digit"
+        )
+    if problem["type"] in MESSAGES:
+        near = get_close_matches(str(problem["input"]), re.findall("'([^']*)'", str(context.get("expected", ""))), 1)
+        return MESSAGES[problem["type"]].format(**context) + (f"; did you mean {near[0]!r}?" if near else "")
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{message[:1].lower()}{message[1:]}"
+
+
+def is_whole_number(value: Any) -> bool:
+    """Tell whether a limit is a fraction only by its type."""
+    return isinstance(value, float) and value.is_integer()
 
 
 def shortened(value: str | int | float) -> str:
@@ -194,9 +283,9 @@ def is_branch(step: str | int) -> bool:
     return isinstance(step, str) and (step in ("str", "TaskSpec", "int", "float") or "[" in step)
 
 
-def line_of(values: Any, place: Place) -> int:
-    """Return the line of a key, or of the nearest enclosing section in the file."""
-    line, target = 1, values
+def line_of(values: Any, place: Place) -> int | None:
+    """Return the line of a key, or of the nearest enclosing section in the file; None if neither is there."""
+    line, target = None, values
     for step in place:
         try:
             line = (target.lc.item(step) if isinstance(step, int) else target.lc.key(step))[0] + 1

@@ -12,8 +12,11 @@ from pathlib import Path
 import datasets
 import pytest
 
+from flows.cli.runner import planned_session, require_stages
+from flows.home import Home
 from flows.run.recipe_file import load_recipe
 from tasks.catalog import TaskSpec
+from tasks.errors import RecipeError
 from tasks.ports.rows.prepared import divided_rows
 from tasks.ports.rows.tables import read_table
 from tasks.recipe.recipe import Recipe
@@ -299,3 +302,79 @@ def test_a_configuration_is_that_of_the_folder_or_of_its_readme(tmp_path: Path, 
     options = ["--set", f"data.source={folder}", "--set", "data.config=huge"]
     unknown = command("validate", str(folder / "large" / "mine.yaml"), *options)
     assert unknown.status == 1 and "has no such configuration; known are odd, l" in unknown.error
+
+
+# --- before a run -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checked(tmp_path: Path, tiny_bert: Path, command: Command) -> Callable[..., str]:
+    """Return a function that changes a starter recipe, and returns what validate, plan and run all say about it."""
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", rows()))
+    (tmp_path / "bert").mkdir()
+    for path in tiny_bert.iterdir():
+        (tmp_path / "bert" / path.name).write_bytes(path.read_bytes())
+    assert command("init", str(tmp_path / "a.csv"), "--teacher", str(tmp_path / "bert")).status == 0
+
+    def check(*settings: str) -> str:
+        words = [word for setting in settings for word in ("--set", setting)]
+        said = {command(name, str(tmp_path / "a.yaml"), *words).error for name in ("validate", "plan")}
+        assert len(said) == 1, said
+        return said.pop()
+
+    return check
+
+
+def test_a_right_recipe_is_valid_with_its_rows(checked: Callable[..., str], tmp_path: Path, command: Command) -> None:
+    assert "preparing" not in checked()
+    done = command("validate", str(tmp_path / "a.yaml"))
+    assert done.status == 0 and "rows: " in done.output and "a.csv: UTF-8, separated by commas" in done.output
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("task.metrics=[acuracy]", "task.metrics names 'acuracy'"),
+        ("task.text=txet", "a.csv has no text column 'txet'"),
+        ("data.source=./nowhere.csv", "there is no file or folder './nowhere.csv'"),
+        ("task.labels=[good, awful]", "the label 'bad' is not one of good, awful"),
+        ("layer_dropping={strategies: [tpo], drop: [1]}", "unknown layer-dropping strategy 'tpo'; did you mean 'top'?"),
+        ("students.0.layers=9", "has 9 layers and its teacher 4"),
+        ("data.judge.more={source: ./nowhere.csv}", "there is no file or folder './nowhere.csv'"),
+    ],
+)
+def test_a_mistake_is_found_before_anything_is_computed(
+    setting: str, sentence: str, checked: Callable[..., str]
+) -> None:
+    assert sentence in checked(setting)
+
+
+def test_cut_off_weights_and_a_missing_tokenizer_are_found(checked: Callable[..., str], tmp_path: Path) -> None:
+    weights = tmp_path / "bert" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    assert "model.safetensors is not a whole file of weights" in checked()
+    weights.write_bytes(whole)
+    for name in ("tokenizer.json", "vocab.txt"):
+        (tmp_path / "bert" / name).unlink(missing_ok=True)
+    assert "has no tokenizer" in checked()
+
+
+def test_an_unknown_stage_to_force_is_refused(home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
+    values = {
+        "name": "mine",
+        "task": {"name": "tiny"},
+        "data": {"source": str(tiny_rows), "selection_rows": 20, "holdout_rows": 20},
+        "teacher": {"model": str(tiny_bert)},
+        "students": [{"name": "half", "layers": 2}],
+    }
+    plan = planned_session(Recipe.model_validate(values), home)
+    require_stages(["finetune-teacher"], plan)
+    with pytest.raises(RecipeError, match="no stage 'finetune-techer'; did you mean 'finetune-teacher'"):
+        require_stages(["finetune-techer"], plan)
+
+
+def test_empty_tables_say_what_comes_next(home: Home, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
+    assert "no runs yet; start one: limbeck demo" in command("runs").output
+    assert "no registered models yet" in command("models").output

@@ -15,6 +15,7 @@ from flows.recipes.starter import starter_recipe
 from flows.run.judging_sources import sources_of_sets
 from flows.run.recipe_file import load_recipe
 from tasks.errors import DataError, RecipeError
+from tests.command_line import Command
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +28,7 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("settings", "sentence"),
     [
         (["teacher.epocs=3"], r"unknown key 'epocs' in teacher; did you mean 'epochs'\?"),
-        (["teacher.epochs=-1"], r"teacher\.epochs: input should be greater than 0 \(given: -1\)"),
+        (["teacher.epochs=-1"], r"^--set teacher\.epochs: must be greater than 0 \(given: -1\)$"),
         (["task=sst3"], "did you mean 'sst2'"),
         (["students.3x385.seeds=[0]"], "the entry '3x385' does not exist"),
         (["students.3x384.seeds=[0,0]"], "repeat; give each seed once"),
@@ -86,9 +87,9 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
         (
             ["data.judge.imdb={source: x, overlaps: drop}"],
-            r"data\.judge\.imdb\.overlaps: input should be 'keep', 'leave-out' or 'purge'",
+            r"data\.judge\.imdb\.overlaps: must be 'keep', 'leave-out' or 'purge'",
         ),
-        (["data.judge.Im DB.source=x"], r"data\.judge\.Im DB: string should match pattern"),
+        (["data.judge.Im DB.source=x"], r"data\.judge\.Im DB: must be a name of small letters"),
         (
             ["data.judge.imdb.source=x", "gate.criteria=[{metric: retained, at_least: 0.9, worst_of: [imbd]}]"],
             r"gate: worst_of names 'imbd', which is not a judging set of data\.judge; did you mean 'imdb'\? legal are "
@@ -198,6 +199,37 @@ def test_a_starter_recipe_is_valid(tmp_path: Path, tiny_rows: Path) -> None:
     path.write_text(starter_recipe(str(tiny_rows), path).text)
     recipe = load_recipe(str(path))
     assert recipe.spec.labels == ("negative", "positive") and recipe.data.source == str(tiny_rows)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ([], r"r\.yaml, line 2: task\.kind: unknown task type 'clasification'; did you mean 'classification'\?"),
+        (["task.kind=regresion"], r"--set task\.kind: unknown task type 'regresion'; did you mean 'regression'\?"),
+        (["task=sst2", "students=null"], r"^--set students: must be a list$"),
+        (["task=sst2", "students.a.seeds=[x]"], r"--set students\.a\.seeds: .*'x' is text, not a number"),
+        (["task=sst2", "data.faulty_rows=dorp"], r"must be 'refuse' or 'drop'; did you mean 'drop'\?"),
+        (["task=sst2", "name=null"], r"^--set name: must be a text$"),
+    ],
+)
+def test_a_mistake_is_one_sentence_at_its_true_place(settings: list[str], sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(
+        "name: x\ntask: {name: mine, kind: clasification}\nstudents: [{name: a, layers: 2}]\n"
+    )
+    with pytest.raises(RecipeError, match=sentence) as refused:
+        load_recipe(str(tmp_path / "r.yaml"), settings)
+    assert "\n" not in str(refused.value) and "nput should" not in str(refused.value)
+
+
+def test_a_recipe_that_lacks_everything_has_no_line(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("name: x\n")
+    with pytest.raises(RecipeError, match=r"r\.yaml: task: is missing; add it"):
+        load_recipe(str(tmp_path / "r.yaml"))
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(command: Command) -> None:
+    done = command("rnu")
+    assert done.status == 2 and "Did you mean 'run'?" in done.error
 
 
 def test_an_unknown_recipe_and_command(tmp_path: Path) -> None:
