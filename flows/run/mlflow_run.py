@@ -76,7 +76,7 @@ def knobs_of_candidates(recipe: Recipe) -> dict[str, dict[str, Any]]:
 
 def knobs_of_candidate(recipe: Recipe, candidate: CandidateKnobs) -> dict[str, Any]:
     """Return the knobs of one candidate; ``general`` is the distillation on general text."""
-    own = {"from": candidate.made_from, **candidate.key_values()}
+    own = candidate.key_values()
     if not isinstance(candidate, DistilledCandidate):
         return own
     student, last = recipe.as_student(candidate), candidate.prediction or recipe.task_distillation.prediction

@@ -213,6 +213,46 @@ def test_the_command_writes_where_it_is_asked(
     )
 
 
+def test_a_run_is_found_and_compared_by_its_knobs_and_its_data(first: dict[str, Any], home: Home) -> None:
+    """MLflow's list of runs showed no parameters, no data, no user and no source, and candidates among their stages."""
+    found = tracker(home)
+    parent = found.client.get_run(first["run"])
+    assert (
+        parent.data.params["students.half.layers"] == "2"
+        and parent.data.tags["mlflow.source.name"] == "limbeck run tiny"
+    )
+    assert parent.data.tags["teacher"] and {"accuracy", "f1"} <= set(parent.data.metrics)
+    [half] = [one for one in found.candidates_of("tiny") if one["tags"]["candidate"] == "half"]
+    child = found.client.search_runs(
+        [parent.info.experiment_id], "tags.limbeck = 'candidate' and tags.candidate = 'half'", max_results=1
+    )[0]
+    assert child.data.params["shape.layers"] == "2"
+    assert child.data.params["prediction.steps"] == "120" and "intermediate.epochs" not in child.data.params
+    assert half["data"] == parent.inputs.dataset_inputs[0].dataset.digest != ""
+
+
+def test_runs_are_compared_and_ranked_by_commands(
+    first: dict[str, Any], home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    again = run_recipe(small(tiny_bert, tiny_rows, name="again"), home=home)
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
+    two = [first["run"][:8], again["run"][:8]]
+    done = CliRunner().invoke(app, ["compare", *two, "--output", str(tmp_path / "two.html")])
+    assert done.exit_code == 0 and "Knobs that differ" in done.output and "again" in done.output, done.output
+    assert "2 runs side by side" in (tmp_path / "two.html").read_text()
+    board = CliRunner().invoke(app, ["leaderboard", "tiny"])
+    assert board.exit_code == 0 and "half" in board.output and "accuracy on validation" in board.output, board.output
+    for words, sentence in (
+        (["compare", two[0], two[0]], "is one run"),
+        (["compare", two[0], "zzzz"], "no run 'zzzz'"),
+        (["leaderboard", "tini"], "known tasks are tiny"),
+    ):
+        lost = CliRunner().invoke(app, words)
+        assert isinstance(lost.exception, LimbeckError) and sentence in str(lost.exception), words
+
+
 def test_a_store_that_lost_the_texts_still_has_a_page(first: dict[str, Any], home: Home, tmp_path: Path) -> None:
     other = Home(tmp_path / "other").create()
     found = find_run(tracker(home), first["run"])

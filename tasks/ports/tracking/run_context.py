@@ -19,7 +19,7 @@ SHARED_TAGS = ("recipe", "task", "teacher", "mlflow.user", "mlflow.source.name",
 TRAINING_PAGES = "workflowType=machine_learning"
 """MLflow 3 opens an experiment on its pages for agents, which show no runs, unless a link asks for these."""
 LONGEST_PARAMETER = 5000  # characters; MLflow's databases store 6,000, and older servers fewer
-LONGEST_DIGEST = 36  # characters of a data set's digest that MLflow's databases store
+DIGEST_DIGITS = 8  # as MLflow's own digests of data, which its pages show beside the name
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def data_inputs(sources: Sequence[DataSource]) -> list[Any]:
 
     return [
         DatasetInput(
-            Dataset(one.name, one.digest[:LONGEST_DIGEST], *typed_source(one.place)),
+            Dataset(one.name, one.digest[:DIGEST_DIGITS], *typed_source(one.place)),
             [InputTag("mlflow.data.context", one.context)],
         )
         for one in sources
