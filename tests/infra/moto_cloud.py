@@ -187,6 +187,7 @@ FORGOTTEN: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "AWS::EC2::NatGateway": ("ec2", lambda client, made: client.delete_nat_gateway(NatGatewayId=made)),
     "AWS::EC2::EIP": ("ec2", lambda client, made: client.release_address(PublicIp=made)),
     "AWS::ECS::Cluster": ("ecs", lambda client, made: client.delete_cluster(cluster=made)),
+    "AWS::IAM::ManagedPolicy": ("iam", lambda client, made: client.delete_policy(PolicyArn=made)),
     "AWS::ElasticLoadBalancingV2::TargetGroup": (
         "elbv2",
         lambda client, made: client.delete_target_group(TargetGroupArn=made),
