@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
-from flows.branches.kept_layers import learns_from_transfer_alone
-from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals
+from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
 from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions

@@ -1,23 +1,42 @@
-"""Outputs of the teacher that several students use: computed once for all of them, with the same knobs."""
+"""Outputs of the teacher that several students use: computed once for all of them, with the same knobs.
+
+Whether a run stores the inner layers of its teacher, or runs the teacher beside each training, is chosen once for each
+layer map: by the reads of all trainings of the run, and by the room on the disk. The choice is part of a student's key
+by the student's inputs, because stored values are rounded. Layers that are in the store already need no room, so a
+repeated run chooses alike.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Mapping
+from typing import Any
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.kept_layers import choose_storage, finished, signal_knobs, text_size
+from flows.branches.teacher import width_and_heads_of_teacher
 from tasks.contracts import Artifact
 from tasks.distill_task import record_signals
 from tasks.drop_layers import measure_contributions
 from tasks.finetune_teacher import answer_rows, mix_answers
+from tasks.methods.layers.layer_maps import layer_map
+from tasks.recipe.candidates import DistilledCandidate
+from tasks.recipe.chains import depth_of
 from tasks.recipe.distillation import Intermediate, Prediction
+from tasks.recipe.layer_storage import StorageShape, TextSize
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, PatienceOf, SignalSlice
 from tasks.recipe.students import LayerDropping, Student
-from tasks.results.facts import AnswerFacts
-from tasks.stage.session import current_session
+from tasks.results.facts import AnswerFacts, LayerFacts
+from tasks.results.teacher_layers import TeacherLayers
+from tasks.stage.planning import computes_on_gpu, is_stored
+from tasks.stage.session import Session, current_session
 from tasks.task_types.types import TASK_TYPES
+
+PAYS_FROM = 1.5
+"""Reads of each row from which storing pays: it takes one pass of the teacher, and writing the disk."""
+PARTS_OF_DISK = 3
+"""A third of the free disk: while they are published, stored layers are on it twice."""
 
 
 async def contributions_of(
@@ -131,3 +150,134 @@ async def signals_of(
     choices.append(choice if found is None else finished(choice, found))
     choices.sort(key=lambda one: one.label)
     return found
+
+
+# --- the choice to store layers ---------------------------------------------------------------------------------------
+
+
+def signal_knobs(recipe: Recipe, student: Student, phase: Intermediate) -> SignalSlice:
+    """Return the knobs of the stored layers that a student's first phase would read; students with the same knobs share
+    them."""
+    return SignalSlice(
+        task_type=recipe.spec.kind,
+        layer_map=phase.matching.layer_map,
+        layers=student.layers,
+        hidden=phase.matching.hidden > 0,
+        attention=phase.matching.attention > 0,
+        max_length=phase.max_length,
+        precision=phase.precision,
+        signal_bits=recipe.task_distillation.signal_bits,
+        transfer_alone=learns_from_transfer_alone(recipe, student),
+    )
+
+
+def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
+    """Return whether a student trains on the transfer text and no training row."""
+    return recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
+
+
+def choose_storage(
+    recipe: Recipe,
+    knobs: SignalSlice,
+    shared: SharedArtifacts,
+    inputs: Mapping[str, Any],
+    text: TextSize | None,
+) -> TeacherLayers:
+    """Return the choice for a layer map; ``text`` is the size of the rows, None in a plan that cannot know it."""
+    reads, room = reads_of_rows(recipe, knobs, shared, text), room_for_layers(recipe, shared, current_session())
+    sizes = {} if text is None else sizes_by_bits(recipe, knobs, shared, text)
+    choice = TeacherLayers(
+        label=f"{knobs.layers} layers",
+        kept=False,
+        why="",
+        reads=None if reads is None else round(reads, 2),
+        bits=knobs.signal_bits,
+        sizes=sizes,
+        room=room,
+    )
+    against = reason_against(recipe, knobs, choice, inputs)
+    if not against and choice.size is not None:
+        shared.claimed += choice.size
+    return choice.replaced(kept=not against, why=against or "stored once, and read by every training")
+
+
+def reason_against(recipe: Recipe, knobs: SignalSlice, choice: TeacherLayers, inputs: Mapping[str, Any]) -> str:
+    """Return why the layers are not stored; empty if they are."""
+    if computes_on_gpu(record_signals):
+        return "a GPU runs the teacher faster than a disk reads its layers"
+    if recipe.task_distillation.keep_signals == "auto":
+        if choice.reads is None:
+            return "decided when the rows are counted"
+        if choice.reads < PAYS_FROM:
+            return f"each row would be read {choice.reads:g} times, and storing pays from {PAYS_FROM:g} times on"
+    if choice.size is not None and choice.size > choice.room and not is_stored(record_signals, knobs, inputs):
+        return (
+            f"they take {choice.size / 1e9:.3g} GB, and there is room for {choice.room / 1e9:.3g} GB: a third of the "
+            f"free disk, and at most signal_budget_gb"
+        )
+    return ""
+
+
+def sizes_by_bits(recipe: Recipe, knobs: SignalSlice, shared: SharedArtifacts, text: TextSize) -> dict[str, int]:
+    """Return the size of the stored layers in bytes, by the bits of a value."""
+    mapped = layer_map(knobs.layer_map, knobs.layers, shared.layers)
+    counts = len(mapped.hidden) if knobs.hidden else 0, len(mapped.attention) if knobs.attention else 0
+    wide = width_and_heads_of_teacher(recipe, current_session().store, shared.base)
+    return {str(bits): StorageShape(*counts, *wide, bits).bytes(text) for bits in (16, 8)}
+
+
+def room_for_layers(recipe: Recipe, shared: SharedArtifacts, session: Session) -> int:
+    """Return the largest size in bytes that another map's layers may have: the free disk is measured once, and shared
+    by all maps of the run."""
+    if shared.free is None:
+        shared.free = shutil.disk_usage(session.store.workspace()).free
+    budget = int(recipe.task_distillation.signal_budget_gb * 1e9)
+    return max(0, min(budget, shared.free // PARTS_OF_DISK - shared.claimed))
+
+
+def reads_of_rows(recipe: Recipe, knobs: SignalSlice, shared: SharedArtifacts, text: TextSize | None) -> float | None:
+    """Return how often the trainings of the run read a row's own text, on average; None if that depends on the number
+    of rows, and it is not known."""
+    known = {one.name: one for one in recipe.planned}
+    total = 0.0
+    for planned in recipe.planned:
+        if not isinstance(planned, DistilledCandidate):
+            continue
+        student = recipe.as_student(planned, depth_of(planned, known, shared.layers))
+        phase = recipe.inner_phase(student)
+        if phase is None or not recipe.task_distillation.can_keep(phase):
+            continue
+        if signal_knobs(recipe, student, phase) != knobs:
+            continue
+        if text is None and phase.steps is not None:
+            return None
+        rows = 1 if text is None else text.rows
+        total += len(student.seeds) * passes(phase, rows) * share_of_own_text(recipe, student, phase, rows)
+    return total
+
+
+def passes(phase: Intermediate, rows: int) -> float:
+    """Return how often a training passes its rows."""
+    return phase.epochs if phase.steps is None else phase.steps * phase.batch_size / max(1, rows)
+
+
+def share_of_own_text(recipe: Recipe, student: Student, phase: Intermediate, rows: int) -> float:
+    """Return the share of a training's reads that augmentation leaves alone, at least."""
+    if recipe.augmentation is None or not recipe.takes(student, "augmentation"):
+        return 1.0
+    some = recipe.augmentation.rows
+    return 1.0 - phase.sampling.share * (1.0 if some is None else min(1.0, some / max(1, rows)))
+
+
+def text_size(facts: AnswerFacts, predicted: int, phase: Intermediate) -> TextSize | None:
+    """Return the size of the rows, or an upper bound if the phase reads longer rows than ``predicted`` tokens, with
+    which they were counted; None if they were not counted yet."""
+    if facts.tokens is None or facts.pairs is None:
+        return None
+    return TextSize(facts.rows, facts.tokens, facts.pairs).widened(predicted, phase.max_length, facts.truncated)
+
+
+def finished(choice: TeacherLayers, artifact: Artifact) -> TeacherLayers:
+    """Return a choice after its layers were computed: values that the format does not have are not stored."""
+    facts = artifact.read(LayerFacts)
+    return choice if facts.kept else choice.replaced(kept=False, why=facts.reason)

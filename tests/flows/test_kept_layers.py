@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.kept_layers import choose_storage, reads_of_rows, signal_knobs, text_size
+from flows.branches.teacher_signals import choose_storage, reads_of_rows, signal_knobs, text_size
 from flows.run.recipe_file import load_recipe
 from tasks.contracts import Artifact
 from tasks.ports.store.open import open_store
