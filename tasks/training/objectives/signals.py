@@ -2,8 +2,8 @@
 same layer map do not run the teacher.
 
 Method: Jiao et al. 2019, TinyBERT, arXiv:1909.10351. Signals are stored for valid tokens only (``signal_files.py``).
-Whether a run stores them is decided before (``flows/branches/teacher_signals.py``), and is part of the key of a student by
-what it is given. Shape letters: B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped attention
+Whether a run stores them is decided before (``flows/branches/teacher_signals.py``), and is part of the key of a student
+by its inputs. Shape letters: B batch, T tokens, E teacher width, H heads, M mapped hidden states, L mapped attention
 layers.
 """
 
