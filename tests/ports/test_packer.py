@@ -47,7 +47,7 @@ def test_one_process_packs_many_models_and_outlives_a_bad_one(checkpoint: Path, 
 def test_requirements_are_compared_without_a_list_of_the_files_of_all_packages(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The list takes 3 seconds of a core, half of a registration; what is pinned is what is installed."""
+    """The list takes longer than the conversion of a small model; the pinned versions are the installed ones."""
     import importlib_metadata
     from mlflow.utils import requirements_utils
 
