@@ -18,7 +18,7 @@ SCHEMA_FILE = SHELF / "recipe.schema.json"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MOST_HINTS = 5
 TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "null": "empty"}
-Node = Mapping[str, Any]
+SchemaNode = Mapping[str, Any]
 """A part of a JSON schema."""
 
 
@@ -57,11 +57,11 @@ def all_knobs() -> tuple[Knob, ...]:
     return tuple(knobs_in(schema, schema, ""))
 
 
-def knobs_in(node: Node, schema: Node, path: str) -> Iterator[Knob]:
+def knobs_in(node: SchemaNode, schema: SchemaNode, path: str) -> Iterator[Knob]:
     """Yield the knobs of a section, each before the knobs that it contains."""
     for name, field in node.get("properties", {}).items():
         place = f"{path}.{name}" if path else name
-        parts = list(parts_of(field, schema, place))
+        parts = list(sections_in(field, schema, place))
         shown = "" if "default" not in field or parts else default_of(field["default"])
         required = name in node.get("required", ())
         own = field.get("description") or next((part.get("description", "") for _, part in parts), "")
@@ -71,26 +71,26 @@ def knobs_in(node: Node, schema: Node, path: str) -> Iterator[Knob]:
             yield from knobs_in(part, schema, inner)
 
 
-def parts_of(field: Node, schema: Node, path: str) -> Iterator[tuple[str, Node]]:
+def sections_in(field: SchemaNode, schema: SchemaNode, path: str) -> Iterator[tuple[str, SchemaNode]]:
     """Yield the sections that a field may hold, with their paths: ``[]`` marks a list, ``<name>`` a name of the
     user."""
     if "$ref" in field:
         yield path, schema["$defs"][field["$ref"].rpartition("/")[2]]
     for choice in (*field.get("anyOf", ()), *field.get("oneOf", ())):
-        yield from parts_of(choice, schema, path)
+        yield from sections_in(choice, schema, path)
     if isinstance(field.get("items"), Mapping):
-        yield from parts_of(field["items"], schema, f"{path}[]")
+        yield from sections_in(field["items"], schema, f"{path}[]")
     for named in values_by_name(field):
-        yield from parts_of(named, schema, f"{path}.<name>")
+        yield from sections_in(named, schema, f"{path}.<name>")
 
 
-def values_by_name(field: Node) -> list[Node]:
+def values_by_name(field: SchemaNode) -> list[SchemaNode]:
     """Return the schemas of the values that stand under names of the user."""
     named = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
     return [one for one in named if isinstance(one, Mapping)]
 
 
-def limits_of(field: Node, schema: Node) -> str:
+def limits_of(field: SchemaNode, schema: SchemaNode) -> str:
     """Return the legal values of a field in words."""
     if "$ref" in field:
         return "section"
@@ -109,7 +109,7 @@ def limits_of(field: Node, schema: Node) -> str:
     return " ".join(filter(None, (TYPES.get(field.get("type", ""), "value"), bounds_of(field))))
 
 
-def bounds_of(field: Node) -> str:
+def bounds_of(field: SchemaNode) -> str:
     """Return the bounds of a number in words."""
     words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
     return ", ".join(f"{word} {field[bound]:,}" for bound, word in words.items() if bound in field)

@@ -95,6 +95,11 @@ class PlannedRun(Stated):
     teacher_layers: tuple[TeacherLayers, ...] = ()
     """Whether the teacher's inner layers would be stored, by layer map."""
 
+    @property
+    def missing(self) -> tuple[PlannedStage, ...]:
+        """The stages that would run."""
+        return tuple(stage for stage in self.stages if stage.cache == "miss")
+
 
 # --- stages as a graph ------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ import pytest
 import flows.api
 from flows.api import compress, plan, predict
 from flows.api.commands import check_end, recipe_words
-from flows.api.plans import RunPlan
 from tasks.errors import DataError, LimbeckError
+from tasks.results.record import Plan
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
 from tests.scoring.small import write_classifier
@@ -55,12 +55,12 @@ def test_a_plan_under_a_running_loop(
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
     recipe = recipe_for(tiny_bert, tiny_rows, **SHORT).model_dump(mode="json", exclude_unset=True)
 
-    async def cell() -> RunPlan:
+    async def cell() -> Plan:
         return plan(recipe, changes={"teacher.seed": 7})
 
     found = asyncio.run(cell())
     assert {stage.cache for stage in found.missing} == {"miss"} and found.missing[0].stage == "prepare-rows"
-    assert found.refused == "" and not any(stage.is_cached for stage in found.stages)
+    assert found.refused == "" and found.missing == found.stages
 
 
 def test_a_mistake_is_the_sentence_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
