@@ -28,7 +28,8 @@ PLAIN_WORD = re.compile(r"[A-Za-z_][\w-]*")
 RESERVED = {"yes", "no", "true", "false", "on", "off", "null", "none", "y", "n"}
 """Words that some YAML readers take for a switch or for nothing."""
 
-STARTER = """# A starter recipe, generated from {file}: edit it, then `limbeck validate {out}`, `limbeck plan {out}` and `limbeck run {out}`.
+STARTER = """# yaml-language-server: $schema={schema}
+# A starter recipe, generated from {file}: edit it, then `limbeck validate {out}`, `limbeck plan {out}` and `limbeck run {out}`.
 name: {name}
 task:
   name: {name}
@@ -74,6 +75,7 @@ class Starter:
 def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUser | None = None) -> Starter:  # noqa: B008
     """Return a starter recipe for a table; ``ask`` is called where a choice is unsure. Raises RecipeError for wishes
     that the table does not fulfil, DataError for a table that cannot be read."""
+    from flows.run.knob_list import SCHEMA_FILE
     from tasks.ports.rows.tables import reading_sentence
 
     path = training_table(source)
@@ -87,6 +89,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     rows = len(values[chosen.text])
     name = re.sub(r"[^a-z0-9]+", "-", path.name.split(".")[0].lower()).strip("-")[:60] or "mine"
     fields = {
+        "schema": SCHEMA_FILE,
         "file": path.name,
         "out": out,
         "name": name,

@@ -61,3 +61,13 @@ def test_a_recipe_of_the_shelf_is_printed_with_its_path(
     assert printed == f"# {path}\n{path.read_text(encoding='utf-8')}"
     ended = limbeck(monkeypatch, capsys, "shelf", "sst2-tinybrt")
     assert ended.status == 1 and "did you mean 'sst2-tinybert'?" in ended.errors
+
+
+def test_init_links_the_schema_and_its_recipe_fits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.csv").write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(60)))
+    assert limbeck(monkeypatch, capsys, "init", str(tmp_path / "mine.csv")).status == 0
+    text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
+    assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
+    assert not list(CHECK.iter_errors(YAML(typ="safe").load(text)))
