@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.api.commands import recipe_words, run_command
-from tasks.results.record import Plan
+from tasks.results.record import PlannedRun
 from tasks.results.run import RunResult
 
 __all__ = ["compress", "plan", "predict", "pull", "report"]
@@ -41,12 +41,12 @@ def compress(
         return RunResult.model_validate(json.loads(output.read_text()))
 
 
-def plan(recipe: RecipeSource, *, changes: Mapping[str, Any] | None = None) -> Plan:
+def plan(recipe: RecipeSource, *, changes: Mapping[str, Any] | None = None) -> PlannedRun:
     """Return the stages of a run without running it, like ``limbeck plan``: cached or not, why, and estimated costs."""
     with tempfile.TemporaryDirectory(prefix="limbeck-api-") as folder:
         output = Path(folder) / "plan.json"
         run_command("plan", *recipe_words(recipe, changes, Path(folder)), "--json", str(output), quiet=True)
-        return Plan.model_validate(json.loads(output.read_text()))
+        return PlannedRun.model_validate(json.loads(output.read_text()))
 
 
 def pull(name: str, folder: str | Path) -> Path:

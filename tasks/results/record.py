@@ -96,7 +96,7 @@ class PlannedRun(Stated):
     """Whether the teacher's inner layers would be stored, by layer map."""
 
     @property
-    def missing(self) -> tuple[StageCost, ...]:
+    def missing(self) -> tuple[StagePlan, ...]:
         """The stages that would run."""
         return tuple(stage for stage in self.stages if stage.cache == "miss")
 

@@ -16,7 +16,7 @@ import flows.api
 from flows.api import compress, plan, predict
 from flows.api.commands import check_end, recipe_words
 from tasks.errors import DataError, LimbeckError
-from tasks.results.record import Plan
+from tasks.results.record import PlannedRun
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
 from tests.scoring.small import write_classifier
@@ -55,7 +55,7 @@ def test_a_plan_under_a_running_loop(
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
     recipe = recipe_for(tiny_bert, tiny_rows, **SHORT).model_dump(mode="json", exclude_unset=True)
 
-    async def cell() -> Plan:
+    async def cell() -> PlannedRun:
         return plan(recipe, changes={"teacher.seed": 7})
 
     found = asyncio.run(cell())
