@@ -118,7 +118,7 @@ def test_nothing_is_registered_and_mlflow_holds_table_plot_and_curves(first: dic
     assert run["kind"] == "sweep" and run["best"].endswith("of 4 layers within 1, 2, 3 points")
     assert tracker.recall(run["run"], "sweep")["cells"] == first["cells"]
     again = reproduce(tracker, run, home=home, environment={}, from_cache=True)
-    assert again["equal"], [row for row in again["stages"] if row["verdict"] not in ("equal", "measured")]
+    assert again.equal, [row for row in again.stages if row.verdict not in ("equal", "measured")]
     assert tracker.recall(run["run"], "manifest")["kind"] == "sweep"
     plots = list(home.artifacts.rglob("run/sweep.svg"))
     assert (
