@@ -16,9 +16,9 @@ from prefect import flow
 from flows.branches.makers import MAKERS, StageTask
 from flows.home import Home
 from flows.run.ledger import new_budget
-from flows.run.remote import gpu_limit_of_server, stage_hours
+from flows.run.remote import gpu_limit_of_server, is_cancelled, stage_hours
 from flows.run.spot import heeding_notices
-from flows.run.stopping import is_stop
+from flows.run.stopping import cancel_tasks, is_stop, stopped_by_sigterm
 from tasks.augment_text import augment_text
 from tasks.contracts import Artifact
 from tasks.drop_layers import measure_similarity
@@ -106,10 +106,12 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
     )
     status = "FINISHED"
     try:
-        with use_session(session):
+        with use_session(session), stopped_by_sigterm():
             yield session
     except BaseException as error:
         status = "KILLED" if is_stop(error) else "FAILED"
+        if isinstance(error, asyncio.CancelledError) and await is_cancelled():
+            await asyncio.shield(cancel_tasks(session))
         raise
     finally:
         if tracker is not None:

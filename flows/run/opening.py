@@ -22,12 +22,20 @@ from flows.run.notices import notification_blocks, require_blocks
 from flows.run.remote import (
     cancel_remote_stages,
     gpu_limit,
+    is_cancelled,
     planned_place,
     processes_of_worker,
     ready_dispatcher,
     stage_hours,
 )
-from flows.run.stopping import RUN_OPTIONS, RunOptions, is_stop, stopped_by_prefect, stopped_by_sigterm
+from flows.run.stopping import (
+    RUN_OPTIONS,
+    RunOptions,
+    cancel_tasks,
+    is_stop,
+    stopped_by_prefect,
+    stopped_by_sigterm,
+)
 from flows.servers.watch import is_lost, login_to_own_server
 from tasks.contracts import Artifact
 from tasks.engine.fork_server import new_fork_server
@@ -114,6 +122,8 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         await asyncio.wait([opening])
         await stop_branches(already)
         await asyncio.shield(cancel_remote_stages(dispatcher, error))
+        if isinstance(error, asyncio.CancelledError) and await is_cancelled():
+            await asyncio.shield(cancel_tasks(session))
         await close_early(session, tracker, "KILLED" if is_stop(error) and not is_lost() else "FAILED")
         raise
     finally:

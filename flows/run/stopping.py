@@ -18,6 +18,8 @@ from tasks.engine.fork_server import ForkServer
 from tasks.errors import Interrupted
 from tasks.stage.session import Session, StageWatcher
 
+UNFINISHED = ("pending", "waiting", "running", "stopped")
+"""States of the stages that a stopped run leaves without a result."""
 CANCEL_POLL_SECONDS = 5.0  # seconds between two checks for Cancel in the Prefect UI
 
 
@@ -56,21 +58,30 @@ def is_termination(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM stop a run of the command line in order, as Ctrl-C does.
+    """Let SIGTERM stop a run in order, as Ctrl-C does: every run of the command line, and one on a worker that was
+    cancelled in the Prefect UI.
 
-    Prefect's own handler, meant for its workers, raises at any point of the event loop and leaves branches no time to
-    stop. Every starting subflow installs it again, before requests to the server and before its own body. Therefore
-    Prefect's handler itself is replaced for the duration of the run.
+    Prefect's own handler raises at any point of the event loop and leaves branches no time to stop; a cancelled run
+    would end with tasks that crashed. Every starting subflow installs it again, before requests to the server and
+    before its own body. Therefore Prefect's handler itself is replaced for the duration of the run.
     """
+    from prefect._internal.control_listener import get_intent
     from prefect.utilities import engine
 
-    if RUN_OPTIONS.get() is None or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    of_command_line = RUN_OPTIONS.get() is not None
     loop, run = asyncio.get_running_loop(), asyncio.current_task()
     assert run is not None
     theirs, before = engine._prefect_sigterm_handler, signal.getsignal(signal.SIGTERM)
-    engine._prefect_sigterm_handler = lambda number, *_: loop.call_soon_threadsafe(run.cancel)  # type: ignore[assignment]
+
+    def handle(number: int, *rest: object) -> None:
+        if not of_command_line and get_intent() != "cancel":
+            theirs(number, *rest)
+        loop.call_soon_threadsafe(run.cancel)
+
+    engine._prefect_sigterm_handler = handle  # type: ignore[assignment]
     signal.signal(signal.SIGTERM, engine._prefect_sigterm_handler)
     try:
         yield
@@ -108,6 +119,20 @@ async def listen(options: RunOptions, run: asyncio.Task[Any], flow_run: UUID) ->
                 options.cancelled = flow_run
                 run.cancel()
                 return
+
+
+async def cancel_tasks(session: Session) -> None:
+    """Set the unfinished tasks of a cancelled run to Cancelled in Prefect, which calls them crashed."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelled
+
+    stopped = [record.task_run for record in session.records if record.task_run and record.state in UNFINISHED]
+    with contextlib.suppress(Exception):  # the end of the run matters more than the names of its tasks' states
+        async with get_client() as client:
+            for run in stopped:
+                await client.set_task_run_state(
+                    UUID(run), Cancelled(message="stopped at its last checkpoint"), force=True
+                )
 
 
 async def confirm(flow_run: UUID) -> None:

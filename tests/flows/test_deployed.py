@@ -18,11 +18,12 @@ from uuid import UUID
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling
 
 from flows.deploy.deploy import DeployOptions, deploy
 from flows.home import Home
@@ -204,3 +205,41 @@ def below(pid: int) -> list[int]:
 
     process = psutil.Process(pid)
     return [pid, *(child.pid for child in process.children(recursive=True))]
+
+
+def test_a_cancelled_run_and_its_task_are_cancelled_without_a_traceback(
+    running: dict[str, str], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    long = {"steps": 100_000, "evaluations": 1, "checkpoint_minutes": 0.01}
+    recipe = recipe_for(
+        tiny_bert,
+        tiny_rows,
+        name="to-be-cancelled",
+        corpus=None,
+        general_distillation=None,
+        augmentation=None,
+        layer_dropping=None,
+        teacher={"model": str(tiny_bert), "floor": 0.0, **FAST, **long},
+        students=[{"name": "half", "layers": 2, "stages": []}],
+    )
+
+    async def start_and_cancel() -> tuple[FlowRun, dict[str, str], str]:
+        async with get_client() as client:
+            deployment = await client.read_deployment_by_name("compress/own-recipe")
+            given = {"recipe": recipe.model_dump(mode="json", exclude_unset=True)}
+            run = await client.create_flow_run_from_deployment(deployment.id, parameters=given)
+            while "steps, loss" not in (home.root / "worker.log").read_text(errors="replace"):
+                assert not (await client.read_flow_run(run.id)).state.is_final()
+                await asyncio.sleep(1)
+            before = len((home.root / "worker.log").read_text(errors="replace"))
+            await client.set_flow_run_state(run.id, Cancelling())
+            while not (ended := await client.read_flow_run(run.id)).state.is_final():
+                await asyncio.sleep(1)
+            own = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+            tasks = {task.name: task.state.name for task in await client.read_task_runs(flow_run_filter=own)}
+            return ended, tasks, (home.root / "worker.log").read_text(errors="replace")[before:]
+
+    ended, tasks, said = asyncio.run(start_and_cancel())
+    assert ended.state.name == "Cancelled", ended.state
+    assert tasks["finetune-teacher"] == "Cancelled", tasks
+    assert "Traceback" not in said, said
