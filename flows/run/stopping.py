@@ -18,7 +18,7 @@ from tasks.engine.fork_server import ForkServer
 from tasks.errors import Interrupted
 from tasks.stage.session import Session, StageWatcher
 
-UNFINISHED = ("pending", "waiting", "running", "stopped")
+LEFT_OPEN = ("pending", "waiting", "running", "stopped")
 """States of the stages that a stopped run leaves without a result."""
 CANCEL_POLL_SECONDS = 5.0  # seconds between two checks for Cancel in the Prefect UI
 
@@ -126,7 +126,7 @@ async def cancel_tasks(session: Session) -> None:
     from prefect.client.orchestration import get_client
     from prefect.states import Cancelled
 
-    stopped = [record.task_run for record in session.records if record.task_run and record.state in UNFINISHED]
+    stopped = [record.task_run for record in session.records if record.task_run and record.state in LEFT_OPEN]
     with contextlib.suppress(Exception):  # the end of the run matters more than the names of its tasks' states
         async with get_client() as client:
             for run in stopped:
