@@ -67,6 +67,7 @@ def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str) -> 
         f"MLFLOW_TRACKING_{field.upper()}": f"{storage['MlflowWorker']}:{field}::" for field in ("username", "password")
     }
     return {
+        "device": workers["GpuDevice"],
         "image": image,
         "cluster": workers["Cluster"],
         "capacity_provider_strategy": [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}],
