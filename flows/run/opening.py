@@ -51,6 +51,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import named_starts
 from tasks.register_model import registered_name
 from tasks.results.facts import HeldBackFacts, Leaks
+from tasks.stage.remote import Dispatcher
 from tasks.stage.session import Session, use_session
 
 PINNED = ("torch", "transformers", "numpy", "mlflow", "prefect", "limbeck")
@@ -121,14 +122,19 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
         # A thread cannot be cancelled: wait until it has opened the MLflow run, which can only then be ended.
         await asyncio.wait([opening])
         await stop_branches(already)
-        await asyncio.shield(cancel_remote_stages(dispatcher, error))
-        if isinstance(error, asyncio.CancelledError) and await is_cancelled():
-            await asyncio.shield(cancel_tasks(session))
+        await asyncio.shield(report_stop(session, dispatcher, error))
         await close_early(session, tracker, "KILLED" if is_stop(error) and not is_lost() else "FAILED")
         raise
     finally:
         if session.engines is not None:  # not earlier: engines write their checkpoints while the branches are stopped
             session.engines.close()
+
+
+async def report_stop(session: Session, dispatcher: Dispatcher | None, error: BaseException) -> None:
+    """Cancel the remote stages of a run that ended early and, if a person cancelled it, its own tasks in Prefect."""
+    await cancel_remote_stages(dispatcher, error)
+    if isinstance(error, asyncio.CancelledError) and await is_cancelled():
+        await cancel_tasks(session)
 
 
 async def close_early(session: Session, tracker: Tracker, status: str) -> None:
