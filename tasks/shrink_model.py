@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import VocabularySlice
+from tasks.recipe.slices import NeuronSlice, VocabularySlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
@@ -22,3 +22,9 @@ async def trim_vocabulary(
     """Keep the pieces of a vocabulary that a text uses."""
     inputs = {"base": base, "rows": rows, "transfer": transfer, "corpus": corpus, "pretrained": pretrained}
     await context.run(knobs.model_dump(mode="json"), inputs=inputs)
+
+
+@stage(makes="checkpoint", engine="neurons", threads="branch")
+async def prune_neurons(context: StageContext, knobs: NeuronSlice, *, base: Artifact, rows: Artifact) -> None:
+    """Remove the least important neurons of every feed-forward block."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})

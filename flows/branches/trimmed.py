@@ -6,8 +6,8 @@ import asyncio
 
 from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
 from tasks.contracts import Artifact
-from tasks.recipe.candidates import TrimmedCandidate
 from tasks.recipe.recipe import Recipe
+from tasks.recipe.shrinking import TrimmedCandidate
 from tasks.recipe.slices import VocabularySlice
 from tasks.shrink_model import trim_vocabulary
 

@@ -50,6 +50,7 @@ def words(model: Any, states_ND: Tensor) -> Tensor:
 
 
 ALBERT = Architecture(
+    feed_forward=("albert_layers.0.ffn", "albert_layers.0.ffn_output"),
     follow=no_more_groups_than_turns,
     distinct_layers=groups,
     layers=("encoder.albert_layer_groups",),

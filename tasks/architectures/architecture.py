@@ -24,6 +24,10 @@ Build = Callable[[Any, Any, Sequence[int]], Any]
 from, counted from 0; returns a model with the same kind of head. The teacher is not changed."""
 
 
+TWO_MAPS = ("intermediate.dense", "output.dense")
+"""Paths of the maps of a feed-forward block in a layer of BERT's kind."""
+
+
 def unchanged(config: Any, kept: Sequence[int]) -> None:
     """Leave a config unchanged: only the names of its shape depend on the shape."""
 
@@ -144,6 +148,8 @@ class Architecture:
     """Possible paths of the stack of layers in the encoder; the first that exists is used."""
     keep_layers: Callable[[Any, Any, Sequence[int]], None] = keep_modules
     """Keeps some layers of a model's stack, in place, before the new depth is written into its config."""
+    feed_forward: tuple[str, str] | None = None
+    """Paths, in a layer, of the two linear maps of its feed-forward block, over [B, T, D]; None if it has others."""
     stands_alone: bool = False
     """Whether a layer takes a hidden state and returns one, independently of its number, so that it can replace
     another."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tasks.architectures.architecture import Architecture, as_bias
+from tasks.architectures.architecture import TWO_MAPS, Architecture, as_bias
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,5 +16,5 @@ def words(model: Any, states_ND: Tensor) -> Tensor:
     return logits_NV
 
 
-BERT = Architecture(plain=True, word_head=words, stands_alone=True, export_mask=as_bias)
-ERNIE = Architecture()
+BERT = Architecture(feed_forward=TWO_MAPS, plain=True, word_head=words, stands_alone=True, export_mask=as_bias)
+ERNIE = Architecture(feed_forward=TWO_MAPS)

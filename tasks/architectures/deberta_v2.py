@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.architectures.architecture import HIDDEN, OWN_ATTENTION, STATES, Architecture
+from tasks.architectures.architecture import HIDDEN, OWN_ATTENTION, STATES, TWO_MAPS, Architecture
 
 
 def pooler_and_heads(config: Any, kept: Sequence[int]) -> None:
@@ -16,6 +16,7 @@ def pooler_and_heads(config: Any, kept: Sequence[int]) -> None:
 
 
 DEBERTA_V2 = Architecture(
+    feed_forward=TWO_MAPS,
     follow=pooler_and_heads,
     signals=(HIDDEN, STATES),
     because=OWN_ATTENTION,

@@ -134,6 +134,7 @@ def words(model: Any, states_ND: Tensor) -> Tensor:
 
 
 DISTILBERT = Architecture(
+    feed_forward=("ffn.lin1", "ffn.lin2"),
     shape={"layers": "n_layers", "hidden": "dim", "heads": "n_heads", "feed_forward": "hidden_dim"},
     from_teachers={"bert": from_bert},
     start_note="evenly spread layers in DistilBERT's architecture",

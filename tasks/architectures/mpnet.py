@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tasks.architectures.architecture import HIDDEN, OWN_ATTENTION, Architecture
+from tasks.architectures.architecture import HIDDEN, OWN_ATTENTION, TWO_MAPS, Architecture
 
 MPNET = Architecture(
+    feed_forward=TWO_MAPS,
     reserved_positions=True,
     signals=(HIDDEN,),
     because=OWN_ATTENTION,

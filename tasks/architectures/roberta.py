@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tasks.architectures.architecture import Architecture, as_bias
+from tasks.architectures.architecture import TWO_MAPS, Architecture, as_bias
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,5 +17,7 @@ def words(model: Any, states_ND: Tensor) -> Tensor:
     return logits_NV
 
 
-ROBERTA = Architecture(plain=True, word_head=words, stands_alone=True, reserved_positions=True, export_mask=as_bias)
-ROBERTA_LIKE = Architecture(reserved_positions=True)
+ROBERTA = Architecture(
+    feed_forward=TWO_MAPS, plain=True, word_head=words, stands_alone=True, reserved_positions=True, export_mask=as_bias
+)
+ROBERTA_LIKE = Architecture(feed_forward=TWO_MAPS, reserved_positions=True)

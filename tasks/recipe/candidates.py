@@ -9,10 +9,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from tasks.recipe.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.distillation import Intermediate, Prediction
-from tasks.recipe.knobs import LARGEST_VOCABULARY, Choices, Knobs, Name, require_distinct, runtime_knob
+from tasks.recipe.knobs import Choices
+from tasks.recipe.shrinking import PrunedCandidate, TrimmedCandidate
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     DroppedTraining,
@@ -25,76 +27,6 @@ from tasks.recipe.students import (
     takes_layers,
 )
 from tasks.recipe.training import TaskTraining
-
-PRETRAINED, TEACHER = "pretrained", "teacher"
-
-
-class CandidateKnobs(Knobs):
-    """What every candidate has: its name, the model that it is made from, and its seeds."""
-
-    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
-
-    name: Name = runtime_knob(..., "Short name, for example cut-6.")
-    made_from: str = Field(
-        alias="from",
-        description="pretrained, teacher, or another candidate by its name; its checkpoint of the same seed is taken.",
-    )
-    by: str = Field(description="The maker.")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
-        None,
-        min_length=1,
-        description="One training per seed; empty: those of the candidate that it is made from, otherwise 0.",
-    )
-
-    @model_validator(mode="after")
-    def seeds_differ(self) -> Self:
-        """Reject repeated seeds: they would count one training twice."""
-        require_distinct(self.seeds, "seeds")
-        return self
-
-    @property
-    def is_follower(self) -> bool:
-        """Whether it is made from another candidate."""
-        return self.made_from not in (PRETRAINED, TEACHER)
-
-    @property
-    def planned_seeds(self) -> tuple[int, ...]:
-        """Its seeds; those of a planned candidate are always stated."""
-        return self.seeds or (0,)
-
-    @property
-    def planned_role(self) -> str:
-        """Its role, a name of ``ROLES``."""
-        return "student"
-
-    @property
-    def signal_of_training(self) -> str:
-        """What it learns from: the teacher or labels; empty if it is not trained."""
-        return ""
-
-    @property
-    def start_of_layers(self) -> str:
-        """Where its layers come from, as a student's ``start``; ``teacher`` if it keeps those of its origin."""
-        return TEACHER
-
-    @property
-    def planned_shape(self) -> dict[str, int | None]:
-        """The shape of a model that is built anew; empty if it has the shape of its origin, but for the layers."""
-        return {}
-
-    @property
-    def trainings(self) -> dict[str, TaskTraining]:
-        """Its own trainings on the task, by their section in it."""
-        return {}
-
-    @property
-    def has_own_tokenizer(self) -> bool:
-        """Whether its tokenizer is another than that of the model that it is made from."""
-        return False
-
-    def depth(self, layers: int) -> int:
-        """Return its number of layers, made from a model of so many."""
-        return layers
 
 
 class DistilledCandidate(CandidateKnobs):
@@ -246,43 +178,11 @@ class DroppedCandidate(DroppedTraining, CandidateKnobs):
         )
 
 
-class TrimmedCandidate(CandidateKnobs):
-    """A model whose tokenizer and embeddings have only the pieces that a text uses; not trained again. Texts of these
-    pieces are divided, and answered, as before."""
-
-    by: Literal["vocabulary-trimming"] = Field(description="The maker.")
-    keep: Literal["used"] | Annotated[int, Field(ge=1, le=LARGEST_VOCABULARY)] = Field(
-        "used", description="used: all pieces that are found in the text; or a number: the most frequent of them."
-    )
-    of: tuple[Literal["train", "transfer", "corpus"], ...] = Field(
-        ("train", "transfer", "corpus"),
-        min_length=1,
-        description="Texts in which pieces are counted, as far as the recipe has them. With a corpus, rows count ten "
-        "times. Rows that are held back are never read.",
-    )
-    floor: int = Field(1, ge=1, description="Minimum number of times that a piece must be found.")
-
-    @model_validator(mode="after")
-    def texts_differ(self) -> Self:
-        """Reject repeated texts."""
-        require_distinct(self.of, "of")
-        return self
-
-    @property
-    def planned_role(self) -> str:
-        """A model with a smaller vocabulary."""
-        return "trimmed"
-
-    @property
-    def has_own_tokenizer(self) -> bool:
-        """Its tokenizer has fewer pieces."""
-        return True
-
-
 AnyCandidate = (
     Annotated[DistilledCandidate, Tag("distillation")]
     | Annotated[DroppedCandidate, Tag("layer-dropping")]
     | Annotated[TrimmedCandidate, Tag("vocabulary-trimming")]
+    | Annotated[PrunedCandidate, Tag("neuron-pruning")]
 )
 """The knobs of every maker, under the maker's name."""
 

@@ -8,7 +8,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
-from tasks.recipe.candidates import TEACHER, CandidateKnobs, CandidateSection, DistilledCandidate
+from tasks.recipe.candidate_knobs import TEACHER, CandidateKnobs
+from tasks.recipe.candidates import CandidateSection, DistilledCandidate
 from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation

@@ -178,6 +178,16 @@ class VocabularySlice(OfTask):
     max_length: int = Field(128, description="Longest input in tokens, for the score on the selection rows.")
 
 
+class NeuronSlice(OfTask):
+    """Knobs that determine which neurons stay."""
+
+    keep: float = Field(description="Share of the neurons of each feed-forward block.")
+    importance: str = Field(description="Measure of a neuron's importance.")
+    rows: int = Field(512, description="Training rows on which it is measured.")
+    seed: int = Field(0, ge=0, description="Seed of the sample of rows, and of random.")
+    max_length: int = Field(128, description="Longest input in tokens.")
+
+
 class ScoreSlice(Scoring):
     """Knobs that determine a scorecard."""
 

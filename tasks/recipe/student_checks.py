@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tasks.recipe.candidates import CandidateKnobs
+from tasks.recipe.candidate_knobs import CandidateKnobs
 from tasks.recipe.data import TransferText
 from tasks.recipe.distillation import Intermediate, TaskDistillation
 from tasks.recipe.students import OWN_LAYERS, StageName, Student, general_start

@@ -69,6 +69,18 @@ ROLES = {
         registered=True,
         tag="vocabulary-trimming",
     ),
+    "pruned": Role(
+        "model with fewer neurons",
+        6,
+        "h",
+        "#5d6d12",
+        "#b5c95a",
+        order=3,
+        reach=1.2,
+        exported=True,
+        registered=True,
+        tag="neuron-pruning",
+    ),
     "baseline": Role("baseline", 4, "s", "#6b727b", "#a2a9b1", order=2, reach=1.2, turn=pi / 4, judged=False),
     "export": Role("exported model", 6, "H", "#2560b8", "#7fb0f5", order=4, reach=1.15),
 }

@@ -9,9 +9,10 @@ from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, measure_similarity
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
-from tasks.training.models.vocabulary import keep_used_pieces
 from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
+from tasks.training.shrinking.neuron_pruning import prune_neurons
+from tasks.training.shrinking.vocabulary import keep_used_pieces
 
 JOBS = {
     "answer": answer,
@@ -23,6 +24,7 @@ JOBS = {
     "intermediate": distill_intermediate,
     "mix": mix,
     "prediction": distill_prediction,
+    "neurons": prune_neurons,
     "pretrain": pretrain,
     "signals": record_signals,
     "similarity": measure_similarity,

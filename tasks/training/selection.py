@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.errors import RecipeError
-from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
+from tasks.recipe.slices import DropSlice, NeuronSlice, PredictionSlice, TeacherSlice, VocabularySlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.types import Output
 from tasks.training.data.batches import without_gradients
-from tasks.training.data.rows import Encoded, Rows, Task, collate
+from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, read_rows
 from tasks.training.precision import arithmetic
 
 
@@ -72,3 +73,17 @@ def selector(
     metric = task.headline if knobs.choose_by == "headline" else knobs.choose_by
     asked = partial(all_outputs, model, answers.outputs, encoded, pad, precision=knobs.precision)
     return lambda: selection_score(answers, metric, answers.decide(asked()), rows.labels_N)
+
+
+def score_of_finished(
+    job: Job, knobs: VocabularySlice | NeuronSlice, task: Task, model: Any, tokenizer: Any
+) -> float | None:
+    """Return the headline score on the selection rows of a model that was not trained; None if there are no such
+    rows."""
+    rows = read_rows(job.inputs["rows"], "selection", task.head)
+    if not len(rows):
+        return None
+    answers = ANSWERS[knobs.task_type]
+    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
+    return selection_score(answers, task.headline, answers.decide(outputs), rows.labels_N)

@@ -83,6 +83,12 @@ WITHOUT_NUMBERS = {
         "by_frequency": "sorts; proven by a case",
         "characters_of": "collects characters",
     },
+    "importance": {"drawn": "draws by torch's generator", "most_important": "sorts; proven by cases"},
+    "neurons": {
+        "feed_forward_maps": "finds modules in a model",
+        "neurons_to_keep": "rounds; proven by cases",
+        "keep_neurons": "takes rows and columns out of maps; proven by the reference's logits",
+    },
     "tokenizer_files": {
         "TokenizerModel": "four functions",
         "tokenizer_model_of": "finds functions",

@@ -251,9 +251,10 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "plain", "from": "cut", "by": "distillation", "signal": "labels", "seeds": [0], **BASELINE},
             {"name": "new", "from": "teacher", "by": "distillation", "shape": NARROW, "start": "random"},
             {"name": "trimmed", "from": "teacher", "by": "vocabulary-trimming", "keep": 90},
+            {"name": "pruned", "from": "teacher", "by": "neuron-pruning"},
         ]
     }
-    trimmed = "trim-vocabulary/trimmed"
+    trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -285,6 +286,11 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.5.from", (trimmed,), ["pretrained"]),
         Rule("candidates.5.of", (trimmed,), [["transfer"]]),
         Rule("candidates.5.*", (trimmed,)),
+        Rule("candidates.6.seeds", (seeded(pruned), *scored("pruned")), [[0, 1]]),
+        Rule("candidates.6.from", (pruned,), ["pretrained"]),
+        Rule("candidates.6.importance", (pruned,), ["magnitude"]),
+        Rule("candidates.6.*", (pruned,)),
+        Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, trimmed)),
         Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
         Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),
         Rule("speed.repeats", ("measure-speed/*", "measure-texts/*")),

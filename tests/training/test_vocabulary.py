@@ -21,7 +21,7 @@ from tasks.scoring.predict import outputs_of
 from tasks.training.data.corpora import tokenize_corpus
 from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.models.students import load_classifier, save_model
-from tasks.training.models.vocabulary import document_of, keep_used_pieces
+from tasks.training.shrinking.vocabulary import document_of, keep_used_pieces
 from tests.families import NAMES, write_tiny
 from tests.methods.test_vocabulary import MADE
 

@@ -246,6 +246,17 @@ def layers_measured() -> list[Case]:
     return made
 
 
+def neurons() -> list[Case]:
+    """The importance of the neurons of a feed-forward block."""
+    seen = {"activations_BTF": drawn(61, 2, 3, 4), "gradients_BTF": drawn(62, 2, 3, 4), "mask_BT": SHORT}
+    weights = {"first_FD": drawn(63, 4, 3), "second_DF": drawn(64, 3, 4)}
+    return [
+        Case("importance.taylor_terms", "padded", losses.taylor_terms, seen, {}),
+        Case("importance.mean_activations", "padded", losses.mean_activations, seen, {}),
+        Case("importance.norms_of_weights", "both maps", losses.norms_of_weights, weights, {}),
+    ]
+
+
 def all_cases() -> list[Case]:
     """Return every case, those of one file of ``tasks/methods`` behind each other."""
     groups = (
@@ -254,6 +265,7 @@ def all_cases() -> list[Case]:
         relations_and_patience,
         words_and_teachers,
         layers_measured,
+        neurons,
         maps_and_strategies,
         texts,
     )

@@ -283,3 +283,24 @@ def linear_cka(first_ND: ndarray, second_NE: ndarray) -> float:
     centre_NN = np.eye(len(first_ND)) - 1 / len(first_ND)
     ours, theirs = (centre_NN @ states @ states.T @ centre_NN for states in (first_ND, second_NE))
     return np.sum(ours * theirs) / np.sqrt(np.sum(ours * ours) * np.sum(theirs * theirs))
+
+
+# --- importance of neurons --------------------------------------------------------------------------------------------
+
+
+def taylor_terms(activations_BTF: ndarray, gradients_BTF: ndarray, mask_BT: ndarray) -> ndarray:
+    """Add up, over examples, the size of the first-order change of the loss without a neuron."""
+    return sum(
+        np.abs(sum(a_F * g_F for a_F, g_F, real in zip(a_TF, g_TF, mask_T, strict=True) if real))
+        for a_TF, g_TF, mask_T in zip(activations_BTF, gradients_BTF, mask_BT, strict=True)
+    )
+
+
+def mean_activations(activations_BTF: ndarray, gradients_BTF: ndarray, mask_BT: ndarray) -> ndarray:
+    """Add up, over examples, the squared mean of an activation over real tokens."""
+    return sum(np.mean(a_TF[mask_T == 1], axis=0) ** 2 for a_TF, mask_T in zip(activations_BTF, mask_BT, strict=True))
+
+
+def norms_of_weights(first_FD: ndarray, second_DF: ndarray) -> ndarray:
+    """Multiply the length of a neuron's incoming weights by that of its outgoing ones."""
+    return length(first_FD) * length(second_DF.T)

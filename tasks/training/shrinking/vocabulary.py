@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,11 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.vocabulary.tokenizer_files import Document, ids_to_keep, with_pieces
 from tasks.recipe.slices import VocabularySlice
-from tasks.task_types.answers import ANSWERS
 from tasks.training.data.corpora import read_corpus
 from tasks.training.data.rows import Task, encode, load_tokenizer, read_rows, read_task
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
-from tasks.training.selection import all_outputs, selection_score
+from tasks.training.selection import score_of_finished
 
 TEXTS_AT_ONCE = 1000
 ROWS_PER_CORPUS = 10
@@ -53,7 +51,7 @@ def keep_used_pieces(job: Job) -> dict[str, Any]:
         "pieces": len(kept),
         "pieces_before": len(counts_V),
         "cut_alike": alike,
-        "selection_score": score_on_selection(job, knobs, task, model, smaller),
+        "selection_score": score_of_finished(job, knobs, task, model, smaller),
         "note": f"{len(kept):,} of {len(counts_V):,} pieces",
     }
 
@@ -143,14 +141,3 @@ def share_cut_alike(texts: Sequence[str], before: Any, after: Any, kept: Sequenc
             if np.isin(old, old_ids).all():
                 asked, alike = asked + 1, alike + (old == old_ids[new].tolist())
     return alike / asked if asked else 1.0
-
-
-def score_on_selection(job: Job, knobs: VocabularySlice, task: Task, model: Any, tokenizer: Any) -> float | None:
-    """Return the model's headline score on the selection rows; None if there are none."""
-    rows = read_rows(job.inputs["rows"], "selection", task.head)
-    if not len(rows):
-        return None
-    answers = ANSWERS[knobs.task_type]
-    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
-    asked = partial(all_outputs, model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
-    return selection_score(answers, task.headline, answers.decide(asked()), rows.labels_N)

@@ -1,4 +1,4 @@
-"""A chain with a smaller vocabulary in it, on a tiny real model: what the run says of it, and what a user gets."""
+"""A chain of layers, neurons and pieces of the vocabulary, on a tiny real model: what the run says of each step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.families import write_tiny
 from tests.flows.test_compress import FAST, executed
 from tests.flows.test_makers import CUT, chain
 
-TRIMMED = {"name": "trimmed", "from": "cut", "by": "vocabulary-trimming"}
+PRUNED = {"name": "pruned", "from": "cut", "by": "neuron-pruning", "rows": 40}
+TRIMMED = {"name": "trimmed", "from": "pruned", "by": "vocabulary-trimming"}
 FURTHER = {"name": "further", "from": "trimmed", "by": "distillation", "stages": [], "prediction": FAST}
 BOUND = {"metric": "fertility", "relative_to": "teacher", "at_most": 1.0}
 
@@ -36,7 +37,7 @@ def recipe(tiny_rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     others = {"judge": {"others": {"source": str(tiny_rows), "rows": 50}}}
     data = {"source": str(tiny_rows), "selection_rows": 20, **others}
     exports = {"of": ["trimmed"], "formats": ["onnx"]}
-    return chain(bert, tiny_rows, CUT, TRIMMED, FURTHER, gate=gate, data=data, exports=exports)
+    return chain(bert, tiny_rows, CUT, PRUNED, TRIMMED, FURTHER, gate=gate, data=data, exports=exports)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +47,21 @@ def result(prefect_server: None, engines_here: None, home: Home, recipe: Recipe)
 
 def test_a_smaller_vocabulary_changes_the_size_and_no_answer(result: dict[str, Any]) -> None:
     rows = {row.name: row for row in RunResult.model_validate(result).models}
-    cut, trimmed = rows["cut"], rows["trimmed"]
+    pruned, trimmed = rows["pruned"], rows["trimmed"]
     assert trimmed.role == "trimmed" and trimmed.note == "97 of 100 pieces"
-    assert trimmed.metrics == cut.metrics and trimmed.per_seed == cut.per_seed
-    assert (cut.parameters or 0) - (trimmed.parameters or 0) == 3 * 16  # three pieces of width 16
-    assert (trimmed.bytes or 0) < (cut.bytes or 0)
+    assert trimmed.metrics == pruned.metrics and trimmed.per_seed == pruned.per_seed
+    assert (pruned.parameters or 0) - (trimmed.parameters or 0) == 3 * 16  # three pieces of width 16
+    assert (trimmed.bytes or 0) < (pruned.bytes or 0)
     assert rows["trimmed-onnx"].parameters == trimmed.parameters and rows["trimmed-onnx"].engine == "onnxruntime fp32"
+
+
+def test_half_of_the_neurons_are_gone_in_all_that_follows(result: dict[str, Any], home: Home) -> None:
+    rows = {row.name: row for row in RunResult.model_validate(result).models}
+    cut, pruned = rows["cut"], rows["pruned"]
+    assert pruned.role == "pruned" and pruned.note == "16 of 32 neurons in each layer, by taylor"
+    assert (cut.parameters or 0) - (pruned.parameters or 0) == 3 * 16 * (2 * 16 + 1)  # layers, neurons, weights of each
+    assert (pruned.flops or 0) < (cut.flops or 0) and pruned.making == "made from cut by neuron-pruning"
+    assert rows["further"].parameters == rows["trimmed"].parameters
 
 
 def test_real_texts_are_counted_and_timed_for_all(result: dict[str, Any]) -> None:
@@ -65,7 +75,7 @@ def test_real_texts_are_counted_and_timed_for_all(result: dict[str, Any]) -> Non
 
 def test_the_gate_reads_the_figures_of_texts(result: dict[str, Any]) -> None:
     found = {entry["candidate"]: entry for entry in result["registered"]}
-    assert set(found) == {"cut", "trimmed", "further"}
+    assert set(found) == {"cut", "pruned", "trimmed", "further"}
     assert any("fertility" in reason and "met" in reason for reason in found["trimmed"]["reasons"])
 
 
@@ -73,12 +83,12 @@ def test_what_is_made_from_it_has_its_tokenizer(result: dict[str, Any], home: Ho
     store = open_store(home.store, home.cache)
     vocabularies = {}
     for stage in result["stages"]:
-        if stage["name"] in ("drop-layers", "trim-vocabulary", "distill-predictions"):
+        if stage["name"] in ("drop-layers", "prune-neurons", "trim-vocabulary", "distill-predictions"):
             artifact = store.find(stage["key"])
             assert artifact is not None
             document = json.loads((store.folder(artifact) / "tokenizer.json").read_text())
             vocabularies[stage["label"]] = len(document["model"]["vocab"])
-    assert vocabularies == {"cut": 100, "trimmed": 97, "further": 97}
+    assert vocabularies == {"cut": 100, "pruned": 100, "trimmed": 97, "further": 97}
 
 
 def test_a_second_run_computes_nothing(result: dict[str, Any], recipe: Recipe, home: Home) -> None:
@@ -90,18 +100,20 @@ def test_a_second_run_computes_nothing(result: dict[str, Any], recipe: Recipe, h
     [
         ([CUT], {"gate": {"criteria": [BOUND]}}, "fertility is measured where a candidate has a tokenizer of its own"),
         (
-            [CUT, TRIMMED],
+            [CUT, PRUNED, TRIMMED],
             {"gate": {"criteria": [{**BOUND, "metric": "fertility_elsewhere"}]}},
             "fertility_elsewhere is measured on judging sets; add one to data.judge",
         ),
         (
-            [CUT, TRIMMED, {**FURTHER, "stages": None, "intermediate": FAST}],
+            [CUT, PRUNED, TRIMMED, {**FURTHER, "stages": None, "intermediate": FAST}],
             {},
             "set stages: .., or trim the vocabulary",
         ),
-        ([CUT, {**TRIMMED, "keep": "most"}], {}, "keep"),
-        ([CUT, {**TRIMMED, "of": ["validation"]}], {}, "of"),
-        ([CUT, {**TRIMMED, "of": ["train", "train"]}], {}, "of .* contain duplicates"),
+        ([CUT, PRUNED, {**TRIMMED, "keep": "most"}], {}, "keep"),
+        ([CUT, PRUNED, {**TRIMMED, "of": ["validation"]}], {}, "of"),
+        ([CUT, PRUNED, {**TRIMMED, "of": ["train", "train"]}], {}, "of .* contain duplicates"),
+        ([CUT, {**PRUNED, "keep": 1.0}], {}, "keep"),
+        ([CUT, {**PRUNED, "importance": "movement"}], {}, "importance"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_runs(

@@ -1,0 +1,80 @@
+"""What every candidate of a recipe has, whichever maker makes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from tasks.recipe.knobs import Knobs, Name, require_distinct, runtime_knob
+from tasks.recipe.training import TaskTraining
+
+PRETRAINED, TEACHER = "pretrained", "teacher"
+
+
+class CandidateKnobs(Knobs):
+    """What every candidate has: its name, the model that it is made from, and its seeds."""
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+    name: Name = runtime_knob(..., "Short name, for example cut-6.")
+    made_from: str = Field(
+        alias="from",
+        description="pretrained, teacher, or another candidate by its name; its checkpoint of the same seed is taken.",
+    )
+    by: str = Field(description="The maker.")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(
+        None,
+        min_length=1,
+        description="One training per seed; empty: those of the candidate that it is made from, otherwise 0.",
+    )
+
+    @model_validator(mode="after")
+    def seeds_differ(self) -> Self:
+        """Reject repeated seeds: they would count one training twice."""
+        require_distinct(self.seeds, "seeds")
+        return self
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it is made from another candidate."""
+        return self.made_from not in (PRETRAINED, TEACHER)
+
+    @property
+    def planned_seeds(self) -> tuple[int, ...]:
+        """Its seeds; those of a planned candidate are always stated."""
+        return self.seeds or (0,)
+
+    @property
+    def planned_role(self) -> str:
+        """Its role, a name of ``ROLES``."""
+        return "student"
+
+    @property
+    def signal_of_training(self) -> str:
+        """What it learns from: the teacher or labels; empty if it is not trained."""
+        return ""
+
+    @property
+    def start_of_layers(self) -> str:
+        """Where its layers come from, as a student's ``start``; ``teacher`` if it keeps those of its origin."""
+        return TEACHER
+
+    @property
+    def planned_shape(self) -> dict[str, int | None]:
+        """The shape of a model that is built anew; empty if it has the shape of its origin, but for the layers."""
+        return {}
+
+    @property
+    def trainings(self) -> dict[str, TaskTraining]:
+        """Its own trainings on the task, by their section in it."""
+        return {}
+
+    @property
+    def has_own_tokenizer(self) -> bool:
+        """Whether its tokenizer is another than that of the model that it is made from."""
+        return False
+
+    def depth(self, layers: int) -> int:
+        """Return its number of layers, made from a model of so many."""
+        return layers

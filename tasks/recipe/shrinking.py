@@ -1,0 +1,62 @@
+"""Candidates that are made smaller without training: fewer pieces in the vocabulary, fewer neurons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tasks.recipe.candidate_knobs import CandidateKnobs
+from tasks.recipe.knobs import LARGEST_VOCABULARY, require_distinct
+
+
+class TrimmedCandidate(CandidateKnobs):
+    """A model whose tokenizer and embeddings have only the pieces that a text uses; not trained again. Texts of these
+    pieces are divided, and answered, as before."""
+
+    by: Literal["vocabulary-trimming"] = Field(description="The maker.")
+    keep: Literal["used"] | Annotated[int, Field(ge=1, le=LARGEST_VOCABULARY)] = Field(
+        "used", description="used: all pieces that are found in the text; or a number: the most frequent of them."
+    )
+    of: tuple[Literal["train", "transfer", "corpus"], ...] = Field(
+        ("train", "transfer", "corpus"),
+        min_length=1,
+        description="Texts in which pieces are counted, as far as the recipe has them. With a corpus, rows count ten "
+        "times. Rows that are held back are never read.",
+    )
+    floor: int = Field(1, ge=1, description="Minimum number of times that a piece must be found.")
+
+    @model_validator(mode="after")
+    def texts_differ(self) -> Self:
+        """Reject repeated texts."""
+        require_distinct(self.of, "of")
+        return self
+
+    @property
+    def planned_role(self) -> str:
+        """A model with a smaller vocabulary."""
+        return "trimmed"
+
+    @property
+    def has_own_tokenizer(self) -> bool:
+        """Its tokenizer has fewer pieces."""
+        return True
+
+
+class PrunedCandidate(CandidateKnobs):
+    """A model whose feed-forward blocks have fewer neurons, the same number in every layer; not trained again. A
+    distillation from it is the next entry of a chain."""
+
+    by: Literal["neuron-pruning"] = Field(description="The maker.")
+    keep: float = Field(0.5, gt=0, lt=1, description="Share of the neurons that stay, rounded to a multiple of 32.")
+    importance: Literal["taylor", "activation", "magnitude", "random"] = Field(
+        "taylor",
+        description="taylor: change of the loss on training rows if a neuron were removed; activation: its mean "
+        "activation on them; magnitude: its weights; random: the control that the others have to beat.",
+    )
+    rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+
+    @property
+    def planned_role(self) -> str:
+        """A model with fewer neurons."""
+        return "pruned"

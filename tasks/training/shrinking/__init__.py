@@ -1,0 +1,1 @@
+"""Trained models made smaller without training: pieces of the vocabulary, neurons."""

@@ -1,0 +1,93 @@
+"""Neurons of real models of every family, removed by the engine: the written folder loads without us."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.architectures.known_architectures import ARCHITECTURES, shape_of
+from tasks.engine.job import Job
+from tasks.errors import ModelError
+from tasks.recipe.slices import NeuronSlice
+from tasks.scoring.predict import outputs_of
+from tasks.training.data.rows import load_tokenizer, read_task
+from tasks.training.models.students import load_classifier
+from tasks.training.shrinking.neuron_pruning import prune_neurons
+from tests.families import NAMES, write_tiny
+from tests.training.test_vocabulary import classifier, texts_in
+
+HALF: dict[str, Any] = {
+    "task_type": "classification",
+    "keep": 0.5,
+    "importance": "taylor",
+    "rows": 40,
+    "max_length": 32,
+}
+WITH_TWO_MAPS = [name for name in NAMES if ARCHITECTURES[name].feed_forward]
+
+
+def job(output: Path, knobs: dict[str, Any], **inputs: Path) -> Job:
+    output.mkdir()
+    order = {"job": "neurons", "knobs": NeuronSlice(**knobs).model_dump(mode="json"), "output": str(output)}
+    return Job({**order, "inputs": {name: str(folder) for name, folder in inputs.items()}}, silent=True)
+
+
+@pytest.mark.parametrize("name", WITH_TWO_MAPS)
+def test_a_family_with_half_of_its_neurons(name: str, rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny(name, tmp_path / name), rows, tmp_path / "whole")
+    facts = prune_neurons(job(tmp_path / "half", HALF, base=whole, rows=rows))
+    assert (facts["neurons"], facts["neurons_before"]) == (16, 32)
+    assert shape_of(json.loads((tmp_path / "half/config.json").read_text()))["feed_forward"] == 16
+    ours, theirs = (
+        outputs_of(folder, texts_in(rows), None, 32, task_type="classification")["logits"]
+        for folder in (tmp_path / "half", whole)
+    )
+    assert ours.shape == theirs.shape and (ours != theirs).any()
+    task = read_task(rows, "classification")
+    again = load_classifier(tmp_path / "half", task, torch.device("cpu"))
+    assert len(load_tokenizer(tmp_path / "half")) == len(load_tokenizer(whole))
+    assert sum(value.numel() for value in again.parameters()) < sum(
+        value.numel() for value in load_classifier(whole, task, torch.device("cpu")).parameters()
+    )
+
+
+def test_neurons_that_are_never_active_go_first_and_nothing_changes(rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny("bert", tmp_path / "bert"), rows, tmp_path / "whole")
+    task = read_task(rows, "classification")
+    model = load_classifier(whole, task, torch.device("cpu"))
+    with torch.no_grad():
+        for layer in model.bert.encoder.layer:
+            layer.output.dense.weight[:, ::2] = 0
+    model.save_pretrained(tmp_path / "idle")
+    load_tokenizer(whole).save_pretrained(tmp_path / "idle")
+    for importance in ("taylor", "magnitude"):
+        prune_neurons(job(tmp_path / importance, {**HALF, "importance": importance}, base=tmp_path / "idle", rows=rows))
+        ours, theirs = (
+            outputs_of(folder, texts_in(rows), None, 32, task_type="classification")["logits"]
+            for folder in (tmp_path / importance, tmp_path / "idle")
+        )
+        assert abs(ours - theirs).max() < 1e-5
+
+
+def test_the_same_seed_keeps_the_same_neurons(rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny("bert", tmp_path / "bert"), rows, tmp_path / "whole")
+    weights = {}
+    for name, knobs in {
+        "a": {},
+        "b": {},
+        "other rows": {"seed": 1, "rows": 5},
+        "drawn": {"importance": "random"},
+    }.items():
+        prune_neurons(job(tmp_path / name, {**HALF, **knobs}, base=whole, rows=rows))
+        weights[name] = (tmp_path / name / "model.safetensors").read_bytes()
+    assert weights["a"] == weights["b"] and len(set(weights.values())) == 3
+
+
+def test_a_family_with_other_blocks_is_refused(rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny("modernbert", tmp_path / "modernbert"), rows, tmp_path / "whole")
+    with pytest.raises(ModelError, match="neurons of a modernbert cannot be removed"):
+        prune_neurons(job(tmp_path / "half", HALF, base=whole, rows=rows))
