@@ -29,6 +29,7 @@ from tasks.ports.store.artifacts import digest_of, take_inventory
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
+from tasks.results.record import Reproduction, RunManifest
 from tasks.scoring.predict import predict_texts
 from tests.flows.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
@@ -154,13 +155,13 @@ def test_the_manifest_says_what_decided_and_what_came_out(result: dict[str, Any]
         "measure-speed/half",
     }
     assert manifest["models"]["half"]["score"] is not None
-    Recipe.model_validate(recipe_again(manifest))
+    Recipe.model_validate(recipe_again(RunManifest.model_validate(manifest)))
 
 
 # --- again ------------------------------------------------------------------------------------------------------------
 
 
-def again(home: Home, prefect_url: str, **how: Any) -> dict[str, Any]:
+def again(home: Home, prefect_url: str, **how: Any) -> Reproduction:
     """Reproduce the only run of this home."""
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
     return reproduce(
@@ -173,8 +174,8 @@ def test_a_run_from_nothing_makes_the_same_bytes(
 ) -> None:
     before = Tracker(home.own_tracking_uri, None).models()
     found = again(home, prefect_url, keep=tmp_path / "kept")
-    assert found["equal"], [row for row in found["stages"] if row["verdict"] not in ("equal", "measured")]
-    assert [row["verdict"] for row in found["stages"]].count("equal") == len(result["manifest"]["stages"]) - 2
+    assert found.equal, [row for row in found.stages if row.verdict not in ("equal", "measured")]
+    assert [row.verdict for row in found.stages].count("equal") == len(result["manifest"]["stages"]) - 2
     kept = FolderStore(tmp_path / "kept" / "home" / "store")
     assert {manifest["key"] for manifest in kept.manifests()} == {row["key"] for row in result["manifest"]["stages"]}
     assert (
@@ -232,8 +233,8 @@ def test_a_source_that_changed_is_refused_unless_wanted(
         found = again(home, prefect_url, from_cache=True, anyway=True)
     finally:
         rows.write_text(whole)
-    assert not found["equal"] and len(found["sources"]) == 1
-    assert {row["verdict"] for row in found["stages"]} == {"missing", "measured"}, (
+    assert not found.equal and len(found.sources) == 1
+    assert {row.verdict for row in found.stages} == {"missing", "measured"}, (
         "nothing of the changed rows is in the store, and nothing was run"
     )
 
