@@ -14,6 +14,7 @@ from flows.cli.runner import planned_records
 from flows.home import Home
 from flows.run import opening as run
 from tasks.recipe.running import THREADS_ALONE, Resources
+from tasks.results.record import RunManifest
 from tests.flows.test_compress import recipe_for
 
 ALONE = {"pretrain-base", "finetune-teacher", "answer-rows", "record-signals", "distill-general", "measure-similarity"}
@@ -110,11 +111,10 @@ def test_rows_are_keyed_by_no_hardware_and_scores_by_the_processor(plan: Any, mo
 
 
 def test_a_run_is_reproduced_with_the_threads_of_then() -> None:
-    then: dict[str, Any] = {
-        "recipe": {"name": "x", "resources": {"cores": 9}},
-        "hardware": {"cores": 8, "threads": 2, "threads_alone": 3},
-    }
+    hardware = {"cores": 8, "threads": 2, "threads_alone": 3}
+    then = RunManifest(recipe={"name": "x", "resources": {"cores": 9}}, hardware=hardware)
     assert recipe_again(then)["resources"] == {"cores": 8, "threads": 2, "threads_alone": 3}
-    del then["hardware"]["threads_alone"]  # of an earlier release, which gave half of the cores
+    del hardware["threads_alone"]  # of an earlier release, which gave half of the cores
+    then = then.replaced(hardware=hardware)
     assert recipe_again(then)["resources"]["threads_alone"] == 4
     Resources.model_validate(recipe_again(then)["resources"])
