@@ -66,9 +66,7 @@ def up(cloud: Cloud, stage: str, stacks: Sequence[str] = ORDER, **changes: str) 
 
 def down(cloud: Cloud, stage: str) -> None:
     """Empty the buckets by the runbook's own line, and remove every stack in the opposite order."""
-    (line,) = re.findall(
-        r'^python -c "(import boto3.*)" \$BUCKETS', (FOLDER.parent / "cloud.md").read_text(), re.MULTILINE
-    )
+    (line,) = re.findall(r'^python -c "(import boto3.*)" \$', (FOLDER.parent / "cloud.md").read_text(), re.MULTILINE)
     named = outputs(cloud, f"limbeck-{stage}-storage")
     subprocess.run(
         [sys.executable, "-c", line, named["Artifacts"], named["AccessLogs"]],
