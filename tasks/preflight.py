@@ -13,9 +13,9 @@ from tasks.architectures.known_architectures import ARCHITECTURES, architecture_
 from tasks.architectures.requirements import require_heads
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.ports.files.tokenizer_files import same_reading
-from tasks.recipe.candidate_knobs import CandidateKnobs
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import (

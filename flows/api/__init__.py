@@ -35,7 +35,7 @@ def compress(
     order; the same call continues it.
     """
     with tempfile.TemporaryDirectory(prefix="limbeck-api-") as folder:
-        output = Path(folder) / "result.json"
+        output = Path(folder) / "answer.json"
         words = [*recipe_words(recipe, changes, Path(folder)), *(f"--force={stage}" for stage in force)]
         run_command("run", *words, "--json", str(output), quiet=quiet)
         return RunResult.model_validate(json.loads(output.read_text()))
@@ -44,7 +44,7 @@ def compress(
 def plan(recipe: RecipeSource, *, changes: Mapping[str, Any] | None = None) -> PlannedRun:
     """Return the stages of a run without running it, like ``limbeck plan``: cached or not, why, and estimated costs."""
     with tempfile.TemporaryDirectory(prefix="limbeck-api-") as folder:
-        output = Path(folder) / "plan.json"
+        output = Path(folder) / "answer.json"
         run_command("plan", *recipe_words(recipe, changes, Path(folder)), "--json", str(output), quiet=True)
         return PlannedRun.model_validate(json.loads(output.read_text()))
 

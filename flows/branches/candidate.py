@@ -9,7 +9,7 @@ from statistics import stdev
 from typing import Any
 
 from tasks.contracts import Artifact
-from tasks.recipe.candidate_knobs import PRETRAINED, CandidateKnobs
+from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice
 from tasks.results.facts import ModelFacts
 

@@ -10,8 +10,8 @@ from flows.branches.candidate import Candidate, SharedArtifacts, label
 from flows.branches.teacher_signals import answers_for, contributions_of
 from tasks.contracts import Artifact
 from tasks.drop_layers import drop_layers
-from tasks.recipe.candidate_knobs import TEACHER
 from tasks.recipe.candidates import DroppedCandidate
+from tasks.recipe.makers.candidate_knobs import TEACHER
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.recipe.students import LayerDropping

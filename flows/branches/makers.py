@@ -9,9 +9,8 @@ from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.dropped import make_dropped_candidate
-from flows.branches.pruned import make_pruned
+from flows.branches.shrunk import make_pruned, make_trimmed
 from flows.branches.student import make_student
-from flows.branches.trimmed import make_trimmed
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions

@@ -15,9 +15,9 @@ from tasks.contracts import Artifact
 from tasks.errors import LimbeckError
 from tasks.ports.tracking.run_context import DataSource, source_tags
 from tasks.ports.tracking.tracker import Tracker
-from tasks.recipe.candidate_knobs import CandidateKnobs
 from tasks.recipe.candidates import DistilledCandidate
 from tasks.recipe.knobs import Knobs
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import StageName
 

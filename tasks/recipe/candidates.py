@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from tasks.recipe.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import Choices
-from tasks.recipe.shrinking import PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
+from tasks.recipe.makers.shrinking import PrunedCandidate, TrimmedCandidate
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     DroppedTraining,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from tasks.recipe.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
+from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.students import LayerDropping, Student
 
 LEAST_LAYERS = 2

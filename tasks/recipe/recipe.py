@@ -8,13 +8,13 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
-from tasks.recipe.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.candidates import CandidateSection, DistilledCandidate
 from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_knob
+from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import check_follower, check_phases, check_stages
 from tasks.recipe.students import LayerDropping, StageName, Student, Sweep

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tasks.recipe.candidate_knobs import CandidateKnobs
 from tasks.recipe.data import TransferText
 from tasks.recipe.distillation import Intermediate, TaskDistillation
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_LAYERS, StageName, Student, general_start
 from tasks.recipe.training import Ensemble
 

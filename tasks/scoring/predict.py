@@ -6,14 +6,14 @@ Outputs are arrays by name, rows first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasks.architectures.known_architectures import JUDGED_LENGTH, longest
+from tasks.architectures.judged_length import read_judged_length
+from tasks.architectures.known_architectures import longest
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.task_types.graphs import GRAPHS
@@ -135,12 +135,7 @@ def judged_length(folder: Path) -> int:
     from its config, or its tokenizer's limit; 128 where none of them states it."""
     if is_export(folder):
         return int(card_of(folder)["max_length"])
-    stated = [
-        json.loads((folder / name).read_text()).get(key)
-        for name, key in (("config.json", JUDGED_LENGTH), ("tokenizer_config.json", "model_max_length"))
-        if (folder / name).is_file()
-    ]
-    return next((int(one) for one in stated if isinstance(one, int) and 0 < one <= MOST_TOKENS), UNSTATED_LENGTH)
+    return read_judged_length(folder, UNSTATED_LENGTH)
 
 
 def stored_type(folder: Path) -> str:

@@ -49,6 +49,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.ports.tracking.tracker": ("run/sweep.json",),
     "flows.publish.results_folder": ("literature.json",),
     "flows.cli.reproduce": ("recipe.json", "result.json"),
+    "flows.api.__init__": ("answer.json",),
     "flows.home": ("servers.json",),
     "flows.stack.settings": ("stack.json", "secrets.json"),
     "flows.stack.backup": ("contents.json",),
@@ -75,6 +76,7 @@ CONFIG, CONFIG_READERS = (
         "flows.branches.teacher",
         "flows.score_version",
         "tasks.exports.package",
+        "tasks.architectures.judged_length",
         "tasks.ports.files.model_files",
         "tasks.ports.files.model_settings",
         "tasks.ports.files.sources",
@@ -88,6 +90,7 @@ CONFIG, CONFIG_READERS = (
 OUT_FILE = "OUT.json"
 """An example in the help of commands."""
 PARQUET = {
+    "flows.inference.predictions",
     "tasks.ports.rows.tables",
     "tasks.ports.rows.row_files",
     "tasks.ports.rows.document_files",

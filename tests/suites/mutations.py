@@ -30,10 +30,10 @@ from flows.cli.runner import plan_recipe, planned_records, run_recipe
 from flows.home import Home
 from flows.run.environment import prepare_environment
 from tasks.errors import LimbeckError
-from tasks.recipe.candidate_knobs import CandidateKnobs
 from tasks.recipe.data import Augmentation, CorpusText, TransferText
 from tasks.recipe.judging import Exporting, Quantizing, Speed
 from tasks.recipe.knobs import Knobs, is_semantic
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.methods import ByMethod
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import (

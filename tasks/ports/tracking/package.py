@@ -12,7 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tasks.architectures.known_architectures import JUDGED_LENGTH, longest
+from tasks.architectures.judged_length import write_judged_length
+from tasks.architectures.known_architectures import longest
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
 
@@ -56,7 +57,7 @@ def package(order: dict[str, Any]) -> None:
     (output / "README.md").write_text(order["card"])
     (output / "LICENSE.txt").write_text("See the licences of teacher and data in README.md.\n")
     keep_judged_files(Path(source), output)
-    state_judged_length(output, length)
+    write_judged_length(output / "model", output / "components" / "tokenizer", length)
 
 
 def name_packages() -> None:
@@ -65,7 +66,8 @@ def name_packages() -> None:
     requirements are pinned to the versions of this very environment."""
     from mlflow.utils import requirements_utils
 
-    vars(requirements_utils)["_MODULES_TO_PACKAGES"] = {name: [name] for name in PINNED}
+    packages: Any = requirements_utils
+    packages._MODULES_TO_PACKAGES = {name: [name] for name in PINNED}
 
 
 def keep_judged_files(source: Path, output: Path) -> None:
@@ -77,18 +79,6 @@ def keep_judged_files(source: Path, output: Path) -> None:
             shutil.copyfile(path, ours if ours.is_file() else output / "components" / "tokenizer" / path.name)
         elif not (ours.is_file() and filecmp.cmp(path, ours, shallow=False)):
             raise ValueError("the packaged weights differ from the evaluated ones")
-
-
-def state_judged_length(output: Path, length: int) -> None:
-    """Write the longest input of the evaluation, in tokens, into the tokenizer's settings and the config.
-
-    Otherwise transformers would not truncate a text unless its user knows the length, and a text beyond the model's
-    positions would be an error.
-    """
-    tokenizer = output / "components" / "tokenizer" / "tokenizer_config.json"
-    for path, key in ((tokenizer, "model_max_length"), (output / "model" / "config.json", JUDGED_LENGTH)):
-        values = json.loads(path.read_text()) | {key: length}
-        path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def serve() -> None:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.recipe.candidate_knobs import CandidateKnobs
 from tasks.recipe.knobs import LARGEST_VOCABULARY, require_distinct
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 
 
 class TrimmedCandidate(CandidateKnobs):

@@ -1,0 +1,1 @@
+"""The knobs of every candidate, and of the makers that train nothing."""
