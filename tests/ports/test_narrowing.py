@@ -247,9 +247,10 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "MIXTURES": {"combine"},
         "METRICS": {"metric", "metrics"},
         "ANSWERS": {"task_type", "task.kind"},
-        "HEADS": {"task_type"},
+        "HEADS": {"task_type", "task.kind"},
         "GRAPHS": {"task_type", "task.kind"},
-        "TASK_TYPES": {"task_type", "task.kind"},
+        "OF_ROWS": {"importance"},
+        "OF_WEIGHTS": {"importance"},
         "WAYS": {"ways"},
         "READERS": {"task.kind", "task_type"},
     }

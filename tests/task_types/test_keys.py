@@ -23,8 +23,10 @@ LEARNING = {
     "measure-contributions",
     "measure-similarity",
     "drop-layers",
+    "trim-vocabulary",
+    "prune-neurons",
 }
-LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed"}
+LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed", "measure-texts"}
 """Further stages that load a model by the class that its type's head names."""
 CHOSEN = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform", "combine": "weights"}
 
