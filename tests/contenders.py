@@ -119,7 +119,7 @@ def register(tracker: Tracker, name: str, judging: Judging, known: dict[str, str
     """Register the candidates of a run without weights; return versions by candidate. ``known`` remembers what was
     uploaded already."""
     known, client = {} if known is None else known, tracker.client
-    tracker.require_registered(name)
+    tracker.require_registered(name, {})
     numbers, decisions = {}, judging.decide()
     for model in judging.models[1:]:
         if model.name not in known:

@@ -38,7 +38,7 @@ def pull(
     model, _, alias = name.partition("@")
     found = tracker().download(model, alias or "champion", folder)
     out.print(f"{folder}: {found['name']} version {found['version']} ({found['description']})", highlight=False)
-    from flows.inference.models import refusal_of
+    from flows.inference.model_folders import refusal_of
     from tasks.scoring.predict import stored_type
 
     if refusal := refusal_of(found):
@@ -175,7 +175,7 @@ def predict(
         require_format(output)
     inputs = text_inputs(given, text=text, pair=pair, second=second, stdin=sys.stdin)
     open_home()
-    from flows.inference.models import opened_model
+    from flows.inference.model_folders import opened_model
 
     with opened_model(model, tracker) as found:
         for note in (found.note, missing_texts(inputs)):

@@ -6,11 +6,17 @@ import ast
 import importlib.util
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
+import onnxruntime
 import pytest
 
 from tests.architecture.sources import ROOT, SOURCES, parsed
+
+ADDED_TO_SYS_PATH = [Path(onnxruntime.__file__).parent / "transformers"]
+"""Folders that a library adds to sys.path once it is imported, here onnxruntime.transformers: its modules are then
+imported by bare names such as ``models``."""
 
 
 def test_imports_go_one_way() -> None:
@@ -27,6 +33,7 @@ def test_no_module_hides_a_library(path: Path) -> None:
     if path.stem not in ("__init__", "__main__"):
         assert path.stem not in sys.stdlib_module_names
         assert importlib.util.find_spec(path.stem) is None
+        assert PathFinder.find_spec(path.stem, [str(folder) for folder in ADDED_TO_SYS_PATH]) is None
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tasks" / "methods").rglob("[a-z]*.py")), ids=lambda path: path.stem)

@@ -488,7 +488,7 @@ def test_without_a_lock_nothing_is_written(embedded: Stage) -> None:
 def test_the_janitor_leaves_alone_what_a_version_points_at(embedded: Stage) -> None:
     client = embedded.tracker.client
     begun = [client.create_logged_model(embedded.tracker.experiment_id, name=name) for name in ("kept", "given-up")]
-    embedded.tracker.require_registered("m")
+    embedded.tracker.require_registered("m", {})
     client.create_model_version("m", f"models:/{begun[0].model_id}")
     client.set_registered_model_alias("m", "champion", "1")
     assert embedded.tracker.drop_pending(-60) == ["given-up"]

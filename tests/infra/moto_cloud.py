@@ -19,8 +19,10 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.validate import ParamValidator
 from moto.cloudformation import parsing
+from moto.core.base_backend import BackendDict
 from moto.core.common_models import CloudFormationModel
 from moto.rds.models import DBParameterGroup
+from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
 from flows.servers.local import free_port
@@ -249,10 +251,11 @@ class Left(CloudFormationModel):
 
 @contextlib.contextmanager
 def moto_cloud() -> Iterator[Cloud]:
-    """Run moto, with what it leaves out, in this process."""
+    """Run moto, with what it leaves out, in this process; what was made in it is forgotten afterwards."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=free_port(), verbose=False)
     server.start()
     cloud = Cloud("http://{}:{}".format(*server.get_host_and_port()))
+    others = buckets_here()
     try:
         with pytest.MonkeyPatch.context() as patch:
             complete(patch, cloud)
@@ -260,6 +263,27 @@ def moto_cloud() -> Iterator[Cloud]:
     finally:
         server.stop()
         forget_types()
+        forget_resources(others)
+
+
+def buckets_here() -> set[str]:
+    """Return the names of the buckets in moto's memory, which all its servers in this process share."""
+    return {name for regions in s3_backends.values() for backend in regions.values() for name in backend.buckets}
+
+
+def forget_resources(kept: set[str]) -> None:
+    """Empty moto's memory, so that the next server begins with an empty account; the buckets ``kept`` stay: one belongs
+    to the S3 server of the session where Ceph is not installed."""
+    for services in [services for services in BackendDict._instances if services is not s3_backends]:
+        for regions in services.values():
+            regions.reset()
+        services.clear()
+        BackendDict._instances.remove(services)
+    for name in buckets_here() - kept:
+        for regions in s3_backends.values():
+            for backend in regions.values():
+                backend.buckets.pop(name, None)
+        s3_backends.bucket_accounts.pop(name, None)
 
 
 def complete(patch: pytest.MonkeyPatch, cloud: Cloud) -> None:

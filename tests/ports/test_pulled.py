@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.architectures.known_architectures import JUDGED_LENGTH
 from tasks.contracts import Artifact
 from tasks.errors import RegistryError
 from tasks.ports.files.model_settings import settings_in
@@ -21,9 +22,11 @@ from tests.ports.test_tracker import NAME, checkpoint, damaged, moved, new_track
 __all__ = ["checkpoint", "registered"]  # fixtures
 
 ONES = "1" * 64
+POSITIONS = 64
+"""Of the tiny BERT: fewer than the 128 tokens of the evaluation, so they are the longest input."""
 
 
-def test_a_pulled_folder_is_the_judged_checkpoint_and_its_card(
+def test_a_pulled_folder_is_the_judged_checkpoint_with_its_length_and_its_card(
     registered: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     new_tracker(registered).download(NAME, "champion", tmp_path / "model")
@@ -32,8 +35,13 @@ def test_a_pulled_folder_is_the_judged_checkpoint_and_its_card(
     }
     whole = digest_of(take_inventory(tmp_path / "model", "any"))
     assert new_tracker(registered).versions(NAME)[0]["model.folder.sha256"] == whole
-    (tmp_path / "model" / "README.md").unlink()
-    assert digest_of(take_inventory(tmp_path / "model", "any")) == digest_of(take_inventory(checkpoint, "checkpoint"))
+    stated = {"config.json": JUDGED_LENGTH, "tokenizer_config.json": "model_max_length"}  # limits of the evaluation
+    for path in checkpoint.iterdir():
+        pulled = tmp_path / "model" / path.name
+        if path.name in stated:
+            assert json.loads(pulled.read_text()) == json.loads(path.read_text()) | {stated[path.name]: POSITIONS}
+        else:
+            assert pulled.read_bytes() == path.read_bytes()
 
 
 def test_what_travels_beside_the_weights_is_pulled_and_counted(registered: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def a_model(opened: Tracker, name: str, folder: Path) -> str:
     model = client.create_logged_model(opened.experiment_id, name="small", source_run_id=opened.parent)
     client.log_model_artifacts(model.model_id, str(folder))
     client.finalize_logged_model(model.model_id, "READY")
-    opened.require_registered(name)
+    opened.require_registered(name, {})
     return str(
         client.create_model_version(name, f"models:/{model.model_id}", opened.parent, model_id=model.model_id).version
     )
