@@ -13,8 +13,8 @@ from tests.architecture.sources import ROOT
 from tests.benchmarks.orchestration import recipe_in
 
 HEAVY = ("prefect", "mlflow", "torch", "transformers", "numpy", "pyarrow", "scipy", "sklearn", "boto3", "matplotlib")
-OF_RUNS = {"prefect", "mlflow", "transformers", "boto3", "matplotlib"}
-"""Libraries that only runs need; tables are read through datasets, which loads pandas, and torch where it is."""
+OF_RUNS = {"prefect", "mlflow", "torch", "transformers", "boto3", "matplotlib"}
+"""Libraries that only runs need; tables are read through datasets, which loads pandas."""
 AFTERWARDS = """
 import json, sys
 from flows.cli.app import main

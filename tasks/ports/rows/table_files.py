@@ -150,18 +150,31 @@ def streamed(
     datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)  # our errors say the same in one sentence
     datasets.utils.logging.disable_progress_bar()
     with TemporaryDirectory(prefix="limbeck-table-") as cache:
-        rows = datasets.load_dataset(
-            loader,
-            data_files={"train": [escape(str(path))]},
-            split="train",
-            streaming=True,
-            cache_dir=cache,
-            **options,
-        )
-        batches = rows.with_format("arrow").iter(ROWS_OF_A_BATCH)
+        with without_torch():
+            rows = datasets.load_dataset(
+                loader,
+                data_files={"train": [escape(str(path))]},
+                split="train",
+                streaming=True,
+                cache_dir=cache,
+                **options,
+            ).with_format("arrow")
+        batches = rows.iter(ROWS_OF_A_BATCH)
         first = next(batches, None)
         columns = tuple(first.column_names) if first is not None else tuple(rows.column_names or ())
         yield chain([] if first is None else [first], batches), columns, classes_of(rows.features)
+
+
+@contextmanager
+def without_torch() -> Iterator[None]:
+    """Keep datasets from importing torch, which takes a second: no tensor is made of these rows."""
+    import datasets
+
+    before, datasets.config.TORCH_AVAILABLE = datasets.config.TORCH_AVAILABLE, False
+    try:
+        yield
+    finally:
+        datasets.config.TORCH_AVAILABLE = before
 
 
 def classes_of(features: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
