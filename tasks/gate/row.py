@@ -28,6 +28,9 @@ class GateRow(Stated):
     unsteady: str | bool | None = None
     """The reason why its speed decides nothing; empty, or None, if it is steady."""
     memory_bytes: Number | None = None
+    fertility: Number | None = None
+    fertility_elsewhere: Number | None = None
+    ms_per_text: Number | None = None
     cost: Cost | None = None
     headline: Number | None = None
     quality: Number | None = None
@@ -51,6 +54,9 @@ class GateRow(Stated):
             "latency_ms": self.latency_ms,
             "speedup": self.speedup,
             "memory_bytes": self.memory_bytes,
+            "fertility": self.fertility,
+            "fertility_elsewhere": self.fertility_elsewhere,
+            "ms_per_text": self.ms_per_text,
         }
 
     def worth(self, measure: str) -> Number | None:

@@ -42,12 +42,16 @@ def shrink(values: Any, bert: Path) -> Any:
 
 
 def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
-    """Return a recipe of the shelf, made tiny: a teacher of 12 layers, 60 rows, a few sentences of general text."""
+    """Return a recipe of the shelf, made tiny: a teacher of 12 layers, 100 rows, a few sentences of general text.
+
+    Half of the 20 rows of the holdout have each class, so an untrained teacher is right on half of them. On fewer rows
+    some resample would have none of those, and a share of the teacher's score would be undefined there.
+    """
     bert, data = write_tiny_bert(folder / "bert", layers=12), folder / "rows.csv"
     rows = [
         f"the {WORDS[number % 20]} {number} was "
         f"{'good' if number % 2 else 'bad'},{'positive' if number % 2 else 'negative'}"
-        for number in range(60)
+        for number in range(100)
     ]
     data.write_text("\n".join(["text,label", *rows]) + "\n")
     (folder / "text.txt").write_text(
@@ -56,11 +60,11 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     values = shrink(to_plain_values(read_yaml(SHELF / f"{name}.yaml")), bert)
     values_of_data = values.get("data") or {}
     values["task"] = {"name": "tiny", "labels": ["negative", "positive"]}
-    values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 10}
+    values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 20}
     if "judge" in values_of_data:
         more = [
             f"it was {WORDS[number % 20]} {WORDS[number % 7]} once {number},{'fine' if number % 2 else 'poor'}"
-            for number in range(12)
+            for number in range(20)
         ]
         (folder / "elsewhere.csv").write_text("\n".join(["text,label", *more]) + "\n")
         elsewhere = {"source": str(folder / "elsewhere.csv"), "classes": {"fine": "positive", "poor": "negative"}}
