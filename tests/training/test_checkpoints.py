@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -129,3 +131,47 @@ def test_what_is_renamed_is_on_the_disk_before(tmp_path: Path, monkeypatch: pyte
 def test_a_marker_says_what_lies_beside_it(written: Path) -> None:
     marker = json.loads((written / f"step-{NEWEST:09d}" / "whole.json").read_text())
     assert marker["of"] == "key" and set(marker["inventory"]) == {"state.json", "state.safetensors"}
+
+
+def test_what_is_written_beside_a_training_is_the_state_of_the_step_that_was_saved(tmp_path: Path) -> None:
+    """The writer is held until the training has changed all that it saved."""
+    folder, (module, optimizer), goes_on = tmp_path / "key", learner(1), Event()
+    best = {"weight": torch.ones(2)}
+    progress = Progress(step=1, best=0.5, best_step=1, best_weights=best, seconds=1.5, tallies={"rows": 2})
+    with checkpoints.Saver() as saver, ExitStack() as last:
+        last.callback(goes_on.set)
+        saver.writer.submit(goes_on.wait)
+        saver.save(folder, module, optimizer, progress)
+        module(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        best["weight"].zero_()
+        progress.tallies["rows"] = 4
+        progress.step, progress.best = 2, 0.75
+        torch.manual_seed(7)
+        assert not folder.exists(), "or it was written before the training went on"
+    restored_module, restored_optimizer = learner(99)
+    found = checkpoints.load(folder, restored_module, restored_optimizer)
+    drawn = torch.rand(3)
+    expected_module, expected_optimizer = learner(1)
+    assert torch.equal(torch.rand(3), drawn), "random state"
+    assert (found.step, found.best, found.tallies) == (1, 0.5, {"rows": 2})
+    assert torch.equal(found.best_weights["weight"], torch.ones(2))
+    assert torch.equal(restored_module.weight, expected_module.weight)
+    assert not torch.equal(restored_module.weight, module.weight), "or no step was taken meanwhile"
+    restored, expected = moments(restored_optimizer), moments(expected_optimizer)
+    assert restored.keys() == expected.keys()
+    assert all(torch.equal(value, expected[name]) for name, value in restored.items())
+
+
+def moments(optimizer: torch.optim.Optimizer) -> dict[tuple[int, str], torch.Tensor]:
+    """Return all tensors of an optimizer's state, by parameter number and name."""
+    return {(number, name): value for number, name, value in checkpoints.optimizer_tensors(optimizer)}
+
+
+def test_a_checkpoint_that_could_not_be_written_stops_the_training_at_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a file where the folder should be")
+    saver = checkpoints.Saver()
+    saver.save(tmp_path / "key", *learner(1), Progress(step=1))
+    with pytest.raises(OSError, match="key"):
+        saver.save(tmp_path / "key", *learner(1), Progress(step=2))
+    saver.writer.shutdown()

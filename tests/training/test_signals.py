@@ -24,6 +24,7 @@ from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows,
 from tasks.training.distill import distill_intermediate
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives import signal_files
+from tasks.training.objectives.capture import Signals
 from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signal_files import size_of
 from tasks.training.objectives.signals import TeacherSignals, record_signals, recorded
@@ -101,10 +102,12 @@ def test_of_a_batch_with_variants_the_teacher_runs_for_these_alone(
     record(rows, tiny_bert, tmp_path / "kept")
     scene = scene_of(rows, tiny_bert)
     batch, texts = np.asarray([5, 0, 17, 30]), list(scene.train.texts)
-    for row in batch[changed]:
-        texts[row] = "a truly awful meal , and the film was poor" if row % 2 else "bad film"
+    for at in changed:
+        texts[batch[at]] = VARIANTS[at]
     varied = np.isin(np.arange(len(texts)), batch[changed])
     epoch = Epoch(0, encode(scene.tokenizer, texts, None, 16), [], variants=Variants(varied, texts, None))
+    longer = np.sign(epoch.encoded.lengths_N - scene.encoded.lengths_N)[batch[changed]]
+    assert longer.tolist() == [LONGER[at] for at in changed]
     teacher = TeacherSignals(reopened(tmp_path / "kept", scene.train.ids_N), scene.matcher.of_teacher, scene.pad)
     seen = []
     computed = TeacherSignals.computed
@@ -112,12 +115,37 @@ def test_of_a_batch_with_variants_the_teacher_runs_for_these_alone(
         TeacherSignals, "computed", lambda self, batch: seen.append(len(batch.ids_BT)) or computed(self, batch)
     )
     tensors = collate(epoch.encoded, batch, scene.pad, CPU)
-    live = scene.matcher.loss(tensors).mean()
-    mixed = scene.matcher.loss(tensors, teacher.of(Indices(epoch, batch), tensors)).mean()
-    torch.testing.assert_close(mixed, live, rtol=1e-4, atol=0)
+    mixed = teacher.of(Indices(epoch, batch), tensors)
     assert seen == [len(changed)]
-    stale = scene.matcher.loss(tensors, teacher.of(Indices(replace(epoch, variants=None), batch), tensors)).mean()
-    assert abs(float(stale) - float(live)) > 4e-4 * float(live), "or a variant would not matter here"
+    live = computed(teacher, tensors)
+    torch.testing.assert_close(
+        scene.matcher.loss(tensors, mixed).mean(), scene.matcher.loss(tensors).mean(), rtol=1e-4, atol=0
+    )
+    stale = teacher.of(Indices(replace(epoch, variants=None), batch), tensors)
+    # Two targets may be equally far from a random student, so variants are told apart by their signals, not by a loss.
+    for layer in range(3):
+        assert rows_that_differ(mixed, live, layer, tensors.mask_BT, by=2e-3) == []
+        assert rows_that_differ(stale, live, layer, tensors.mask_BT, by=0.5) == changed, "or a variant would not matter"
+        assert rows_that_differ(mixed, stale, layer, tensors.mask_BT, by=0) == changed, "the others are read"
+
+
+VARIANTS = (
+    "a truly awful meal , and the film was poor",
+    "bad film",
+    "a truly bad and awful plot",
+    "a film good was 38 is fine",
+)
+LONGER = (1, -1, 1, 0)
+"""Whether these have more tokens than the rows that they replace (1), fewer (-1) or as many (0)."""
+
+
+def rows_that_differ(one: Signals, other: Signals, layer: int, mask_BT: torch.Tensor, *, by: float) -> list[int]:
+    """Return the positions of a batch whose valid tokens have states that differ by more than ``by`` after one of the
+    mapped layers."""
+    assert one.hidden.keys() == other.hidden.keys()
+    mapped = sorted(one.hidden)[layer]
+    gaps_BT = (one.hidden[mapped] - other.hidden[mapped]).abs().amax(-1) * mask_BT
+    return (gaps_BT.amax(1) > by).nonzero().flatten().tolist()
 
 
 def test_kept_signals_are_found_by_row_id_not_by_position(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
