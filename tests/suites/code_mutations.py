@@ -51,7 +51,10 @@ class Watch:
         defined = program().module(module).definitions
         top = frame.f_code.co_qualname.split(".")[0]
         if top in defined:
-            self.found |= {(module, top), *constants_of(module, frame.f_code)}
+            self.found.add((module, top))
+        if top in defined and program().is_counted(module):
+            # What a declaration of knobs reads is in the key by the knobs' values: its code never counts.
+            self.found.update(constants_of(module, frame.f_code))
 
 
 def constants_of(module: str, code: CodeType) -> Iterator[Definition]:

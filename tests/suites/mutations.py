@@ -276,6 +276,7 @@ def proposals(path: tuple[Any, ...], annotation: Any, value: Any) -> list[Any]:
         "prediction": [{**FAST, "steps": 2}],
         "metrics": [["accuracy"], ["f1"]],
         "labels": [["positive", "negative"]],
+        "language": ["de"],
         "headline": ["f1"],
         "delimiter": [";"],
         "encoding": ["latin-1"],
