@@ -256,8 +256,10 @@ async def work(
             used=record.used,
         )
     finally:
-        await page.close(whole=whole)
-        await asyncio.to_thread(shutil.rmtree, workspace, True)
+        try:
+            await page.close(whole=whole)
+        finally:  # a run may be stopped a second time while the page is closed
+            await asyncio.to_thread(shutil.rmtree, workspace, True)
 
 
 def all_of(artifacts: Mapping[str, Any]) -> Iterator[Artifact]:

@@ -335,6 +335,11 @@ ALLOWED = {
         "_watches",
     ): "a stack that one context manager fills and empties",
     (
+        "nothing_is_changed_from_outside",
+        "tasks.ports.rows.table_files",
+        "datasets.config.TORCH_AVAILABLE",
+    ): "what a context manager sets while a table is opened, and sets back: no tensor is made of its rows",
+    (
         "knobs_are_those_of_the_stage",
         "tasks.stage.orders",
         "Field(title='Knobs'",

@@ -171,13 +171,27 @@ def test_trainings_go_to_the_gpu_pool_two_at_a_time_and_cached_ones_nowhere(
     assert stages_sent(running, again) == [], "a run of hits starts nothing"
 
 
+TRAINS = "worker-gpu-local"
+"""The worker that stages which run models are sent to."""
+
+
 def gone(process: psutil.Process) -> None:
     """Kill a process and all that it started, as a machine that dies does."""
     for one in [process, *process.children(recursive=True)]:
         one.kill()
 
 
-KILLED = ("worker-cpu", "worker-cpu and its runs", "postgres", "redis", "api-1")
+KILLED = {
+    "the worker of runs": ["worker-cpu"],
+    "the machine of runs": ["worker-cpu"],
+    "the GPU worker": ["worker-gpu-local"],
+    "the GPU machine": ["worker-gpu-local"],
+    "both workers": ["worker-cpu", "worker-gpu-local"],
+    "postgres": ["postgres"],
+    "redis": ["redis"],
+    "an API server": ["api-1"],
+}
+"""Processes of the stack; a machine takes with it all that its worker has started."""
 
 
 @pytest.mark.parametrize("killed", KILLED)
@@ -192,22 +206,23 @@ def test_a_run_that_trains_survives(
 ) -> None:
     """And makes what nobody's death would have changed."""
     wanted = recipe(
-        tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-')}", seed=100 + KILLED.index(killed), **LONG
+        tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-').lower()}", seed=100 + [*KILLED].index(killed), **LONG
     )
-    before = running.log("worker-cpu").count("steps, loss")
+    before = running.log(TRAINS).count("steps, loss")
     run = start(running, wanted)
-    eventually(lambda: running.log("worker-cpu").count("steps, loss") > before, "it does not train", PATIENCE)
+    eventually(lambda: running.log(TRAINS).count("steps, loss") > before, "it does not train", PATIENCE)
     eventually(lambda: bool(checkpoints(running)), "it saves nothing", PATIENCE)
-    name, resumed = killed.partition(" ")[0], running.log("worker-cpu").count("resuming at step")
-    began = time.monotonic()
-    if " " in killed:
-        gone(psutil.Process(running.pid(name)))
-    else:
-        os.kill(running.pid(name), signal.SIGKILL)
-    assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:]
-    if name == "worker-cpu":
+    resumed, began = running.log(TRAINS).count("resuming at step"), time.monotonic()
+    for name in KILLED[killed]:
+        if "machine" in killed:
+            gone(psutil.Process(running.pid(name)))
+        else:
+            os.kill(running.pid(name), signal.SIGKILL)
+    assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:] + running.log(TRAINS)[-3000:]
+    if "worker-cpu" in KILLED[killed]:
         assert running.ask(f"flow_runs/{run}")["run_count"] == 2
-        assert running.log("worker-cpu").count("resuming at step") == resumed + 1, running.log("worker-cpu")[-3000:]
+    if TRAINS in KILLED[killed]:
+        assert running.log(TRAINS).count("resuming at step") == resumed + 1, running.log(TRAINS)[-3000:]
     print(f"FIGURE {killed} killed under training: the run completed {time.monotonic() - began:.0f} s later")
     ours = made(running, monkeypatch)
     undisturbed = run_recipe(wanted, home=Home(tmp_path / "embedded").create())
