@@ -1,7 +1,9 @@
-"""The command line inside of the test's own process: its exit status, output and errors."""
+"""The command line in the process of a test: the same entry point, errors and statuses, without a second import."""
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,13 +26,20 @@ Command = Callable[..., Done]
 
 
 def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Return a function that runs one command with its words."""
+    """Return a function that runs one command with its words; ``piped`` is its standard input. MLflow writes its
+    address into the environment, which a new process would not have."""
 
-    def run(*words: str) -> Done:
+    def run(*words: str, piped: str | None = None) -> Done:
         monkeypatch.setattr(sys, "argv", ["limbeck", *words])
+        if piped is not None:
+            monkeypatch.setattr(sys, "stdin", io.StringIO(piped))
         capsys.readouterr()
+        before = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+        os.environ.pop("MLFLOW_TRACKING_URI", None)
         with pytest.raises(SystemExit) as ended:
             main()
+        os.environ.clear()
+        os.environ.update(before)
         written = capsys.readouterr()
         return Done(int(ended.value.code or 0), written.out, written.err)
 

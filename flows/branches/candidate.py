@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any
@@ -46,6 +47,13 @@ class SharedArtifacts:
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
     """By knobs, and by the model: finetuned, pretrained, or a candidate and its seed."""
+
+
+async def candidate_of_seeds(planned: CandidateKnobs, make: Callable[[int], Awaitable[Artifact]]) -> Candidate:
+    """Make the checkpoints of all seeds of a planned candidate, side by side, and return the candidate."""
+    seeds = planned.planned_seeds
+    models = await asyncio.gather(*(make(seed) for seed in seeds))
+    return Candidate(planned.name, planned.planned_role, list(models), seeds)
 
 
 async def origin_of_seed(planned: CandidateKnobs, seed: int, shared: SharedArtifacts) -> Artifact:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
+from flows.branches.candidate import Candidate, SharedArtifacts, candidate_of_seeds, label, origin_of_seed
 from tasks.contracts import Artifact
 from tasks.recipe.makers.shrinking import PrunedCandidate, TrimmedCandidate
 from tasks.recipe.recipe import Recipe
@@ -22,16 +20,14 @@ async def make_trimmed(recipe: Recipe, planned: TrimmedCandidate, shared: Shared
         max_length=recipe.task_distillation.prediction.max_length,
     )
     texts = await counted_texts(planned, shared)
-    seeds = planned.planned_seeds
 
     async def one(seed: int) -> Artifact:
         base = await origin_of_seed(planned, seed, shared)
         return await trim_vocabulary(
-            knobs, base=base, rows=shared.rows, **texts, label=label(planned.name, seed, seeds)
+            knobs, base=base, rows=shared.rows, **texts, label=label(planned.name, seed, planned.planned_seeds)
         )
 
-    models = await asyncio.gather(*(one(seed) for seed in seeds))
-    return Candidate(planned.name, planned.planned_role, list(models), seeds)
+    return await candidate_of_seeds(planned, one)
 
 
 async def counted_texts(planned: TrimmedCandidate, shared: SharedArtifacts) -> dict[str, Artifact]:
@@ -47,7 +43,6 @@ async def counted_texts(planned: TrimmedCandidate, shared: SharedArtifacts) -> d
 
 async def make_pruned(recipe: Recipe, planned: PrunedCandidate, shared: SharedArtifacts) -> Candidate:
     """Return a candidate without some neurons of the model that it is made from; each seed has a sample of its own."""
-    seeds = planned.planned_seeds
 
     async def one(seed: int) -> Artifact:
         knobs = NeuronSlice(
@@ -59,7 +54,8 @@ async def make_pruned(recipe: Recipe, planned: PrunedCandidate, shared: SharedAr
             max_length=recipe.task_distillation.prediction.max_length,
         )
         base = await origin_of_seed(planned, seed, shared)
-        return await prune_neurons(knobs, base=base, rows=shared.rows, label=label(planned.name, seed, seeds))
+        return await prune_neurons(
+            knobs, base=base, rows=shared.rows, label=label(planned.name, seed, planned.planned_seeds)
+        )
 
-    models = await asyncio.gather(*(one(seed) for seed in seeds))
-    return Candidate(planned.name, planned.planned_role, list(models), seeds)
+    return await candidate_of_seeds(planned, one)

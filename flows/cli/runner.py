@@ -184,14 +184,11 @@ def plan_of(session: Session) -> PlannedRun:
     )
 
 
-SMALL = 16 * 2**20
-"""Largest source, in bytes, that a plan splits to count the remaining training rows: this takes seconds."""
-
-
 def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     """Return the facts about a plan's held-out rows: from cached stages, or by splitting the rows now if the source is
     small; else nothing."""
     from flows.branches.judging_sets import planned_sets
+    from flows.recipes.checks import LARGEST_READ
     from flows.run.judging_sources import known_of_sets
     from flows.run.opening import held_back
     from tasks.ports.files.sources import resolve_data
@@ -202,12 +199,12 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     if known.is_known and not missing:
         return known
     source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
-    if source.bytes > SMALL:
+    if source.bytes > LARGEST_READ:
         return known
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
     now = HeldBackFacts(rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked})
     found = known if known.is_known else now
-    sets = planned_sets(recipe, missing, names, divided["train"].sentences, SMALL)
+    sets = planned_sets(recipe, missing, names, divided["train"].sentences, LARGEST_READ)
     return found.replaced(judging={**found.judging, **sets}) if sets else found
 
 

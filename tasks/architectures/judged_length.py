@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tasks.architectures.known_architectures import JUDGED_LENGTH
 
-LONGEST_STATED = 1_000_000
-"""Tokenizers without a limit state a larger number."""
+MOST_TOKENS = 8192
+"""Longest input that a recipe may set; transformers writes 10 ** 30 for a tokenizer without a limit."""
 
 
 def write_judged_length(model: Path, tokenizer: Path, length: int) -> None:
@@ -28,4 +28,4 @@ def read_judged_length(folder: Path, default: int) -> int:
         for name, key in (("config.json", JUDGED_LENGTH), ("tokenizer_config.json", "model_max_length"))
         if (folder / name).is_file()
     ]
-    return next((int(one) for one in stated if isinstance(one, int) and 0 < one <= LONGEST_STATED), default)
+    return next((int(one) for one in stated if isinstance(one, int) and 0 < one <= MOST_TOKENS), default)

@@ -23,8 +23,6 @@ from tasks.task_types.stored import STATED, type_of
 BATCH = 64
 UNSTATED_LENGTH = 128
 """Longest input, in tokens, of a model whose files state none; the default of a recipe."""
-MOST_TOKENS = 8192
-"""Longest input that a recipe may set; transformers writes 10 ** 30 for a tokenizer without a limit."""
 
 
 def load(folder: Path, task_type: str) -> tuple[Any, Any]:

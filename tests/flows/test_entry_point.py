@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.__main__ import start_command_line
-from tests.in_process import limbeck
+from tests.command_line import command_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_version_is_an_option_and_a_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = [limbeck(monkeypatch, capsys, word).output for word in ("--version", "version")]
+    said = [command_line(monkeypatch, capsys)(word).output for word in ("--version", "version")]
     assert said == [f"limbeck {version('limbeck')}\n"] * 2
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.in_process import Ended, limbeck
+from tests.command_line import Done, command_line
 from tests.ports.test_tracker import NAME, checkpoint, moved, new_tracker, registered
 from tests.scoring.small import write_classifier
 
 __all__ = ["checkpoint", "registered"]  # fixtures
 
-Predict = Callable[..., Ended]
+Predict = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +30,11 @@ def predict(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     """Run ``limbeck predict`` in a home and a folder of its own."""
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "own-home"))
     monkeypatch.chdir(tmp_path)
-    yield lambda *words, piped=None: limbeck(monkeypatch, capsys, "predict", *map(str, words), piped=piped)
+    yield lambda *words, piped=None: command_line(monkeypatch, capsys)("predict", *map(str, words), piped=piped)
 
 
-def rows_of(ended: Ended) -> list[dict[str, Any]]:
-    assert ended.status == 0, ended.errors
+def rows_of(ended: Done) -> list[dict[str, Any]]:
+    assert ended.status == 0, ended.error
     return [json.loads(line) for line in ended.output.splitlines()]
 
 
@@ -59,7 +59,7 @@ def test_a_table_keeps_its_columns_ids_and_rows(predict: Predict, folder: Path, 
     rows = rows_of(ended)
     assert [(row["id"], row["label"]) for row in rows] == [("007", "yes"), ("008", "no"), ("009", "no")]
     assert [row["predicted_label"] is None for row in rows] == [False, True, False] and "label" in rows[0]
-    assert "1 row without text: their predictions are null" in ended.errors
+    assert "1 row without text: their predictions are null" in ended.error
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.jsonl", "out.parquet"])
@@ -88,7 +88,7 @@ def test_a_registered_version_without_a_pull(
     new_tracker(home).client.set_model_version_tag(NAME, "1", "gate", "refused")
     new_tracker(home).client.set_model_version_tag(NAME, "1", "gate.reasons", '["accuracy is too low"]')
     ended = predict(f"{NAME}@1", "a good film")
-    assert rows_of(ended) == [row] and f"{NAME} version 1 was REFUSED by the gate: accuracy is too low" in ended.errors
+    assert rows_of(ended) == [row] and f"{NAME} version 1 was REFUSED by the gate: accuracy is too low" in ended.error
     assert [entry.name for entry in tmp_path.iterdir()] == ["home"]
 
 
@@ -98,7 +98,7 @@ def test_pulling_a_refused_version_says_so(
     home = moved(registered, tmp_path)
     monkeypatch.setenv("LIMBECK_HOME", str(home))
     new_tracker(home).client.set_model_version_tag(NAME, "1", "gate", "refused")
-    ended = limbeck(monkeypatch, capsys, "pull", f"{NAME}@1", str(tmp_path / "model"))
+    ended = command_line(monkeypatch, capsys)("pull", f"{NAME}@1", str(tmp_path / "model"))
     assert ended.status == 0 and "version 1 was REFUSED by the gate: no reason is recorded" in ended.output
 
 
@@ -119,18 +119,18 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(
     (tmp_path / "empty.csv").write_text("id,text\n1,\n")
     words, sentence = MISTAKES[mistake]
     ended = predict(folder, *words)
-    assert ended.status == 1 and ended.output == "" and sentence in ended.errors
-    assert ended.errors.startswith("limbeck: ") and ended.errors.count("\n") == 1
+    assert ended.status == 1 and ended.output == "" and sentence in ended.error
+    assert ended.error.startswith("limbeck: ") and ended.error.count("\n") == 1
     assert {entry.name for entry in tmp_path.iterdir()} <= {"rows.csv", "empty.csv", "own-home"}
 
 
 def test_a_model_that_is_not_there(predict: Predict) -> None:
     ended = predict("./my-modle", "a good film")
-    assert ended.status == 1 and "there is no folder './my-modle'" in ended.errors
+    assert ended.status == 1 and "there is no folder './my-modle'" in ended.error
     ended = predict("nothing@champion", "a good film")
-    assert ended.status == 1 and "there is no registered model 'nothing'; known are none" in ended.errors
+    assert ended.status == 1 and "there is no registered model 'nothing'; known are none" in ended.error
 
 
 def test_a_pipe_that_is_no_text(predict: Predict, folder: Path) -> None:
-    assert "holds no text" in predict(folder, "-", piped="\n\n").errors
-    assert "line 2 of the input is not JSON" in predict(folder, piped='{"text": "a"}\nbad plot\n').errors
+    assert "holds no text" in predict(folder, "-", piped="\n\n").error
+    assert "line 2 of the input is not JSON" in predict(folder, piped='{"text": "a"}\nbad plot\n').error

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from flows.run.knob_list import SCHEMA_FILE, all_knobs, knobs_under, recipe_schema, schema_text
 from flows.run.recipe_file import SHELF
 from tasks.recipe.recipe import Recipe
-from tests.in_process import limbeck
+from tests.command_line import command_line
 
 RECIPES = sorted(SHELF.glob("*.yaml"))
 CHECK = Draft202012Validator(recipe_schema())
@@ -43,12 +43,12 @@ def test_every_knob_has_a_sentence_and_every_section_its_knobs() -> None:
 
 
 def test_commands_about_knobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    listed = limbeck(monkeypatch, capsys, "knobs").output
+    listed = command_line(monkeypatch, capsys)("knobs").output
     assert "layer_dropping" in listed and str(SCHEMA_FILE) in listed
-    shown = limbeck(monkeypatch, capsys, "knobs", "scoring").output
+    shown = command_line(monkeypatch, capsys)("knobs", "scoring").output
     assert "scoring.resamples" in shown and "at least 100" in shown and "teacher." not in shown
-    ended = limbeck(monkeypatch, capsys, "knobs", "data.sourc")
-    assert ended.status == 1 and ended.errors == (
+    ended = command_line(monkeypatch, capsys)("knobs", "data.sourc")
+    assert ended.status == 1 and ended.error == (
         "limbeck: there is no section and no knob 'data.sourc'; did you mean data.source?\n"
     )
 
@@ -56,18 +56,18 @@ def test_commands_about_knobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_a_recipe_of_the_shelf_is_printed_with_its_path(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed = limbeck(monkeypatch, capsys, "shelf", "sst2-tinybert").output
+    printed = command_line(monkeypatch, capsys)("shelf", "sst2-tinybert").output
     path = SHELF / "sst2-tinybert.yaml"
     assert printed == f"# {path}\n{path.read_text(encoding='utf-8')}"
-    ended = limbeck(monkeypatch, capsys, "shelf", "sst2-tinybrt")
-    assert ended.status == 1 and "did you mean 'sst2-tinybert'?" in ended.errors
+    ended = command_line(monkeypatch, capsys)("shelf", "sst2-tinybrt")
+    assert ended.status == 1 and "did you mean 'sst2-tinybert'?" in ended.error
 
 
 def test_init_links_the_schema_and_its_recipe_fits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "mine.csv").write_text("text,label\n" + "".join(f"text {n},{'ab'[n % 2]}\n" for n in range(60)))
-    assert limbeck(monkeypatch, capsys, "init", str(tmp_path / "mine.csv")).status == 0
+    assert command_line(monkeypatch, capsys)("init", str(tmp_path / "mine.csv")).status == 0
     text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
     assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
     assert not list(CHECK.iter_errors(YAML(typ="safe").load(text)))

@@ -53,10 +53,12 @@ def pace_of(pace: SpeedFacts, teachers: SpeedFacts, *, alone: bool) -> dict[str,
 def with_texts(rows: Sequence[ResultRow], found: Sequence[TextFacts]) -> list[ResultRow]:
     """Return the rows of the results, the teacher's first, with the figures of real texts; ``found`` are the
     measurements of their stages, none if there were none. Unsteady times make a row unsteady."""
+    if not found:
+        return list(rows)
     return [
         row.replaced(**text_figures(row, one, found[0], alone=number == 0))
-        for number, (row, one) in enumerate(zip(rows, found, strict=False))
-    ] or list(rows)
+        for number, (row, one) in enumerate(zip(rows, found, strict=True))
+    ]
 
 
 def text_figures(row: ResultRow, found: TextFacts, teachers: TextFacts, *, alone: bool) -> dict[str, object]:

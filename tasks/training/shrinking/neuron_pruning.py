@@ -21,6 +21,7 @@ from tasks.methods.pruning.importance import OF_ROWS, OF_WEIGHTS, OfBatch, most_
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
 from tasks.recipe.slices import NeuronSlice
 from tasks.training.data.batches import by_length
+from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model
@@ -70,11 +71,12 @@ def measured_on(measure: OfBatch, model: Any, loss: Any, encoded: Encoded, some:
 
     One pass backwards of the sum of the losses gives the gradients of every row, because rows do not mix.
     """
+    whole = Epoch(0, encoded, [])
     sums_LF = [torch.zeros(first.out_features) for first, _ in feed_forward_maps(model)]
     for chosen in by_length(encoded.lengths_N[some], size=BATCH, tokens=TOKENS):
         batch = some[chosen]
         with activations_of(model) as seen, torch.enable_grad():
-            total = loss(Chosen(batch)).mean() * len(batch)
+            total = loss(Indices(whole, batch)).mean() * len(batch)
         flat = [(block, each) for block, found in enumerate(seen) for each in found]
         gradients = torch.autograd.grad(total, [each for _, each in flat])
         mask_BT = collate(encoded, batch, pad, model.device).mask_BT
@@ -83,13 +85,6 @@ def measured_on(measure: OfBatch, model: Any, loss: Any, encoded: Encoded, some:
     if not all(bool(torch.isfinite(one).all()) for one in sums_LF):
         raise ModelError("the importance of neurons is not finite; the model diverged: train it with a lower rate")
     return sums_LF
-
-
-class Chosen:
-    """The rows of one pass, as a loss asks for them."""
-
-    def __init__(self, rows_B: np.ndarray) -> None:
-        self.rows_B = rows_B
 
 
 @contextmanager

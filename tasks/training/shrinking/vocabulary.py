@@ -40,17 +40,18 @@ def keep_used_pieces(job: Job) -> dict[str, Any]:
     make_deterministic(0)
     task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
     model = load_classifier(job.inputs["base"], task, device())
-    document, counts_V = document_of(tokenizer), piece_counts(job, knobs, task, tokenizer, model)
+    own = learned_texts(job.inputs["rows"], task)
+    counted = [*(own if knobs.train else []), *transfer_texts(job, task)]
+    document, counts_V = document_of(tokenizer), piece_counts(job, counted, tokenizer, model)
     kept = ids_to_keep(document, counts_V, most=None if knobs.keep == "used" else knobs.keep, floor=knobs.floor)
     keep_pieces(model, kept)
     save_model(model, tokenizer, job.output)
     (job.output / "tokenizer.json").write_text(json.dumps(with_pieces(document, kept), ensure_ascii=False))
     smaller = load_tokenizer(job.output)
-    alike = share_cut_alike(train_texts(job, task), tokenizer, smaller, kept)
     return {
         "pieces": len(kept),
         "pieces_before": len(counts_V),
-        "cut_alike": alike,
+        "cut_alike": share_cut_alike(own, tokenizer, smaller, kept),
         "selection_score": score_of_finished(job, knobs, task, model, smaller),
         "note": f"{len(kept):,} of {len(counts_V):,} pieces",
     }
@@ -67,23 +68,16 @@ def document_of(tokenizer: Any) -> Document:
     return document
 
 
-def piece_counts(job: Job, knobs: VocabularySlice, task: Task, tokenizer: Any, model: Any) -> np.ndarray:
-    """Return how often each row of the embeddings is used [V], in the training rows, the transfer text and the
-    corpus, as far as they are asked for."""
+def piece_counts(job: Job, texts: Sequence[str], tokenizer: Any, model: Any) -> np.ndarray:
+    """Return how often each row of the embeddings is used [V], in some texts and in the corpus, if there is one."""
     table = model.get_input_embeddings().num_embeddings
     counts_V = np.zeros(table, np.int64)
-    own = train_texts(job, task) if knobs.train else []
-    for some in in_portions(own + transfer_texts(job, task)):
+    for some in in_portions(texts):
         counts_V += np.bincount(encode(tokenizer, some, None, NO_LIMIT).ids_S, minlength=table)
     if "corpus" not in job.inputs:
         return counts_V
     require_tokenizer_of_corpus(job, tokenizer)
     return counts_V * ROWS_PER_CORPUS + np.bincount(read_corpus(job.inputs["corpus"]).ids_S, minlength=table)
-
-
-def train_texts(job: Job, task: Task) -> list[str]:
-    """Return the texts of the training rows, first and second ones."""
-    return learned_texts(job.inputs["rows"], task)
 
 
 def transfer_texts(job: Job, task: Task) -> list[str]:
