@@ -8,7 +8,7 @@ itself is an edge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 import attrs
 from pydantic import BaseModel
@@ -35,6 +35,36 @@ KINDS = (
 )
 
 
+class Used(TypedDict, total=False):
+    """The resources that a stage took, as its meter recorded them (``tasks/stage/meter.py``); None is unknown, and a
+    record of an older release lacks fields."""
+
+    seconds: float | None
+    machine_seconds: float | None
+    """Its share of the machine's time, by the cores that it held."""
+    held_seconds: float | None
+    """Seconds times cores."""
+    cpu_seconds: float | None
+    peak_bytes: int | None
+    threads: int | None
+    processes: int | None
+    cpu: str | None
+    gpu: str | None
+    gpus: int | None
+    gpu_seconds: float | None
+    gpu_joules: float | None
+    cpu_joules: float | None
+
+
+class TrackedRun(TypedDict):
+    """A run in MLflow as a worker elsewhere finds it, to log a stage below it."""
+
+    experiment: str
+    run: str
+    number: int
+    """The place of the stage among those of the run."""
+
+
 @attrs.frozen
 class Artifact:
     """The result of one stage, or an input of the user: its location and the digest of its bytes."""
@@ -48,9 +78,8 @@ class Artifact:
     facts: Mapping[str, object] = attrs.field(factory=dict, eq=False)
     """Small figures measured while it was computed (scores, counts), for gates and tables; never part of a key.
     They are empty in a plan, which has no figures."""
-    used: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
-    """Resources that its computation took (seconds, CPU seconds, joules; see ``tasks/stage/meter.py``), for the ledger;
-    empty if they were not recorded."""
+    used: Used = attrs.field(factory=lambda: Used(), eq=False)
+    """Resources that its computation took, for the ledger; empty if they were not recorded."""
     task_run: str = attrs.field(default="", eq=False)
     """Id of the Prefect task run that returned it in this flow run; empty for what no stage of the run returned."""
 
@@ -61,17 +90,6 @@ class Artifact:
         """
         return model.model_validate(self.facts)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values for manifests and reports."""
-        return {
-            "kind": self.kind,
-            "sha256": self.sha256,
-            "uri": self.uri,
-            "bytes": self.bytes,
-            "facts": dict(self.facts),
-        }
 
-
-def artifact_from_json(values: Mapping[str, Any]) -> Artifact:
-    """Read an artifact back from ``Artifact.as_json``."""
-    return Artifact(**{name: values[name] for name in ("kind", "sha256", "uri", "bytes", "facts")})
+StageInputs = Mapping[str, Artifact | list[Artifact] | None]
+"""The inputs of a stage by name; None for one that it does without."""

@@ -17,10 +17,10 @@ def verify() -> None:
     from flows.run.history import verify_store
 
     good = bad = 0
-    for manifest, problem in verify_store(home):
-        good, bad = good + (problem is None), bad + (problem is not None)
-        if problem:
-            out.print(f"{manifest['stage']} {manifest['key'][:12]}: {problem}", highlight=False, markup=False)
+    for result in verify_store(home):
+        good, bad = good + (result.problem is None), bad + (result.problem is not None)
+        if result.problem:
+            out.print(f"{result.stage} {result.key[:12]}: {result.problem}", highlight=False, markup=False)
     out.print(f"{good} results are intact, {bad} are damaged.", highlight=False)
     if bad:
         raise typer.Exit(1)

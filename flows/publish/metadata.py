@@ -44,4 +44,5 @@ def cached_seconds(result: Mapping[str, Any], home: Home) -> float:
     if not hits:
         return 0.0
     store = open_store(home.store, home.cache)
-    return sum((store.manifest(key) or {}).get("seconds", 0.0) for key in hits)
+    found = [store.manifest(key) for key in hits]
+    return sum(manifest.get("seconds", 0.0) for manifest in found if manifest is not None)

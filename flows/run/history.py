@@ -4,7 +4,7 @@ needed."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -60,20 +60,29 @@ def as_it_was(values: dict[str, Any]) -> dict[str, Any]:
     return values if held else {**values, "gate": {"split": "validation", **(values.get("gate") or {})}}
 
 
-def verify_store(home: Home) -> Iterator[tuple[dict[str, Any], str | None]]:
-    """Recompute all hashes of the store; yield each manifest with its problem, or None. Damaged results are set aside,
+class VerifiedResult(NamedTuple):
+    """A result of the store after all of its files were read again."""
+
+    stage: str
+    key: str
+    problem: str | None
+    """None if it is intact."""
+
+
+def verify_store(home: Home) -> Iterator[VerifiedResult]:
+    """Recompute all hashes of the store; yield each result with its problem, or None. Damaged results are set aside,
     except those of other releases, as the problem says."""
     store = open_store(home.store, home.cache)
     for key, problem in list(store.unreadable()):
-        yield {"stage": "result", "key": key}, f"{problem}; set aside"
+        yield VerifiedResult("result", key, f"{problem}; set aside")
     for manifest in list(store.manifests()):
-        problem = store.damage(manifest)  # type: ignore[assignment]
+        damage = store.damage(manifest)
         fate = (
             "set aside"
             if is_of_this_release(manifest)
             else "computed by another release and not used; it stays until limbeck gc"
         )
-        yield manifest, f"{problem}; {fate}" if problem else None
+        yield VerifiedResult(manifest["stage"], manifest["key"], f"{damage}; {fate}" if damage else None)
     rebuild(store)
 
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from flows.home import Home
@@ -19,6 +17,7 @@ from tasks.ports.machine import CLASS
 from tasks.ports.store.open import whole_address
 from tasks.ports.work_pools import device_of
 from tasks.recipe.recipe import Recipe
+from tasks.stage.orders import OrderTerms
 from tasks.stage.remote import AWAY, FLOW, GRACE, Dispatcher
 
 USUAL_DEPLOYMENT = f"{FLOW}/gpu"
@@ -192,7 +191,7 @@ def planned_place(recipe: Recipe) -> Placement:
         return here(str(error))
 
 
-def terms_of(recipe: Recipe, home: Home) -> Mapping[str, Any]:
+def terms_of(recipe: Recipe, home: Home) -> OrderTerms:
     """Return the fields that all orders of a run share, without the budget, which the run itself watches."""
     costs = recipe.costs.model_dump(mode="json", exclude_unset=True)
     costs.pop("budget", None)

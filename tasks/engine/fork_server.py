@@ -198,7 +198,7 @@ class ForkServer:
         """Send a signal to an engine; the server knows whether the engine still exists."""
         self.send({"number": number, "signal": signal_number})
 
-    def send(self, letter: Mapping[str, Any]) -> None:
+    def send(self, letter: Mapping[str, object]) -> None:
         """Send a message that has no reply."""
         with contextlib.suppress(OSError):  # the server is gone; ``hear`` will notice
             self.wire.send(json.dumps(letter).encode())

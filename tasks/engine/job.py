@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tasks.engine.environment import require_libraries
+from tasks.engine.events import EngineOrder
 from tasks.errors import EngineError, LimbeckError, OutOfMemory, RecipeError, StoreError
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ KIB = 1 if sys.platform == "darwin" else 1024  # bytes in the system's unit of p
 class Job:
     """One job of an engine: its name, knobs, input folders and output folder."""
 
-    def __init__(self, order: Mapping[str, Any], *, silent: bool = False) -> None:
+    def __init__(self, order: EngineOrder, *, silent: bool = False) -> None:
         self.name: str = order["job"]
-        self.values: Mapping[str, Any] = order.get("knobs", {})
+        self.values: Mapping[str, object] = order.get("knobs", {})
         self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
         self.lists: dict[str, list[Path]] = {name: [Path(f) for f in fs] for name, fs in order.get("lists", {}).items()}
         self.output = Path(order["output"])
@@ -85,7 +86,11 @@ def mute(event: str, **content: Any) -> None:
     """Discard an event."""
 
 
-def serve(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
+Jobs = Mapping[str, Callable[[Job], Mapping[str, object]]]
+"""The jobs of an engine by name; each returns the facts of its result."""
+
+
+def serve(jobs: Jobs, path: str) -> int:
     """Run the job in the JSON file at ``path``, report its facts or its one-sentence error, and return the exit
     status."""
     return serve_order(jobs, json.loads(Path(path).read_text()))
@@ -97,16 +102,15 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
-def serve_beside(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], path: str) -> int:
+def serve_beside(jobs: Jobs, path: str) -> int:
     """Run a job in one of several processes that share it, but not in the main one: report only an error, and discard
     the output."""
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as scratch:
-        return serve_order(jobs, {**json.loads(Path(path).read_text()), "output": f"{scratch}/output"}, silent=True)
+        order: EngineOrder = json.loads(Path(path).read_text())
+        return serve_order(jobs, {**order, "output": f"{scratch}/output"}, silent=True)
 
 
-def serve_order(
-    jobs: Mapping[str, Callable[[Job], dict[str, Any]]], order: Mapping[str, Any], *, silent: bool = False
-) -> int:
+def serve_order(jobs: Jobs, order: EngineOrder, *, silent: bool = False) -> int:
     """Run a parsed job; return the exit status."""
     try:
         if order["job"] not in jobs:

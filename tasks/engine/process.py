@@ -7,11 +7,12 @@ import json
 import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tasks.engine.environment import environment
+from tasks.engine.events import EngineOrder, Event
 from tasks.engine.fork_server import LINE, ORDER, Forked, ForkServer
 from tasks.engine.job import die_with_parent
 from tasks.errors import BY_NAME, EngineError, Interrupted, OutOfMemory
@@ -22,11 +23,11 @@ ENGINE_ENDING_SECONDS = 45.0
 
 async def run_engine(
     module: str,
-    order: Mapping[str, Any],
+    order: EngineOrder,
     folder: Path,
-    listen: Callable[[dict[str, Any]], None],
+    listen: Callable[[Event], None],
     server: ForkServer | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Run ``python -m module`` on a job and return its facts; pass its events to ``listen``. With a run's fork server,
     the engine need not import torch."""
     (folder / ORDER).write_text(json.dumps(order))
@@ -41,7 +42,7 @@ async def run_engine(
 
 
 async def start(
-    module: str, order: Mapping[str, Any], folder: Path, errors: IO[bytes], server: ForkServer | None
+    module: str, order: EngineOrder, folder: Path, errors: IO[bytes], server: ForkServer | None
 ) -> Process | Forked:
     """Start an engine in its folder; torchrun starts several processes that share one job."""
     processes, device = order.get("processes", 1), order.get("device", "cpu")
@@ -72,13 +73,13 @@ def command(module: str, processes: int) -> list[str]:
     return [sys.executable, "-m", *together, module]
 
 
-async def listen_to(process: Process | Forked, listen: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+async def listen_to(process: Process | Forked, listen: Callable[[Event], None]) -> Event | None:
     """Pass events to ``listen`` until the engine ends; return the last one that is no report of resources."""
     assert process.stdout is not None
-    last: dict[str, Any] = {}
+    last: Event | None = None
     async for line in process.stdout:
         try:
-            event = json.loads(line)
+            event: Event = json.loads(line)
         except ValueError:
             continue  # output of a library, not an event
         listen(event)
@@ -88,11 +89,11 @@ async def listen_to(process: Process | Forked, listen: Callable[[dict[str, Any]]
     return last
 
 
-def facts_of(last: Mapping[str, Any], process: Process | Forked, folder: Path, job: str) -> dict[str, Any]:
+def facts_of(last: Event | None, process: Process | Forked, folder: Path, job: str) -> dict[str, object]:
     """Return the facts of a finished engine, or raise the error that ended it."""
-    if last.get("event") == "result" and process.returncode == 0:
+    if last is not None and last["event"] == "result" and process.returncode == 0:
         return dict(last["facts"])
-    if last.get("event") == "error":
+    if last is not None and last["event"] == "error":
         raise BY_NAME.get(last["kind"], EngineError)(last["message"])
     if process.returncode == -signal.SIGKILL:
         raise OutOfMemory(

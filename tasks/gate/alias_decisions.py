@@ -32,6 +32,7 @@ from tasks.gate.promotion import (
 from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
+from tasks.ports.store.documents import LeaseNote
 from tasks.ports.tracking.registry import Registry, RegistryState, lock_key
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import only_one
@@ -43,7 +44,7 @@ Result = TypeVar("Result")
 async def under_lock(store: Store, tracker: Tracker, name: str, work: Callable[[Registry], Result]) -> Result:
     """Run ``work`` on a registered model, exclusively among all machines that share the store."""
     key = lock_key(name)
-    note = {"stage": f"promotion of {name}", "key": key, "inputs": {}}
+    note: LeaseNote = {"stage": f"promotion of {name}", "key": key, "inputs": {}}
     identity = await asyncio.to_thread(store.identity)
     async with store.lease(key, note) as lease:
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from tasks.contracts import Used
 from tasks.errors import BudgetError
 from tasks.scoring.costs.figures import least
 from tasks.scoring.costs.ledger import cost_of, number
@@ -30,7 +30,7 @@ class RunBudget:
     by_estimate: bool = True
     opened: float = field(default_factory=time.monotonic)
 
-    def spent(self, useds: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    def spent(self, useds: Iterable[Used]) -> dict[str, float]:
         """Return the run's spending so far; ``useds`` are the resources of its stages, running ones included."""
         hours = (time.monotonic() - self.opened) / HOUR
         kwh = (
@@ -40,9 +40,7 @@ class RunBudget:
         )
         return {"hours": hours, "dollars": hours * (self.rates.dollars_per_hour() or 0.0), "kwh": kwh}
 
-    def require_rest(
-        self, useds: Iterable[Mapping[str, Any]], shown: str = "", likely: Mapping[str, Any] | None = None
-    ) -> None:
+    def require_rest(self, useds: Iterable[Used], shown: str = "", likely: Used | None = None) -> None:
         """Raise BudgetError if the budget is spent, or if the stage ``shown`` would exceed it; ``likely`` are the
         resources of a similar earlier stage."""
         spent = self.spent(useds)
@@ -64,7 +62,7 @@ class RunBudget:
                 )
                 raise BudgetError(f"{said}, {rest}")
 
-    def require_plan(self, likely: Iterable[Mapping[str, Any]]) -> None:
+    def require_plan(self, likely: Iterable[Used]) -> None:
         """Raise BudgetError, before anything is spent, if the stages with a known estimate would exceed the budget."""
         expected = foreseen(likely, self.rates) if self.by_estimate else {}
         for name, limit in self.limited():
@@ -80,7 +78,7 @@ class RunBudget:
         yield from ((name, limit) for name, limit in self.limits.items() if limit is not None)
 
 
-def foreseen(likely: Iterable[Mapping[str, Any]], rates: Rates) -> dict[str, float]:
+def foreseen(likely: Iterable[Used], rates: Rates) -> dict[str, float]:
     """Return a lower bound of the spending of stages, from similar earlier stages: their shares of the machine's hours,
     as they ran in parallel."""
     useds = list(likely)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tasks.contracts import Artifact
+from tasks.engine.events import EngineOrder, Event, ProgressEvent
 from tasks.engine.process import run_engine
 from tasks.ports.store.inputs import HeldInputs
 from tasks.stage.keys import StageSpec
@@ -26,7 +26,7 @@ class StageContext:
     workspace: Path
     checkpoints: Path
     held: HeldInputs
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
     heard: float = 0.0
     page: ProgressPage | None = None
 
@@ -43,7 +43,7 @@ class StageContext:
 
     async def run(
         self,
-        knobs: Mapping[str, Any],
+        knobs: Mapping[str, object],
         *,
         inputs: Mapping[str, Artifact | None] | None = None,
         lists: Mapping[str, Sequence[Artifact]] | None = None,
@@ -51,8 +51,8 @@ class StageContext:
     ) -> None:
         """Run the stage's engine on its inputs; inputs that are None are left out."""
         given = {name: str(self.folder(artifact)) for name, artifact in (inputs or {}).items() if artifact is not None}
-        order = {
-            "job": self.spec.engine,
+        order: EngineOrder = {
+            "job": self.spec.engine or "",
             "knobs": dict(knobs),
             "inputs": given | {name: str(folder) for name, folder in (folders or {}).items()},
             "lists": {
@@ -68,7 +68,7 @@ class StageContext:
         }
         self.facts |= await run_engine(self.spec.module, order, self.workspace, self.listen, self.session.engines)
 
-    def listen(self, event: Mapping[str, Any]) -> None:
+    def listen(self, event: Event) -> None:
         """Forward an engine's event to the watcher, the tracker, the Prefect log and the meter."""
         from prefect.logging import get_run_logger
 
@@ -88,7 +88,7 @@ class StageContext:
         elif event["event"] == "used" and self.record.meter is not None:
             self.record.meter.hear(event)
 
-    def log_progress(self, event: Mapping[str, Any]) -> None:
+    def log_progress(self, event: ProgressEvent) -> None:
         """Log every tenth of the progress, so that the page in the Prefect UI stays readable."""
         from prefect.logging import get_run_logger
 

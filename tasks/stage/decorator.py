@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, StageInputs
 from tasks.recipe.knobs import Knobs
 from tasks.stage.keys import ENGINE_LIBRARIES, Body, StageSpec
 from tasks.stage.planning import plan_stage
@@ -44,7 +44,7 @@ def stage(
             return prefect_task_of(spec)
 
         @functools.wraps(body)
-        async def call(knobs: Knobs, *, label: str = "", **artifacts: Any) -> Artifact:
+        async def call(knobs: Knobs, *, label: str = "", **artifacts: Artifact | list[Artifact] | None) -> Artifact:
             session = current_session()
             if session.planning:
                 return await plan_stage(spec, session, knobs, label, artifacts)
@@ -71,13 +71,13 @@ def prefect_task_of(spec: StageSpec) -> Any:
     from tasks.stage.making import run_stage
 
     @task(name=spec.name, task_run_name=spec.name + "{shown}", persist_result=False, cache_policy=NO_CACHE)
-    async def stage_task(knobs: Knobs, shown: str, artifacts: dict[str, Any]) -> Any:
+    async def stage_task(knobs: Knobs, shown: str, artifacts: StageInputs) -> Any:
         return await run_stage(spec, current_session(), knobs, shown.lstrip("/"), artifacts)
 
     return stage_task
 
 
-def linked(session: Session, artifacts: Mapping[str, Any]) -> dict[str, Any]:
+def linked(session: Session, artifacts: StageInputs) -> dict[str, object]:
     """Replace artifacts by the states of the tasks that made them; Prefect turns them back before the task sees
     them."""
     return {

@@ -5,13 +5,19 @@ Only a verified manifest under that key is a hit.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, StageInputs
 from tasks.engine.environment import NUMERIC, environment
-from tasks.ports.code.fingerprint import KEY_SCHEMA, code_digest, key_of, library_versions
+from tasks.ports.code.fingerprint import (
+    KEY_SCHEMA,
+    ComputedBy,
+    KeyExplanation,
+    code_digest,
+    key_of,
+    library_versions,
+)
 from tasks.ports.code.narrowing import ARCHITECTURES
 from tasks.ports.code.program import Root
 from tasks.ports.machine import cpu_class, device_class, hardware
@@ -81,7 +87,7 @@ def is_sent(spec: StageSpec, session: Session) -> bool:
     return session.dispatcher is not None and spec.on_gpu
 
 
-def new_record(spec: StageSpec, session: Session, label: str, explanation: Mapping[str, Any]) -> StageRecord:
+def new_record(spec: StageSpec, session: Session, label: str, explanation: KeyExplanation) -> StageRecord:
     """Add a stage to the run's list."""
     record = StageRecord(
         spec.name,
@@ -98,46 +104,51 @@ def new_record(spec: StageSpec, session: Session, label: str, explanation: Mappi
     return record
 
 
-def key_explanation(spec: StageSpec, session: Session, knobs: Knobs, artifacts: Mapping[str, Any]) -> dict[str, Any]:
+def key_explanation(spec: StageSpec, session: Session, knobs: Knobs, artifacts: StageInputs) -> KeyExplanation:
     """Return everything in a stage's key, by name, so that two keys can be compared field by field."""
     values = knobs.key_values()
     models = architectures_of(artifacts)
     beside = {} if models is None else {ARCHITECTURES: models}
-    return {
+    explanation: KeyExplanation = {
         "schema": KEY_SCHEMA,
         "stage": spec.name,
         "code": code_digest(spec.roots, {**values, **beside}),
         "knobs": values,
         "inputs": {name: digests(artifact) for name, artifact in artifacts.items() if artifact is not None},
         "libraries": library_versions(spec.libraries),
-        **({ARCHITECTURES: models} if models else {}),
-        **(computed_by(spec, session) if spec.engine is not None else {}),
     }
+    if models:
+        explanation["architectures"] = models
+    return {**explanation, **computed_by(spec, session)} if spec.engine is not None else explanation
 
 
-def architectures_of(artifacts: Mapping[str, Any]) -> list[str] | None:
+def architectures_of(artifacts: StageInputs) -> list[str] | None:
     """Return the architectures of a stage's models; None where that of one is not known, as in a plan: then the code of
     all of them counts."""
     lists = (each if isinstance(each, list) else [each] for each in artifacts.values() if each is not None)
     given = [one for each in lists for one in each]
     if any(one.kind in ("checkpoint", "export") and "architecture" not in one.facts for one in given):
         return None
-    return sorted({one.facts["architecture"] for one in given if "architecture" in one.facts})
+    return sorted({str(one.facts["architecture"]) for one in given if "architecture" in one.facts})
 
 
-def computed_by(spec: StageSpec, session: Session) -> dict[str, Any]:
+def computed_by(spec: StageSpec, session: Session) -> ComputedBy:
     """Return the part of the key that affects an engine's numbers: device, environment, threads, processes, hardware.
     Stages without an engine read and count rows, with the same result everywhere."""
     sent_to = session.dispatcher if spec.on_gpu else None
-    return {
+    found: ComputedBy = {
         "device": spec.device if sent_to is None else sent_to.device,
         "environment": NUMERIC,
-        **({"threads": session.threads_for(spec.threads)} if spec.threads != "single" else {}),
-        **({"processes": session.processes} if spec.distributed and session.processes > 1 else {}),
-        **({"hardware": hardware()} if spec.hardware else {}),
     }
+    if spec.threads != "single":
+        found["threads"] = session.threads_for(spec.threads)
+    if spec.distributed and session.processes > 1:
+        found["processes"] = session.processes
+    if spec.hardware:
+        found["hardware"] = hardware()
+    return found
 
 
-def digests(artifact: Artifact | Sequence[Artifact]) -> Any:
+def digests(artifact: Artifact | Sequence[Artifact]) -> str | list[str]:
     """Return the output digests of an input: one artifact, or a list."""
     return artifact.sha256 if isinstance(artifact, Artifact) else [one.sha256 for one in artifact]

@@ -9,7 +9,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 from prefect.states import Completed, Failed
 
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, StageInputs
 from tasks.errors import (
     BudgetError,
     DispatchError,
@@ -33,19 +33,20 @@ from tasks.ports.code.fingerprint import key_of
 from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.machine import device_class
 from tasks.ports.store.artifacts import disk_trouble
+from tasks.ports.store.documents import LeaseNote
 from tasks.ports.store.inputs import HeldInputs
 from tasks.recipe.knobs import Knobs
 from tasks.stage.context import StageContext
 from tasks.stage.gpu_slots import gpu_slots
 from tasks.stage.keys import StageSpec, is_sent, key_explanation, new_record
 from tasks.stage.metering import metered, require_rest, within_budget, within_hours
-from tasks.stage.orders import notes_of, require_expected
+from tasks.stage.orders import StageRequest, notes_of, require_expected
 from tasks.stage.planning import nearest, reason, took
 from tasks.stage.progress import ProgressPage
 from tasks.stage.session import Session, StageDispatcher, StageRecord
 
 
-async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: Mapping[str, Any]) -> Any:
+async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: StageInputs) -> Any:
     """Run one stage: find its result, or compute it; return the Prefect state with the outcome."""
     make = make_by_worker if is_sent(spec, session) else compute
     explanation = key_explanation(spec, session, knobs, artifacts)
@@ -73,7 +74,7 @@ async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str,
 
 
 async def make_by_worker(
-    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: Mapping[str, Any], started: float
+    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: StageInputs, started: float
 ) -> Any:
     """Have a stage computed by a remote worker. Without a live worker, this run computes it itself, if it may, and all
     later stages, too."""
@@ -111,7 +112,7 @@ async def make_remotely(
     dispatcher: StageDispatcher,
     record: StageRecord,
     knobs: Knobs,
-    artifacts: Mapping[str, Any],
+    artifacts: StageInputs,
     started: float,
 ) -> Any:
     """Have a stage computed by a remote worker, and take its result from the store."""
@@ -126,7 +127,7 @@ async def make_remotely(
         if words and session.watcher is not None:
             session.watcher.log(record, words)
 
-    order = {
+    order: StageRequest = {
         "stage": spec.name,
         "label": record.label,
         "knobs": knobs.model_dump(mode="json", exclude_unset=True),
@@ -164,10 +165,10 @@ async def foresee(spec: StageSpec, session: Session, record: StageRecord) -> Non
 
 
 async def compute(
-    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: Mapping[str, Any], started: float
+    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: StageInputs, started: float
 ) -> Any:
     """Compute a stage's result under its lease, unless another worker computes it meanwhile."""
-    note = {"stage": record.display_name, "key": record.key, "inputs": record.explanation["inputs"]}
+    note: LeaseNote = {"stage": record.display_name, "key": record.key, "inputs": record.explanation["inputs"]}
     while True:
         record.state = "waiting"
         session.tell(record)
@@ -196,7 +197,7 @@ async def overtaken(session: Session, record: StageRecord, error: LeaseLost) -> 
 
 
 async def find_or_make(
-    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: Mapping[str, Any], lease: Any
+    spec: StageSpec, session: Session, record: StageRecord, knobs: Knobs, artifacts: StageInputs, lease: Any
 ) -> Any:
     """Compute a stage's result, with the lease and the cores held; look it up first, because it may have been published
     meanwhile."""
@@ -223,7 +224,7 @@ async def work(
     session: Session,
     record: StageRecord,
     knobs: Knobs,
-    artifacts: Mapping[str, Any],
+    artifacts: StageInputs,
     lease: Any,
     started: float,
 ) -> Artifact:
@@ -262,7 +263,7 @@ async def work(
             await asyncio.to_thread(shutil.rmtree, workspace, True)
 
 
-def all_of(artifacts: Mapping[str, Any]) -> Iterator[Artifact]:
+def all_of(artifacts: StageInputs) -> Iterator[Artifact]:
     """Yield every artifact among a stage's inputs."""
     for given in artifacts.values():
         if given is not None:

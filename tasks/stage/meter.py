@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tasks.contracts import Used
+from tasks.engine.events import UsedEvent
 from tasks.ports.machine import cpu_model, gpu_class, gpu_model
 
 POWERCAP = Path("/sys/class/powercap")
@@ -38,14 +39,14 @@ class Meter:
     cpu_joules: float | None = 0.0
     busy: float | None = 0.0
     """CPU seconds of all processes on the machine."""
-    said: list[Mapping[str, Any]] = field(default_factory=list)
+    said: list[UsedEvent] = field(default_factory=list)
     ended: float | None = None
 
-    def hear(self, event: Mapping[str, Any]) -> None:
+    def hear(self, event: UsedEvent) -> None:
         """Record an engine's report of its resources."""
         self.said.append(event)
 
-    def used(self, machine: Machine, now: float) -> dict[str, Any]:
+    def used(self, machine: Machine, now: float) -> Used:
         """Return all figures as plain values; None for unknown ones."""
         seconds = (self.ended or now) - self.started
         cpu_seconds = sum(event["cpu_seconds"] for event in self.said) if self.said else None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Never, TypedDict
 
 from attrs import evolve
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, StageInputs, TrackedRun
 from tasks.errors import DispatchError, LimbeckError
-from tasks.ports.code.fingerprint import differences
+from tasks.ports.code.fingerprint import KeyExplanation, differences
 from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.manifests import HEX
@@ -27,6 +27,41 @@ class InputNote(BaseModel):
     bytes: int = Field(ge=0, title="Bytes", description="Size in bytes.")
 
 
+class PlainNote(TypedDict):
+    """An ``InputNote`` as a run sends it."""
+
+    kind: str
+    sha256: str
+    bytes: int
+
+
+class StageRequest(TypedDict):
+    """The fields of a ``StageOrder`` that say which stage a run requests."""
+
+    stage: str
+    label: str
+    knobs: dict[str, object]
+    key: str
+    inputs: dict[str, PlainNote | list[PlainNote]]
+    explanation: KeyExplanation
+    force: bool
+    tracking: TrackedRun | dict[str, Never]
+
+
+class OrderTerms(TypedDict, total=False):
+    """The fields of a ``StageOrder`` that all orders of a run share."""
+
+    store: str
+    own_folder: bool
+    """Whether the store is a folder that the environment does not name. It is not sent."""
+    costs: dict[str, object]
+    cores: int | None
+    threads: int
+    threads_alone: int
+    processes: int
+    stage_hours: float
+
+
 class StageOrder(BaseModel):
     """One stage that a run requests: the arguments of its stage task, and the key that the worker must arrive at.
     Written by runs; people start recipes."""
@@ -36,15 +71,17 @@ class StageOrder(BaseModel):
     label: str = Field(
         "", title="Label", description="Label that distinguishes it from other stages of that name in its run."
     )
-    knobs: dict[str, Any] = Field(title="Knobs", description="The stage's slice of the recipe.")
+    knobs: dict[str, object] = Field(title="Knobs", description="The stage's slice of the recipe.")
     inputs: dict[str, InputNote | list[InputNote]] = Field(title="Inputs", description="The digests of its inputs.")
     key: str = Field(pattern=HEX, title="Key", description="Key of its result in the store.")
-    explanation: dict[str, Any] = Field(
+    explanation: dict[str, object] = Field(
         title="Explanation", description="Parts of the key; a worker that computes another key refuses the stage."
     )
     store: str = Field(title="Store", description="The address of the store that the run and the pool's workers share.")
     force: bool = Field(False, title="Force", description="Compute it although its result is cached.")
-    costs: dict[str, Any] = Field(default_factory=dict, title="Costs", description="Prices and factors of the ledger.")
+    costs: dict[str, object] = Field(
+        default_factory=dict, title="Costs", description="Prices and factors of the ledger."
+    )
     cores: int | None = Field(
         None,
         ge=1,
@@ -74,7 +111,7 @@ class StageOrder(BaseModel):
         return f"{self.stage}/{self.label}" if self.label else self.stage
 
 
-def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def require_expected(explanation: Mapping[str, object], expected: Mapping[str, object]) -> None:
     """Raise DispatchError if this worker would compute something else than the requested stage."""
     found = list(differences(explanation, expected))
     if found:
@@ -85,21 +122,25 @@ def require_expected(explanation: Mapping[str, Any], expected: Mapping[str, Any]
         )
 
 
-async def notes_of(store: Store, artifacts: Mapping[str, Any]) -> dict[str, Any]:
+async def notes_of(store: Store, artifacts: StageInputs) -> dict[str, PlainNote | list[PlainNote]]:
     """Return the inputs of an order; the user's own sources are put into the store first."""
-    return {name: await note_or_notes(store, given) for name, given in artifacts.items() if given is not None}
+    return {
+        name: [await note_of(store, one) for one in given] if isinstance(given, list) else await note_of(store, given)
+        for name, given in artifacts.items()
+        if given is not None
+    }
 
 
-async def note_or_notes(store: Store, given: Artifact | Sequence[Artifact]) -> Any:
-    """Return the note of one input, or of a list of them."""
-    if not isinstance(given, Artifact):
-        return [await note_or_notes(store, one) for one in given]
+async def note_of(store: Store, given: Artifact) -> PlainNote:
+    """Return the note of one input."""
     if given.kind == "source":
         await upload_source(store, given)
     return {"kind": given.kind, "sha256": given.sha256, "bytes": given.bytes}
 
 
-def artifacts_of(store: Store, inputs: Mapping[str, InputNote | list[InputNote]]) -> dict[str, Any]:
+def artifacts_of(
+    store: Store, inputs: Mapping[str, InputNote | list[InputNote]]
+) -> dict[str, Artifact | list[Artifact]]:
     """Return the inputs of an order as artifacts of this worker's store."""
     return {
         name: [artifact_of(store, one) for one in given] if isinstance(given, list) else artifact_of(store, given)

@@ -6,17 +6,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, StageInputs, Used
 from tasks.ports.code.fingerprint import differences, key_of
+from tasks.ports.store.documents import Manifest
 from tasks.ports.store.manifests import is_of_this_release, used_of
 from tasks.recipe.knobs import Knobs
 from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, computed_by, key_explanation, new_record
 from tasks.stage.session import Session, current_session
 
 
-async def plan_stage(
-    spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: Mapping[str, Any]
-) -> Artifact:
+async def plan_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: StageInputs) -> Artifact:
     """Record whether a run would compute this stage, and return its artifact or a placeholder; an input that is not
     known yet makes every later stage a miss."""
     explanation = key_explanation(spec, session, knobs, artifacts)
@@ -32,12 +31,12 @@ async def plan_stage(
         record.why, record.artifact, record.used = "a verified result is cached", found, found.used
         return found
     changes, like = nearest(spec, session, explanation)
-    record.estimate, record.likely = (like or {}).get("seconds"), took(like)
+    record.estimate, record.likely = like.get("seconds") if like else None, took(like)
     record.why = f"waits for {', '.join(waiting)}" if waiting else reason(spec, session, changes)
     return Artifact(spec.makes, UNKNOWN, "", 0, {})
 
 
-def is_stored(stage_task: Any, knobs: Knobs, artifacts: Mapping[str, Any]) -> bool:
+def is_stored(stage_task: Any, knobs: Knobs, artifacts: StageInputs) -> bool:
     """Tell whether the store of the current session has a result of a stage task; its files are not checked."""
     session = current_session()
     key = key_of(key_explanation(stage_task.spec, session, knobs, artifacts))
@@ -59,8 +58,8 @@ def reason(spec: StageSpec, session: Session, changes: list[str] | None) -> str:
 
 
 def nearest(
-    spec: StageSpec, session: Session, explanation: Mapping[str, Any]
-) -> tuple[list[str] | None, Mapping[str, Any] | None]:
+    spec: StageSpec, session: Session, explanation: Mapping[str, object]
+) -> tuple[list[str] | None, Manifest | None]:
     """Return the differences from the nearest earlier result of a stage, and its manifest; None if there is none.
 
     A result of another release still tells how long the stage took, but it is never used.
@@ -71,6 +70,6 @@ def nearest(
     return ([OTHER_RELEASE] if like is not None and not is_of_this_release(like) else changes), like
 
 
-def took(manifest: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def took(manifest: Manifest | None) -> Used:
     """Return the resources that an earlier result took."""
     return used_of(manifest) if manifest else {}

@@ -23,6 +23,7 @@ from uuid import UUID
 from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError, NoWorker, TooLong
 from tasks.ports.work_pools import flow_run_page, has_worker, is_away, no_worker, trouble
 from tasks.recipe.running import STAGE_HOURS
+from tasks.stage.orders import OrderTerms, StageRequest
 
 FLOW = "stage"
 GRACE = 120.0  # seconds in which a crashed flow run may be restarted, by an automation or by hand
@@ -48,7 +49,7 @@ class Dispatcher:
     """Seconds for which the pool may be without a live worker."""
     required: bool = False
     """Whether a run without a live worker stops, instead of computing its stages itself."""
-    terms: Mapping[str, Any] = field(default_factory=dict)
+    terms: OrderTerms = field(default_factory=lambda: OrderTerms())
     """Fields common to all orders of the run: the store, the costs, the cores."""
     asker: str = ""
     """The id of the flow run that sends the requests: this one."""
@@ -88,7 +89,7 @@ class Dispatcher:
                 f"folder, here and on the workers"
             )
 
-    async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+    async def make(self, order: StageRequest, tell: Callable[[str, str], None]) -> bool:
         """Have a stage computed; return True if it was computed for this call, False if for another branch, or for
         another run in parallel."""
         async with self.turns.setdefault(order["key"], asyncio.Lock()):
@@ -98,7 +99,7 @@ class Dispatcher:
             self.made.add(order["key"])
             return ours
 
-    async def make_once(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+    async def make_once(self, order: StageRequest, tell: Callable[[str, str], None]) -> bool:
         """Request a stage until a flow run has computed it or failed; repeat a request that another run cancelled.
         Return whether the flow run was this run's own."""
         for _ in range(ASKED_AT_MOST):
@@ -127,7 +128,7 @@ class Dispatcher:
             f"{named(order)}: the flow runs requested by other runs were cancelled {ASKED_AT_MOST} times; run again"
         )
 
-    async def find_or_ask(self, order: Mapping[str, Any]) -> tuple[Any, bool]:
+    async def find_or_ask(self, order: StageRequest) -> tuple[Any, bool]:
         """Return the flow run for this key, found or requested, and whether it is this run's own."""
         from prefect.client.orchestration import get_client
         from prefect.deployments import arun_deployment
@@ -151,7 +152,7 @@ class Dispatcher:
             )
             return asked, await self.is_ours(client, asked)
 
-    def order_terms(self) -> dict[str, Any]:
+    def order_terms(self) -> dict[str, object]:
         """Return the fields common to all orders of this run."""
         return {name: value for name, value in self.terms.items() if name != "own_folder"} | {"asked_by": self.asker}
 
@@ -305,7 +306,7 @@ def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
 # --- names, tags and pages of an order --------------------------------------------------------------------------------
 
 
-def what(parameters: Mapping[str, Any]) -> tuple[str, str]:
+def what(parameters: Mapping[str, object]) -> tuple[str, str]:
     """Return the key that a flow run computes, and the store that it uses."""
     order = parameters.get("order")
     return (str(order.get("key", "")), str(order.get("store", ""))) if isinstance(order, Mapping) else ("", "")
@@ -316,6 +317,6 @@ def tag_of(key: str) -> str:
     return f"key:{key[:16]}"
 
 
-def named(order: Mapping[str, Any]) -> str:
+def named(order: StageRequest) -> str:
     """Return the display name of an order's stage."""
     return f"{order['stage']}/{order['label']}" if order["label"] else str(order["stage"])

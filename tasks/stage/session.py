@@ -10,8 +10,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, TrackedRun, Used
 from tasks.engine.fork_server import ForkServer
+from tasks.ports.code.fingerprint import KeyExplanation
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.index.earlier import EarlierResults
 from tasks.recipe.running import STAGE_HOURS, THREADS_ALONE
@@ -19,6 +20,7 @@ from tasks.results.teacher_layers import TeacherLayers
 from tasks.scoring.costs.rates import Rates
 from tasks.stage.budget import RunBudget
 from tasks.stage.meter import Machine, Meter
+from tasks.stage.orders import StageRequest
 
 JUST = 30.0  # seconds for which a run trusts its plan on the contents of the store
 
@@ -34,15 +36,15 @@ class StageRecord:
     label: str
     key: str
     kind: str
-    explanation: Mapping[str, Any]
+    explanation: KeyExplanation
     state: str = "pending"
     cache: str = "miss"
     why: str = ""
     seconds: float = 0.0
     estimate: float | None = None
-    used: Mapping[str, Any] = field(default_factory=dict)
+    used: Used = field(default_factory=lambda: Used())
     """Its resources; of a cached stage, those of its original computation."""
-    likely: Mapping[str, Any] = field(default_factory=dict)
+    likely: Used = field(default_factory=lambda: Used())
     """The resources of a similar earlier stage."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The known figures of its cost, by their names in MLflow."""
@@ -64,7 +66,7 @@ class StageRecord:
 class StageTracker(Protocol):
     """Keeps what happens to the stages of a run."""
 
-    def place(self) -> dict[str, Any]:
+    def place(self) -> TrackedRun:
         """Return the experiment and the run that stages are kept in, for a worker elsewhere."""
 
     def stage_started(self, record: StageRecord) -> None:
@@ -110,7 +112,7 @@ class StageDispatcher(Protocol):
     def required(self) -> bool:
         """Whether a run stops if no worker is alive; otherwise it makes its stages itself."""
 
-    async def make(self, order: Mapping[str, Any], tell: Callable[[str, str], None]) -> bool:
+    async def make(self, order: StageRequest, tell: Callable[[str, str], None]) -> bool:
         """Have one stage made; tell whether it was made for this run."""
 
 
@@ -158,7 +160,7 @@ class Session:
     force: frozenset[str] = frozenset()
     planning: bool = False
     records: list[StageRecord] = field(default_factory=list)
-    made_by: dict[str, Any] = field(default_factory=dict)
+    made_by: dict[str, object] = field(default_factory=dict)
     """The Prefect state behind each artifact of this run, by the id of its task run."""
     plan: Session | None = None
     """A plan of the same recipe, made just before."""
@@ -170,7 +172,7 @@ class Session:
     """Requests stages for a GPU from remote workers; None if this machine computes them itself."""
     placed: str = ""
     """One sentence on the place of such stages, for a plan."""
-    expected: Mapping[str, Any] | None = None
+    expected: Mapping[str, object] | None = None
     """The required explanation of this session's only stage, on a worker that computes it for another run."""
     engines: ForkServer | None = None
     """The fork server of the engines; None if each is started as a new process."""
@@ -193,7 +195,7 @@ class Session:
         Later it could be deleted."""
         return self.found.get(key) if time.monotonic() - self.opened < JUST else None
 
-    def taken(self) -> list[Mapping[str, Any]]:
+    def taken(self) -> list[Used]:
         """Return the resources of every stage that this run computed, of running ones up to now."""
         self.machine.close_slice()
         computed = [record for record in self.records if record.cache == "miss"]
@@ -227,7 +229,7 @@ class Session:
         found = [record.artifact for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else None
 
-    def used_by(self, name: str, label: str) -> Mapping[str, Any]:
+    def used_by(self, name: str, label: str) -> Used:
         """Return the resources of a stage of this run, now or at its original computation."""
         found = [record.used for record in self.records if (record.name, record.label) == (name, label)]
         return found[-1] if found else {}

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import rfc8785
 
@@ -193,7 +193,7 @@ def narrowing(roots: tuple[Root, ...]) -> Narrowing:
     return Narrowing(program(), roots)
 
 
-def code_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
+def code_digest(roots: Iterable[Root], knobs: Mapping[str, object]) -> str:
     """Return the digest of every definition that the roots can reach; of families of choices, only the entries that the
     knobs can select.
 
@@ -210,7 +210,7 @@ def sources_sha256() -> str:
     return sha256(json.dumps(dict(program().sources)).encode()).hexdigest()
 
 
-def read_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
+def read_digest(roots: Iterable[Root], knobs: Mapping[str, object]) -> str:
     """Compute a code digest from the sources, without the cache."""
     starts = tuple(roots)
     return program().digest(starts, narrowing(starts).entries(knobs))
@@ -219,30 +219,60 @@ def read_digest(roots: Iterable[Root], knobs: Mapping[str, Any]) -> str:
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
+class ComputedBy(TypedDict, total=False):
+    """The part of a key that only stages with an engine have."""
+
+    device: str
+    environment: dict[str, str]
+    """Variables that affect numbers."""
+    threads: int
+    processes: int
+    hardware: str
+    """This very machine, for measurements."""
+
+
+class KeyExplanation(ComputedBy, total=False):
+    """Everything in a stage's key, by name."""
+
+    schema: Required[int]
+    stage: Required[str]
+    code: Required[str]
+    """Digest of the code that determines the result."""
+    knobs: Required[dict[str, object]]
+    inputs: Required[dict[str, str | list[str]]]
+    """Digests of the input artifacts."""
+    libraries: Required[dict[str, str]]
+    """Versions by name."""
+    architectures: list[str]
+    """Architectures of the stage's models, if there are any."""
+
+
 def library_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of libraries without local build tags."""
     return {name: version_of(name) for name in names}
 
 
-def canonical(values: Mapping[str, Any]) -> bytes:
+def canonical(values: Mapping[str, object]) -> bytes:
     """Return canonical JSON; values without a canonical form raise StoreError instead of disabling the cache."""
     try:
-        return rfc8785.dumps(dict(values))
+        plain: Any = dict(values)
+        return rfc8785.dumps(plain)
     except (rfc8785.CanonicalizationError, TypeError, ValueError) as error:
         raise StoreError(f"the key of a stage cannot be computed: {error}") from error
 
 
-def key_of(explanation: Mapping[str, Any]) -> str:
+def key_of(explanation: Mapping[str, object]) -> str:
     """Return the key of a stage, 256 bits in hex."""
     return sha256(canonical({"schema": KEY_SCHEMA, **explanation})).hexdigest()
 
 
-def differences(now: Mapping[str, Any], then: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def differences(now: Mapping[str, object], then: Mapping[str, object], path: str = "") -> Iterator[str]:
     """Yield the fields in which two explanations of a stage differ, as text; for different schemas, yield only one
     sentence about the schemas."""
-    if not path and now.get("schema", 1) != then.get("schema", 1):
+    schemas = [explanation.get("schema", 1) for explanation in (now, then)]
+    if not path and schemas[0] != schemas[1]:
         yield (
-            f"the computation of keys changed in schema {max(now.get('schema', 1), then.get('schema', 1))}, so "
+            f"the computation of keys changed in schema {max(one for one in schemas if isinstance(one, int))}, so "
             f"earlier results are computed again"
         )
         return
@@ -254,7 +284,7 @@ def differences(now: Mapping[str, Any], then: Mapping[str, Any], path: str = "")
             yield f"{path}{name}: {short(theirs)} → {short(ours)}"
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """Return a value as text, shortened for one line."""
     text = str(value)
     return text[:8] + "…" if len(text) == 64 and text.isalnum() else text if len(text) <= 40 else text[:39] + "…"

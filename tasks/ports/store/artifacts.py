@@ -22,10 +22,11 @@ from typing import Any, Protocol
 
 import rfc8785
 
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, Used
 from tasks.errors import StoreError
 from tasks.ports.code.fingerprint import hash_files
 from tasks.ports.files.copies import copy_hashed
+from tasks.ports.store.documents import FileEntry, Inventory, LeaseNote, Manifest
 
 IDENTITY = "id"
 """The file that holds the store's identity."""
@@ -36,9 +37,6 @@ GONE = (FileNotFoundError, NotADirectoryError)
 """Errors for a missing file; other errors are faults of the disk, not damage of an artifact."""
 
 log = logging.getLogger("limbeck.store")
-
-Inventory = Mapping[str, Mapping[str, Any]]
-"""Maps a path in the artifact, with ``/``, to ``{"size": bytes, "sha256": hex}``."""
 
 
 class Lease(Protocol):
@@ -80,12 +78,12 @@ class Store(Protocol):
         *,
         kind: str,
         folder: Path,
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         stage: str,
-        explanation: Mapping[str, Any],
+        explanation: Mapping[str, object],
         lease: Lease,
         seconds: float = 0.0,
-        used: Mapping[str, Any] | None = None,
+        used: Used | None = None,
     ) -> Artifact:
         """Store a finished folder as the result of a key, atomically."""
 
@@ -103,7 +101,7 @@ class Store(Protocol):
         """
 
     def lease(
-        self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
+        self, key: str, note: LeaseNote | None = None, *, wait: bool = True
     ) -> AbstractAsyncContextManager[Lease]:
         """Hold the right to compute a key; if another worker holds it, wait or raise LeaseTaken. The note describes the
         computation to other workers."""
@@ -115,7 +113,7 @@ class Store(Protocol):
     def workspace(self) -> Path:
         """Return the folder for the working folders of stages."""
 
-    def manifest(self, key: str) -> dict[str, Any] | None:
+    def manifest(self, key: str) -> Manifest | None:
         """Return the stored manifest of a key, without a check of its files."""
 
     @property
@@ -125,17 +123,17 @@ class Store(Protocol):
     def keys(self) -> list[str]:
         """Return the keys that have a manifest, readable or not."""
 
-    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[Manifest]:
         """Yield every readable manifest, or those of ``keys``, including those of other releases."""
 
-    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+    def damage(self, manifest: Manifest) -> str | None:
         """Hash every file of a manifest again and return the problem, or None. Damaged files are moved to quarantine,
         so that they are computed again."""
 
     def unreadable(self) -> Iterator[tuple[str, str]]:
         """Yield key and damage of every manifest that is itself damaged, and move each to quarantine."""
 
-    def running(self) -> list[dict[str, Any]]:
+    def running(self) -> list[LeaseNote]:
         """Return the notes of all leases that are currently held."""
 
     def artifacts(self) -> dict[str, tuple[int, float]]:
@@ -179,12 +177,12 @@ def plain_files(folder: Path) -> tuple[dict[str, Path], set[str]]:
     return dict(sorted(files.items())), folders
 
 
-def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, dict[str, Any]]:
+def take_inventory(folder: Path, kind: str, *, remember: bool = False) -> dict[str, FileEntry]:
     """Return size and sha256 of each file in a folder; refuse links and files that may carry code."""
     return inventory_of(publishable(folder, kind), remember=remember)
 
 
-def inventory_of(files: Mapping[str, Path], *, remember: bool) -> dict[str, dict[str, Any]]:
+def inventory_of(files: Mapping[str, Path], *, remember: bool) -> dict[str, FileEntry]:
     """Return size and sha256 of files by name."""
     hashes = hash_files(list(files.values()), remember=remember)
     return {
@@ -205,7 +203,7 @@ def publishable(folder: Path, kind: str) -> dict[str, Path]:
     return files
 
 
-def take_over(folder: Path, target: Path, kind: str, workspace: Path) -> dict[str, dict[str, Any]]:
+def take_over(folder: Path, target: Path, kind: str, workspace: Path) -> dict[str, FileEntry]:
     """Move the output of a stage to a new folder by a rename if it is in the store's own ``workspace``, else copy it;
     return the inventory of the new folder."""
     files = publishable(folder, kind)
@@ -226,10 +224,10 @@ def may_be_moved(folder: Path, files: Mapping[str, Path], workspace: Path) -> bo
     return inside and all(path.stat().st_nlink == 1 for path in files.values())
 
 
-def copy_artifact(files: Mapping[str, Path], target: Path) -> dict[str, dict[str, Any]]:
+def copy_artifact(files: Mapping[str, Path], target: Path) -> dict[str, FileEntry]:
     """Copy files into a new folder and return the inventory of the copy. The hashes are those of the stored bytes."""
     target.mkdir(parents=True)
-    inventory = {}
+    inventory: dict[str, FileEntry] = {}
     for name, path in files.items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         digest = copy_hashed(path, target / name)
@@ -260,7 +258,8 @@ def problem_of_files(folder: Path, inventory: Inventory, *, remember: bool) -> s
 
 def digest_of(inventory: Inventory) -> str:
     """Return the output digest of an inventory."""
-    return sha256(rfc8785.dumps({name: dict(entry) for name, entry in inventory.items()})).hexdigest()
+    files: Any = {name: {"size": one["size"], "sha256": one["sha256"]} for name, one in inventory.items()}
+    return sha256(rfc8785.dumps(files)).hexdigest()
 
 
 def is_whole(folder: Path, digest: str, *, remember: bool = False) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tasks.ports.store.artifacts import Store
+from tasks.ports.store.documents import Manifest
 from tasks.ports.store.index.earlier import rebuild
 
 UNNAMED = 3600.0  # seconds that an artifact without a manifest is kept: a worker may be about to write its manifest
@@ -63,7 +63,7 @@ def sweep(store: Store, registered: Collection[str], *, keep_days: float, dry: b
     )
 
 
-def closure(manifests: Iterable[Mapping[str, Any]], roots: Iterable[str]) -> set[str]:
+def closure(manifests: Iterable[Manifest], roots: Iterable[str]) -> set[str]:
     """Return the digests of the roots and of all artifacts that they depend on."""
     parents: dict[str, set[str]] = {}
     for manifest in manifests:
@@ -78,7 +78,7 @@ def closure(manifests: Iterable[Mapping[str, Any]], roots: Iterable[str]) -> set
     return needed
 
 
-def inputs_of(explanations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def inputs_of(explanations: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the digests of the input artifacts of stages. In notes and old manifests, ``inputs`` may have any type."""
     for explanation in explanations:
         inputs = explanation.get("inputs")

@@ -17,11 +17,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import rfc8785
-
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, Used
 from tasks.engine.checkpoint_files import sync
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.files.sources import copy_source
@@ -41,11 +38,13 @@ from tasks.ports.store.artifacts import (
     untouched,
 )
 from tasks.ports.store.cache import ArtifactCache
+from tasks.ports.store.documents import LeaseNote, Manifest
 from tasks.ports.store.index.entries import entry_names
 from tasks.ports.store.index.files import FolderIndex, files_below
 from tasks.ports.store.leases import POLL, KernelLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,
+    canonical_json,
     is_of_this_release,
     is_sound,
     manifest_from,
@@ -114,7 +113,7 @@ class FolderStore:
         self.quarantine(key, manifest)
         return None
 
-    def manifest(self, key: str) -> dict[str, Any] | None:
+    def manifest(self, key: str) -> Manifest | None:
         """Return the stored manifest, including one of another release, or None if it is missing or damaged."""
         return manifest_to_list(self.manifest_body(key), key)
 
@@ -128,11 +127,11 @@ class FolderStore:
         except OSError:
             return None
 
-    def artifact(self, manifest: Mapping[str, Any]) -> Artifact:
+    def artifact(self, manifest: Manifest) -> Artifact:
         """Return the artifact of a manifest."""
         return artifact_of(manifest, self.object_path(manifest["sha256"]).as_uri())
 
-    def problem(self, manifest: Mapping[str, Any], *, remember: bool = True) -> str | None:
+    def problem(self, manifest: Manifest, *, remember: bool = True) -> str | None:
         """Return the problem with the files of a manifest, or None."""
         folder = self.object_path(manifest["sha256"])
         link = first_link(self.root, folder)
@@ -146,12 +145,12 @@ class FolderStore:
         *,
         kind: str,
         folder: Path,
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         stage: str,
-        explanation: Mapping[str, Any],
+        explanation: Mapping[str, object],
         lease: Lease,
         seconds: float = 0.0,
-        used: Mapping[str, Any] | None = None,
+        used: Used | None = None,
     ) -> Artifact:
         """Move a finished folder from the workspace into the store, or copy any other, and bind the key to it; nothing
         is visible before it is complete."""
@@ -195,17 +194,17 @@ class FolderStore:
         final = self.object_path(digest)
         return first_link(self.root, final) is None and is_whole(final, digest, remember=True)
 
-    def commit_manifest(self, key: str, manifest: Mapping[str, Any]) -> None:
+    def commit_manifest(self, key: str, manifest: Manifest) -> None:
         """Write the complete manifest to a temporary file, then make it visible by one rename."""
         final = self.manifest_path(key)
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}.json"
-        temporary.write_bytes(rfc8785.dumps(dict(manifest)))
+        temporary.write_bytes(canonical_json(manifest))
         sync(temporary)
         temporary.rename(final)
         sync(final.parent)
 
-    def quarantine(self, key: str, manifest: Mapping[str, Any]) -> None:
+    def quarantine(self, key: str, manifest: Manifest) -> None:
         """Move a damaged artifact and its manifest to quarantine, for inspection by a person."""
         place = self.root / "quarantine" / f"{key[:16]}-{uuid.uuid4().hex[:8]}"
         place.mkdir(parents=True)
@@ -248,9 +247,7 @@ class FolderStore:
         return self.sources.folder(source.sha256, partial(copy_source, source))
 
     @asynccontextmanager
-    async def lease(
-        self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
-    ) -> AsyncIterator[KernelLease]:
+    async def lease(self, key: str, note: LeaseNote | None = None, *, wait: bool = True) -> AsyncIterator[KernelLease]:
         """Hold the right to compute a key, or wait for it. The kernel releases it when the holder dies for any
         reason."""
         held = KernelLease(self.root / "locks" / key)
@@ -268,7 +265,7 @@ class FolderStore:
         """Yield the checkpoint folder of a running stage; in this store it is a fixed path and needs no transfer."""
         yield self.root / "checkpoints" / key
 
-    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[Manifest]:
         """Yield every readable manifest, or those of ``keys``, including those of other releases."""
         for key in self.keys() if keys is None else keys:
             manifest = self.manifest(key)
@@ -296,7 +293,7 @@ class FolderStore:
                 self.set_manifest_aside(key)
                 yield key, str(error)
 
-    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+    def damage(self, manifest: Manifest) -> str | None:
         """Hash every file of a manifest again and return the problem, or None. Damaged files of this release are moved
         to quarantine; those of other releases stay."""
         problem = self.problem(manifest, remember=False)
@@ -304,7 +301,7 @@ class FolderStore:
             self.quarantine(manifest["key"], manifest)
         return problem
 
-    def running(self) -> list[dict[str, Any]]:
+    def running(self) -> list[LeaseNote]:
         """Return the notes of all leases that are currently held."""
         return [
             note

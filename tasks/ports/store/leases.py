@@ -19,12 +19,12 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from tasks.errors import LeaseLost, LeaseTaken, StoreError
 from tasks.ports.store.bucket import Bucket
+from tasks.ports.store.documents import LeaseNote
 
 POLL = 0.2  # seconds between two attempts to get a kernel lock that another worker holds
 BEATS = 4  # renewals of a lease in a bucket within its length
@@ -38,7 +38,7 @@ class KernelLease:
     def __init__(self, path: Path) -> None:
         self.path, self.handle = path, -1
 
-    def acquire(self, note: Mapping[str, Any]) -> bool:
+    def acquire(self, note: LeaseNote) -> bool:
         """Try once to get the lease; on success, write the holder and the note into the lock file."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -48,10 +48,10 @@ class KernelLease:
             return False
         self.handle = handle
         os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(holder() | dict(note)).encode(), 0)
+        os.pwrite(handle, json.dumps({**holder(), **note}).encode(), 0)
         return True
 
-    def note_of_holder(self) -> dict[str, Any] | None:
+    def note_of_holder(self) -> LeaseNote | None:
         """Return the holder's note, or None if the lock is free."""
         handle = os.open(self.path, os.O_RDWR)
         try:
@@ -112,14 +112,14 @@ class BucketLease:
         """Prefix of the names of this key's leases."""
         return f"leases/{self.key}/"
 
-    def acquire(self, note: Mapping[str, Any]) -> bool:
+    def acquire(self, note: LeaseNote) -> bool:
         """Try once to get the lease. A key is free if its latest lease was released or was not renewed for its
         length."""
         latest = self.newest_lease()
         if latest and not self.is_free(latest):
             return False
         number = latest[0] + 1 if latest else 1
-        body = json.dumps(holder() | dict(note) | {"token": uuid.uuid4().hex}).encode()
+        body = json.dumps({**holder(), **note, "token": uuid.uuid4().hex}).encode()
         if not self.bucket.create(self.name(number), body):
             return False
         self.number, self.body = number, body
@@ -138,7 +138,7 @@ class BucketLease:
         number, age, size = latest
         return size == 0 or self.watch.is_dead(number, age)
 
-    def note_of_holder(self) -> dict[str, Any] | None:
+    def note_of_holder(self) -> LeaseNote | None:
         """Return the holder's note, or None if the lease is free."""
         latest = self.newest_lease()
         if latest is None or self.is_free(latest):
@@ -190,16 +190,16 @@ def number_of(name: str) -> int:
     return int(last) if last.isdecimal() else 0
 
 
-def note_from(body: bytes, key: str) -> dict[str, Any]:
+def note_from(body: bytes, key: str) -> LeaseNote:
     """Return a lease's note; a partly written note has at least the key."""
     try:
         values = json.loads(body)
     except ValueError:
         values = None
-    return {"key": key} | (values if isinstance(values, dict) else {})
+    return {"key": key, **cast(LeaseNote, values)} if isinstance(values, dict) else {"key": key}
 
 
-def holder() -> dict[str, Any]:
+def holder() -> LeaseNote:
     """Return host and process id of this worker, for people who inspect a lease."""
     return {"host": socket.gethostname(), "pid": os.getpid()}
 

@@ -10,15 +10,16 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import rfc8785
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.contracts import KINDS, Artifact
+from tasks.contracts import KINDS, Artifact, Used
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.code.fingerprint import KEY_SCHEMA, key_of
-from tasks.ports.store.artifacts import Inventory, digest_of, is_safe, log, may_carry_code
+from tasks.ports.store.artifacts import digest_of, is_safe, log, may_carry_code
+from tasks.ports.store.documents import Inventory, Manifest
 
 SCHEMA = 2
 
@@ -30,7 +31,7 @@ NAMES_IN_USED = ("cpu", "gpu")
 """The fields of a meter that have text values; all others are numbers."""
 
 
-def artifact_of(manifest: Mapping[str, Any], uri: str) -> Artifact:
+def artifact_of(manifest: Manifest, uri: str) -> Artifact:
     """Return the artifact that a manifest describes; its location comes from the store, never from the manifest."""
     return Artifact(
         str(manifest["kind"]),
@@ -42,7 +43,7 @@ def artifact_of(manifest: Mapping[str, Any], uri: str) -> Artifact:
     )
 
 
-def used_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def used_of(manifest: Manifest) -> Used:
     """Return the resources that a result has used. Manifests of other releases have no valid seal, so only plain values
     are read."""
     plain = {
@@ -50,10 +51,10 @@ def used_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in manifest.get("used", {}).items()
         if is_figure(value) or name in NAMES_IN_USED and isinstance(value, str)
     }
-    return {"seconds": manifest.get("seconds"), **plain}  # an older manifest has only the seconds
+    return cast(Used, {"seconds": manifest.get("seconds"), **plain})  # an older manifest has only the seconds
 
 
-def is_figure(value: Any) -> bool:
+def is_figure(value: object) -> bool:
     """Return whether a value is a number, or None for an unknown one."""
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
@@ -66,7 +67,7 @@ class Entry(BaseModel):
     sha256: str = Field(pattern=HEX)
 
 
-class Manifest(BaseModel):
+class CheckedManifest(BaseModel):
     """The fields of a manifest that maintenance reads, for all releases; the file is untrusted input."""
 
     model_config = ConfigDict(strict=True)
@@ -76,17 +77,17 @@ class Manifest(BaseModel):
     kind: str
     sha256: str = Field(pattern=HEX)
     bytes: int = Field(ge=0)
-    facts: dict[str, Any]
+    facts: dict[str, object]
     inventory: dict[str, Entry] = Field(min_length=1)
-    explanation: dict[str, Any]
+    explanation: dict[str, object]
     made_at: float = Field(allow_inf_nan=False)
     seconds: float = Field(0.0, allow_inf_nan=False)
-    used: dict[str, Any] = {}
+    used: dict[str, object] = {}
     key_schema: int = 1
     seal: str = ""
 
 
-def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
+def manifest_from(body: bytes, key: str) -> Manifest | None:
     """Return a manifest; None for one of another release that cannot be read here.
 
     Raises ArtifactDamaged with the problem if a manifest of this release is incomplete or does not belong to this key.
@@ -97,7 +98,7 @@ def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
         raise ArtifactDamaged("its manifest is not JSON") from error
     foreign = isinstance(values, dict) and isinstance(values.get("schema"), int) and not is_of_this_release(values)
     try:
-        Manifest.model_validate(values)
+        CheckedManifest.model_validate(values)
     except (ValueError, RecursionError) as error:
         if foreign:
             return None
@@ -105,15 +106,16 @@ def manifest_from(body: bytes, key: str) -> dict[str, Any] | None:
     problem = None if foreign else problem_of_manifest(values, key)
     if problem is not None:
         raise ArtifactDamaged(problem)
-    return dict(values) if values["key"] == key else None
+    manifest: Manifest = values
+    return manifest if manifest["key"] == key else None
 
 
-def is_of_this_release(manifest: Mapping[str, Any]) -> bool:
+def is_of_this_release(manifest: Mapping[str, object]) -> bool:
     """Return whether a manifest has the schemas of this release; any other is never used as a result."""
     return manifest.get("schema") == SCHEMA and manifest.get("key_schema") == KEY_SCHEMA
 
 
-def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
+def problem_of_manifest(manifest: Manifest, key: str) -> str | None:
     """Return the reason why a manifest with all its fields is not the one that was stored under a key, or None."""
     planted = [name for name in manifest["inventory"] if not is_safe(name) or may_carry_code(name)]
     if planted:
@@ -137,9 +139,14 @@ def problem_of_manifest(manifest: Mapping[str, Any], key: str) -> str | None:
     return "its manifest was edited" if manifest.get("seal") != sealed else None
 
 
-def seal_of(manifest: Mapping[str, Any]) -> str:
+def seal_of(manifest: Manifest) -> str:
     """Return the digest of all fields of a manifest except the seal itself."""
-    return sha256(rfc8785.dumps({name: value for name, value in manifest.items() if name != "seal"})).hexdigest()
+    return sha256(canonical_json({name: value for name, value in manifest.items() if name != "seal"})).hexdigest()
+
+
+def canonical_json(values: Any) -> bytes:
+    """Return a manifest, or a part of one, in the form in which it is stored and hashed."""
+    return rfc8785.dumps(values)
 
 
 def refuse_constant(name: str) -> Any:
@@ -147,7 +154,7 @@ def refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def manifest_to_list(body: bytes | None, key: str) -> dict[str, Any] | None:
+def manifest_to_list(body: bytes | None, key: str) -> Manifest | None:
     """Return a manifest for listings and maintenance, or None if it is damaged or missing."""
     try:
         return None if body is None else manifest_from(body, key)
@@ -155,7 +162,7 @@ def manifest_to_list(body: bytes | None, key: str) -> dict[str, Any] | None:
         return None
 
 
-def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], None]) -> dict[str, Any] | None:
+def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], None]) -> Manifest | None:
     """Return the manifest of a usable result, before a check of its files, or None; the log states the reason.
 
     A damaged manifest is quarantined. One of another release stays in place.
@@ -177,7 +184,7 @@ def manifest_to_take(body: bytes | None, key: str, set_aside: Callable[[str], No
     return None
 
 
-def is_sound(manifest: Mapping[str, Any], problem: str | None, fate: str) -> bool:
+def is_sound(manifest: Manifest, problem: str | None, fate: str) -> bool:
     """Return whether a result can be used; if not, log the problem and the ``fate`` of the result."""
     if problem is not None:
         log.warning(
@@ -195,15 +202,15 @@ def new_manifest(
     kind: str,
     digest: str,
     inventory: Inventory,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
     stage: str,
-    explanation: Mapping[str, Any],
+    explanation: Mapping[str, object],
     seconds: float,
-    used: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    used: Used | None = None,
+) -> Manifest:
     """Return a manifest as plain JSON values; NaN and infinity raise ValueError here, not later."""
     size = sum(entry["size"] for entry in inventory.values())
-    values = {
+    values: Manifest = {
         "schema": SCHEMA,
         "key_schema": KEY_SCHEMA,
         "key": key,
@@ -216,7 +223,7 @@ def new_manifest(
         "explanation": explanation,
         "made_at": time.time(),
         "seconds": round(seconds, 3),
-        "used": dict(used or {}),
+        "used": {**(used or {})},
     }
-    plain: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
-    return plain | {"seal": seal_of(plain)}
+    plain: Manifest = json.loads(json.dumps(values, allow_nan=False))
+    return {**plain, "seal": seal_of(plain)}

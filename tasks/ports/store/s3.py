@@ -16,11 +16,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import rfc8785
-
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, Used
 from tasks.errors import ArtifactDamaged, LeaseLost, StoreError
 from tasks.ports.files.sources import copy_source
 from tasks.ports.store.artifacts import (
@@ -37,11 +34,13 @@ from tasks.ports.store.bucket import RETRY_SECONDS, Bucket
 from tasks.ports.store.bucket_errors import NOT_THERE, code_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.checkpoint_sync import SyncedCheckpoints
+from tasks.ports.store.documents import LeaseNote, Manifest
 from tasks.ports.store.index.entries import entry_names
 from tasks.ports.store.index.files import BucketIndex
 from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,
+    canonical_json,
     is_of_this_release,
     is_sound,
     manifest_from,
@@ -109,11 +108,11 @@ class S3Store:
         self.quarantine(manifest["sha256"])
         return None
 
-    def manifest(self, key: str) -> dict[str, Any] | None:
+    def manifest(self, key: str) -> Manifest | None:
         """Return the stored manifest, including one of another release, or None if it is missing or damaged."""
         return manifest_to_list(self.bucket.read(manifest_name(key)), key)
 
-    def problem(self, manifest: Mapping[str, Any]) -> str | None:
+    def problem(self, manifest: Manifest) -> str | None:
         """Return the problem with the objects of a manifest, judged by their names and sizes, or None."""
         prefix = object_name(manifest["sha256"], "")
         there = {entry.name.removeprefix(prefix): entry.size for entry in self.bucket.entries(prefix)}
@@ -125,7 +124,7 @@ class S3Store:
         surplus = sorted(there.keys() - manifest["inventory"].keys())
         return f"{surplus[0]!r} is an extra file that was not stored" if surplus else None
 
-    def artifact(self, manifest: Mapping[str, Any]) -> Artifact:
+    def artifact(self, manifest: Manifest) -> Artifact:
         """Return the artifact of a manifest."""
         return artifact_of(manifest, f"{self.bucket.address.rstrip('/')}/{object_name(manifest['sha256'], '')}")
 
@@ -186,12 +185,12 @@ class S3Store:
         *,
         kind: str,
         folder: Path,
-        facts: Mapping[str, Any],
+        facts: Mapping[str, object],
         stage: str,
-        explanation: Mapping[str, Any],
+        explanation: Mapping[str, object],
         lease: Lease,
         seconds: float = 0.0,
-        used: Mapping[str, Any] | None = None,
+        used: Used | None = None,
     ) -> Artifact:
         """Upload a finished folder, then bind the key to it; the result is visible only with its manifest."""
         inventory = take_inventory(folder, kind)
@@ -212,11 +211,11 @@ class S3Store:
             self.bucket.delete(entry.name)
         shutil.rmtree(self.local / "checkpoints" / key, ignore_errors=True)
 
-    def commit(self, key: str, manifest: Mapping[str, Any], lease: Lease) -> None:
+    def commit(self, key: str, manifest: Manifest, lease: Lease) -> None:
         """Make a manifest visible; an existing one is replaced only by the holder of the lease, which knows that a
         replacement is necessary."""
         lease.assert_held()
-        body = rfc8785.dumps(dict(manifest))
+        body = canonical_json(manifest)
         if self.bucket.create(manifest_name(key), body):
             return
         # The existing result is damaged, or the stage was forced to run again: quarantine the manifest and retry once.
@@ -225,7 +224,7 @@ class S3Store:
         if not self.bucket.create(manifest_name(key), body):
             raise LeaseLost(f"another worker published {key[:12]} first; the result of this one is not needed")
 
-    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    def manifests(self, keys: Iterable[str] | None = None) -> Iterator[Manifest]:
         """Yield every readable manifest, or those of ``keys``, of all releases; they are fetched concurrently."""
         found = self.bucket.pool.map(self.manifest, self.keys() if keys is None else keys)
         yield from (manifest for manifest in found if manifest is not None)
@@ -246,7 +245,7 @@ class S3Store:
                 self.set_manifest_aside(key)
                 yield key, str(error)
 
-    def damage(self, manifest: Mapping[str, Any]) -> str | None:
+    def damage(self, manifest: Manifest) -> str | None:
         """Fetch every file of a manifest without the cache, hash it, and return the problem, or None. Damaged files of
         this release are quarantined; those of other releases stay."""
         ours, problem = is_of_this_release(manifest), self.problem(manifest)
@@ -271,7 +270,7 @@ class S3Store:
                 raise
         self.bucket.delete(manifest_name(key))
 
-    def running(self) -> list[dict[str, Any]]:
+    def running(self) -> list[LeaseNote]:
         """Return the notes of all leases that are currently held."""
         keys = sorted({entry.name.split("/")[1] for entry in self.bucket.entries("leases/")})
         return [
@@ -306,9 +305,7 @@ class S3Store:
     # --- work under way ---
 
     @asynccontextmanager
-    async def lease(
-        self, key: str, note: Mapping[str, Any] | None = None, *, wait: bool = True
-    ) -> AsyncIterator[BucketLease]:
+    async def lease(self, key: str, note: LeaseNote | None = None, *, wait: bool = True) -> AsyncIterator[BucketLease]:
         """Hold the right to compute a key, or wait for it; a holder that dies without a release loses it after
         ``lease_seconds``."""
         held = BucketLease(self.bucket, key, self.lease_seconds)

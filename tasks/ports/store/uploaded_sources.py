@@ -10,7 +10,6 @@ import asyncio
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tasks.contracts import Artifact
 from tasks.errors import StoreError
@@ -22,7 +21,7 @@ STAGE = "source"
 """The stage name in the manifests of uploaded sources; no stage task has this name."""
 
 
-def explanation_of(digest: str) -> dict[str, Any]:
+def explanation_of(digest: str) -> dict[str, object]:
     """Return the fields that are hashed into the key of an uploaded source."""
     return {"stage": STAGE, "inputs": {}, "source": digest}
 

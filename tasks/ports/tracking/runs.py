@@ -17,6 +17,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
+from tasks.contracts import TrackedRun
 from tasks.ports.markdown import escaped
 from tasks.ports.processes import this_process
 from tasks.ports.tracking.client import legal, without_secrets
@@ -84,7 +85,7 @@ class RunLog(RunHistory):
                 self.client.log_inputs(self.parent, datasets=data_inputs(self.data))
         atexit.register(self.abandon)
 
-    def place(self) -> dict[str, Any]:
+    def place(self) -> TrackedRun:
         """Return experiment, parent run and number of the next stage, for a worker on another machine that runs it."""
         self.lent = True
         return {"experiment": self.experiment_id, "run": self.parent, "number": next(self.numbers)}

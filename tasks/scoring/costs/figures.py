@@ -7,11 +7,19 @@ Unknown is None, never 0. A sum with an unknown part is unknown itself; the sum 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Literal, NotRequired, TypedDict
 
-Figure = dict[str, Any]
-"""``{"value": float | None, "how": "measured" | "estimated" | "unknown", "by": "one short phrase"}``."""
+
+class Figure(TypedDict):
+    """A figure with its origin, as the ledger stores it."""
+
+    value: float | None
+    how: Literal["measured", "estimated", "unknown"]
+    by: str
+    """The method, in a short phrase."""
+    at_least: NotRequired[float]
+    """The sum of the known parts, if others are unknown."""
 
 
 def measured(value: float, by: str) -> Figure:
@@ -33,10 +41,9 @@ def scaled(figure: Figure, factor: float | None, by: str) -> Figure:
     """Return a figure multiplied by a factor from a table: always an estimate, and unknown if either of the two is
     unknown."""
     if figure["value"] is None:
-        return {
-            **figure,
-            **({"at_least": figure["at_least"] * factor} if factor is not None and "at_least" in figure else {}),
-        }
+        if factor is None or "at_least" not in figure:
+            return figure
+        return {**figure, "at_least": figure["at_least"] * factor}
     return unknown(by) if factor is None else estimated(figure["value"] * factor, by)
 
 
@@ -52,6 +59,6 @@ def total(figures: Iterable[Figure], *, nothing: str = "no cost") -> Figure:
     return (estimated if any(part["how"] == "estimated" for part in parts) else measured)(come_to, by or nothing)
 
 
-def least(figure: Mapping[str, Any]) -> float:
+def least(figure: Figure) -> float:
     """Return a lower bound of a figure."""
     return float(figure["value"] if figure["value"] is not None else figure.get("at_least", 0.0))

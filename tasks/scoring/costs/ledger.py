@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from tasks.contracts import Used
 from tasks.scoring.costs.figures import Figure, estimated, measured, scaled, total, unknown
 from tasks.scoring.costs.rates import Rates
 from tasks.scoring.speed.energy import JOULES, cpu_joules, emitted_kg, kwh_of, memory_joules, pounds
 
 PARTS = ("seconds", "gpu_seconds", "kwh", "co2e_kg", "co2e_lb", "dollars_on_demand", "dollars_spot")
 NOT_NOTED = "not recorded when it was computed"
-Used = Mapping[str, Any]
-"""The meter's record of one stage; see ``tasks/stage/meter.py``."""
 
 
 def cost_of(used: Used, rates: Rates) -> dict[str, Figure]:
@@ -58,9 +56,8 @@ def headline_figures(cost: Mapping[str, Figure], market: str) -> dict[str, float
     """Return the figures of a cost by which candidates are compared, under the short names shown in MLflow. Unknown
     figures are left out."""
     named = {"kwh": "kwh", "co2e_kg": "co2e_kg", "dollars": f"dollars_{market.replace('-', '_')}"}
-    return {
-        name: cost[part]["value"] for name, part in named.items() if part in cost and cost[part]["value"] is not None
-    }
+    values = {name: cost[part]["value"] for name, part in named.items() if part in cost}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def nothing_known(by: str) -> dict[str, Figure]:
@@ -159,5 +156,6 @@ def number(used: Used, name: str) -> float | None:
     """Return a number from a manifest, or None unless it is finite and not negative: the manifest may come from an
     untrusted source."""
     value = used.get(name)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-    return float(value) if is_number and value is not None else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        return None
+    return float(value)

@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.ports.code.fingerprint import KEY_SCHEMA
 from tasks.ports.store.artifacts import Store
+from tasks.ports.store.documents import Manifest
 from tasks.ports.store.index.entries import (
     KEY_PARTS,
     IndexEntry,
@@ -35,9 +36,9 @@ class EarlierResults:
         self.store, self.lock = store, threading.Lock()
         self.by_stage: dict[str, list[IndexEntry]] | None = None
         self.groups: dict[str, dict[tuple[Any, ...], list[str]]] = {}
-        self.read: dict[str, Mapping[str, Any]] = {}
+        self.read: dict[str, Manifest] = {}
 
-    def like(self, explanation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def like(self, explanation: Mapping[str, object]) -> list[Manifest]:
         """Return the manifests of earlier results of the same stage that have the most parts of their keys in common,
         at most ``MOST_COMPARED`` for each combination of equal parts; those of other releases only if there are no
         others."""

@@ -17,6 +17,8 @@ from typing import Any
 
 import rfc8785
 
+from tasks.ports.store.documents import Manifest
+
 KEY_PARTS = ("code", "knobs", "inputs")
 PART_PATTERN = r"_([0-9a-f]{12})"
 ENTRY_NAME = re.compile(
@@ -51,7 +53,7 @@ def entry_from(name: str) -> IndexEntry | None:
     return IndexEntry(stage, release, int(made_at), tuple(parts), key)
 
 
-def entry_of_manifest(manifest: Mapping[str, Any]) -> IndexEntry | None:
+def entry_of_manifest(manifest: Manifest) -> IndexEntry | None:
     """Return the entry of a manifest; None if the stage of another release has a name that is no legal file name."""
     release = f"{manifest['schema']}.{manifest.get('key_schema', 1)}"
     made = IndexEntry(
@@ -64,12 +66,12 @@ def entry_of_manifest(manifest: Mapping[str, Any]) -> IndexEntry | None:
     return made if ENTRY_NAME.fullmatch(made.name) else None
 
 
-def entry_names(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
+def entry_names(manifests: Iterable[Manifest]) -> list[str]:
     """Return the names of the entries of some manifests."""
     return [entry.name for manifest in manifests if (entry := entry_of_manifest(manifest)) is not None]
 
 
-def part_digests(explanation: Mapping[str, Any]) -> tuple[str, ...]:
+def part_digests(explanation: Mapping[str, object]) -> tuple[str, ...]:
     """Return the digest of each part of a key."""
     return tuple(sha256(canonical_json(explanation.get(part))).hexdigest()[:12] for part in KEY_PARTS)
 
