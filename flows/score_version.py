@@ -80,7 +80,7 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
         workspace = Path(place)
         subject = await asyncio.to_thread(pull_version, tracker, scoring.name, scoring.version, workspace)
         beside = await asyncio.to_thread(champion_beside, tracker, scoring, subject, workspace)
-        recipe = await asyncio.to_thread(recipe_of, tracker, {"run": subject.run})
+        recipe = await asyncio.to_thread(recipe_of, tracker, subject.run)
         with use_session(Session(store, *layout(recipe))):
             rows = await rows_for(scoring, recipe, subject, workspace)
             card = await scored(recipe, subject, beside, rows)

@@ -16,6 +16,7 @@ from tasks.report.format.durations import duration
 from tasks.results.record import Reproduction
 
 if TYPE_CHECKING:
+    from tasks.ports.tracking.history import PastRun
     from tasks.report.comparison import ComparedRun
 
 QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
@@ -265,7 +266,7 @@ def show_comparison(console: Console, runs: Sequence[ComparedRun]) -> None:
             console.print(compared.note, highlight=False, markup=False)
 
 
-def runs_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def runs_table(rows: Sequence[PastRun]) -> Table:
     """Return the table of past runs, each with its best candidate and that candidate's figures."""
     table = Table()
     for name in ("run", "started", "kind", "recipe", "experiment", "status", "best"):

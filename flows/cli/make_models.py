@@ -285,4 +285,4 @@ def resume(
     from flows.run.history import UNFINISHED, find_run, recipe_of
 
     found = find_run(mlflow, run, UNFINISHED)
-    start(recipe_of(mlflow, found, sets), json_file, [], found["kind"])
+    start(recipe_of(mlflow, found["run"], sets), json_file, [], found["kind"])

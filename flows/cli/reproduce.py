@@ -19,6 +19,7 @@ from typing import Any
 from flows.home import Home
 from flows.run.history import as_it_was
 from tasks.errors import DataError, EngineError, RecipeError, RegistryError
+from tasks.ports.tracking.history import PastRun
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.results.record import Reproduction, RunManifest
@@ -32,7 +33,7 @@ NOT_THERE = ("LIMBECK_STORE", "LIMBECK_DISPATCH", "LIMBECK_NOTIFY", "MLFLOW_TRAC
 
 def reproduce(
     tracker: Tracker,
-    found: Mapping[str, Any],
+    found: PastRun,
     *,
     home: Home,
     environment: Mapping[str, str],
@@ -56,7 +57,7 @@ def reproduce(
     return compare(then, now).replaced(run=found["run"], sources=changed)
 
 
-def manifest_of_run(tracker: Tracker, found: Mapping[str, Any]) -> RunManifest:
+def manifest_of_run(tracker: Tracker, found: PastRun) -> RunManifest:
     """Return the manifest of a run; raise RegistryError if there is none, as only finished runs have one."""
     try:
         return RunManifest.model_validate(tracker.recall(found["run"], "manifest"))

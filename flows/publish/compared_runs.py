@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from tasks.errors import RegistryError
+from tasks.ports.tracking.history import PastRun
 from tasks.ports.tracking.run_context import flat_parameters
 from tasks.ports.tracking.run_files import has_result
 from tasks.ports.tracking.tracker import Tracker
@@ -14,7 +13,7 @@ from tasks.report.comparison import ComparedRun
 from tasks.results.run import RunResult
 
 
-def compared_run(tracker: Tracker, found: Mapping[str, Any]) -> ComparedRun:
+def compared_run(tracker: Tracker, found: PastRun) -> ComparedRun:
     """Return a run with its recipe and its result; raise RegistryError for a sweep, and for a run without a result."""
     short = found["run"][:8]
     if found["kind"] == "sweep":

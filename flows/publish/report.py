@@ -28,6 +28,7 @@ from tasks.errors import LimbeckError, RecipeError, RegistryError
 from tasks.ports.code.fingerprint import ROOT, hash_file
 from tasks.ports.memo import remembered
 from tasks.ports.store.open import open_store
+from tasks.ports.tracking.history import PastRun
 from tasks.ports.tracking.run_files import keep_report, keep_result, keeps, read_curves
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
@@ -114,7 +115,7 @@ def drawn(result: RunResult) -> dict[str, str]:
 # --- of a past run ----------------------------------------------------------------------------------------------------
 
 
-def past_report(tracker: Tracker, found: Mapping[str, Any], *, home: Home, texts: bool) -> str:
+def past_report(tracker: Tracker, found: PastRun, *, home: Home, texts: bool) -> str:
     """Return the page of a past run, from its result in MLflow; texts come from the store, if they are still there."""
     name = "sweep" if found["kind"] == "sweep" else "result"
     if not keeps(tracker, found["run"], f"run/{name}.json"):

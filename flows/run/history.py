@@ -14,13 +14,14 @@ from tasks.ports.store.collect import Sweep, sweep
 from tasks.ports.store.index.earlier import rebuild
 from tasks.ports.store.manifests import is_of_this_release
 from tasks.ports.store.open import open_store
+from tasks.ports.tracking.history import PastRun
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 
 UNFINISHED = ("RUNNING", "FAILED", "KILLED")
 
 
-def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) -> dict[str, Any]:
+def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) -> PastRun:
     """Return a run by the start of its id, or the newest with one of the statuses; raise RegistryError if none or
     several match."""
     known = tracker.runs(1000)
@@ -37,20 +38,18 @@ def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) 
     return fitting[0]
 
 
-def recipe_of(tracker: Tracker, run: dict[str, Any], sets: Sequence[str] = ()) -> Recipe:
-    """Return the recipe of a run, changed by ``a.b=value`` settings."""
+def recipe_of(tracker: Tracker, run: str, sets: Sequence[str] = ()) -> Recipe:
+    """Return the recipe of the run with this id, changed by ``a.b=value`` settings."""
     from flows.run.recipe_file import apply
 
-    values = as_it_was(tracker.recall(run["run"], "recipe"))
+    values = as_it_was(tracker.recall(run, "recipe"))
     for setting in sets:
         apply(values, setting)
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
-        raise RecipeError(
-            f"the recipe of run {run['run'][:8]} is no longer legal ({what}); run an edited one"
-        ) from error
+        raise RecipeError(f"the recipe of run {run[:8]} is no longer legal ({what}); run an edited one") from error
 
 
 def as_it_was(values: dict[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from tasks.gate.promotion import (
 from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
-from tasks.ports.store.documents import LeaseNote
+from tasks.ports.store_documents import LeaseNote
 from tasks.ports.tracking.registry import Registry, RegistryState, lock_key
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import only_one

@@ -33,8 +33,8 @@ from tasks.ports.code.fingerprint import key_of
 from tasks.ports.files.model_settings import architecture_fact
 from tasks.ports.machine import device_class
 from tasks.ports.store.artifacts import disk_trouble
-from tasks.ports.store.documents import LeaseNote
 from tasks.ports.store.inputs import HeldInputs
+from tasks.ports.store_documents import LeaseNote
 from tasks.recipe.knobs import Knobs
 from tasks.stage.context import StageContext
 from tasks.stage.gpu_slots import gpu_slots

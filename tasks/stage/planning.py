@@ -8,8 +8,8 @@ from typing import Any
 
 from tasks.contracts import Artifact, StageInputs, Used
 from tasks.ports.code.fingerprint import differences, key_of
-from tasks.ports.store.documents import Manifest
 from tasks.ports.store.manifests import is_of_this_release, used_of
+from tasks.ports.store_documents import Manifest
 from tasks.recipe.knobs import Knobs
 from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, computed_by, key_explanation, new_record
 from tasks.stage.session import Session, current_session

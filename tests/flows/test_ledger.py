@@ -61,7 +61,7 @@ def stopped(prefect_server: None, engines_here: None, home: Home, tiny_bert: Pat
 @pytest.fixture(scope="module")
 def first(stopped: dict[str, Any], home: Home) -> dict[str, Any]:
     """That run, resumed with a budget that will do."""
-    recipe = recipe_of(Tracker(home.tracking_uri, home.artifacts), stopped, ["costs.budget.kwh=1000"])
+    recipe = recipe_of(Tracker(home.tracking_uri, home.artifacts), stopped["run"], ["costs.budget.kwh=1000"])
     return run_recipe(recipe, home=home)
 
 

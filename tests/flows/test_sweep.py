@@ -419,7 +419,7 @@ def test_a_stopped_sweep_resumes_without_repeating_what_is_there(
     press_ctrl_c(running, read)
     require_nothing_left(running, home)
     tracker = Tracker(Home(home).own_tracking_uri, None)
-    stored = recipe_of(tracker, find_run(tracker, None, ("KILLED",)))
+    stored = recipe_of(tracker, find_run(tracker, None, ("KILLED",))["run"])
     assert stored.sweep is not None and stored.sweep.seeds == (0, 1) and stored.sweep.strategies == ("top", "bottom")
     out, err = limbeck(home, "resume", "--json", str(tmp_path / "out.json")).communicate(timeout=PATIENCE)
     assert "-1 s0: cached" in out and "Within 1 point of the teacher" in out, err

@@ -26,7 +26,7 @@ from tasks.contracts import Artifact, Used
 from tasks.errors import StoreError
 from tasks.ports.code.fingerprint import hash_files
 from tasks.ports.files.copies import copy_hashed
-from tasks.ports.store.documents import FileEntry, Inventory, LeaseNote, Manifest
+from tasks.ports.store_documents import FileEntry, Inventory, LeaseNote, Manifest
 
 IDENTITY = "id"
 """The file that holds the store's identity."""

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tasks.ports.store.artifacts import Store
-from tasks.ports.store.documents import Manifest
 from tasks.ports.store.index.earlier import rebuild
+from tasks.ports.store_documents import Manifest
 
 UNNAMED = 3600.0  # seconds that an artifact without a manifest is kept: a worker may be about to write its manifest
 

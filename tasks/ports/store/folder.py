@@ -38,13 +38,12 @@ from tasks.ports.store.artifacts import (
     untouched,
 )
 from tasks.ports.store.cache import ArtifactCache
-from tasks.ports.store.documents import LeaseNote, Manifest
 from tasks.ports.store.index.entries import entry_names
 from tasks.ports.store.index.files import FolderIndex, files_below
 from tasks.ports.store.leases import POLL, KernelLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,
-    canonical_json,
+    canonical_manifest,
     is_of_this_release,
     is_sound,
     manifest_from,
@@ -52,6 +51,7 @@ from tasks.ports.store.manifests import (
     manifest_to_take,
     new_manifest,
 )
+from tasks.ports.store_documents import LeaseNote, Manifest
 
 SOURCES_BYTES = 50 * 2**30
 ROOMS = ("objects", "manifests", "locks", "checkpoints", "quarantine", "temporary")
@@ -199,7 +199,7 @@ class FolderStore:
         final = self.manifest_path(key)
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}.json"
-        temporary.write_bytes(canonical_json(manifest))
+        temporary.write_bytes(canonical_manifest(manifest))
         sync(temporary)
         temporary.rename(final)
         sync(final.parent)

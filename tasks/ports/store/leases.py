@@ -24,7 +24,7 @@ from typing import cast
 
 from tasks.errors import LeaseLost, LeaseTaken, StoreError
 from tasks.ports.store.bucket import Bucket
-from tasks.ports.store.documents import LeaseNote
+from tasks.ports.store_documents import LeaseNote
 
 POLL = 0.2  # seconds between two attempts to get a kernel lock that another worker holds
 BEATS = 4  # renewals of a lease in a bucket within its length

@@ -19,7 +19,7 @@ from tasks.contracts import KINDS, Artifact, Used
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.code.fingerprint import KEY_SCHEMA, key_of
 from tasks.ports.store.artifacts import digest_of, is_safe, log, may_carry_code
-from tasks.ports.store.documents import Inventory, Manifest
+from tasks.ports.store_documents import Inventory, Manifest
 
 SCHEMA = 2
 
@@ -141,10 +141,10 @@ def problem_of_manifest(manifest: Manifest, key: str) -> str | None:
 
 def seal_of(manifest: Manifest) -> str:
     """Return the digest of all fields of a manifest except the seal itself."""
-    return sha256(canonical_json({name: value for name, value in manifest.items() if name != "seal"})).hexdigest()
+    return sha256(canonical_manifest({name: value for name, value in manifest.items() if name != "seal"})).hexdigest()
 
 
-def canonical_json(values: Any) -> bytes:
+def canonical_manifest(values: Any) -> bytes:
     """Return a manifest, or a part of one, in the form in which it is stored and hashed."""
     return rfc8785.dumps(values)
 

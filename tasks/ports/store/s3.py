@@ -34,13 +34,12 @@ from tasks.ports.store.bucket import RETRY_SECONDS, Bucket
 from tasks.ports.store.bucket_errors import NOT_THERE, code_of
 from tasks.ports.store.cache import ArtifactCache
 from tasks.ports.store.checkpoint_sync import SyncedCheckpoints
-from tasks.ports.store.documents import LeaseNote, Manifest
 from tasks.ports.store.index.entries import entry_names
 from tasks.ports.store.index.files import BucketIndex
 from tasks.ports.store.leases import BucketLease, taken
 from tasks.ports.store.manifests import (
     artifact_of,
-    canonical_json,
+    canonical_manifest,
     is_of_this_release,
     is_sound,
     manifest_from,
@@ -48,6 +47,7 @@ from tasks.ports.store.manifests import (
     manifest_to_take,
     new_manifest,
 )
+from tasks.ports.store_documents import LeaseNote, Manifest
 
 CACHE_BYTES = 50 * 2**30
 TEMPORARY = ("checkpoints/", "quarantine/", "leases/", "temporary/")
@@ -215,7 +215,7 @@ class S3Store:
         """Make a manifest visible; an existing one is replaced only by the holder of the lease, which knows that a
         replacement is necessary."""
         lease.assert_held()
-        body = canonical_json(manifest)
+        body = canonical_manifest(manifest)
         if self.bucket.create(manifest_name(key), body):
             return
         # The existing result is damaged, or the stage was forced to run again: quarantine the manifest and retry once.

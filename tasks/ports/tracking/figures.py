@@ -122,7 +122,7 @@ def score_of(model: ResultRow, split: str) -> float | None:
     return None if value is None else float(value)
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
     """Return nested values as one flat mapping with dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tasks.ports.tracking.client import Client, every
 from tasks.ports.tracking.figures import best_of
@@ -27,10 +27,39 @@ def is_training(given: Any) -> bool:
     return any(tag.key == "mlflow.data.context" and tag.value == "training" for tag in given.tags)
 
 
+class PastRun(TypedDict):
+    """One flow run in lists of runs."""
+
+    run: str
+    """Its id."""
+    recipe: str
+    kind: str
+    """``run`` or ``sweep``."""
+    experiment: str
+    status: str
+    started: int
+    """Milliseconds since the epoch."""
+    best: str
+    """Its best candidate, in words."""
+    figures: dict[str, float]
+    """Figures of the best candidate, by their names in MLflow."""
+
+
+class LoggedCandidate(TypedDict):
+    """One candidate of a flow run, as it was logged."""
+
+    run: str
+    """Id of the flow run; empty if it is unknown."""
+    data: str
+    """Digest of the rows that it was trained with; empty if it is unknown."""
+    tags: dict[str, str]
+    metrics: dict[str, float]
+
+
 class RunHistory(Client):
     """The flow runs of all experiments."""
 
-    def runs(self, limit: int) -> list[dict[str, Any]]:
+    def runs(self, limit: int) -> list[PastRun]:
         """Return the newest flow runs."""
         with self.asking("list the runs"):
             experiments = {
@@ -53,7 +82,7 @@ class RunHistory(Client):
                 for run in found
             ]
 
-    def candidates_of(self, task: str) -> list[dict[str, Any]]:
+    def candidates_of(self, task: str) -> list[LoggedCandidate]:
         """Return the candidates of all runs of a task, the newest first, each with its tags, its metrics and the digest
         of the rows that it was trained with; runs in which every stage was cached have none of their own."""
         with self.asking(f"list the candidates of {task}"):

@@ -49,7 +49,7 @@ class RegistryState:
     """The state of one registered model at one moment."""
 
     aliases: Mapping[str, str]
-    versions: Mapping[str, Mapping[str, Any]]
+    versions: Mapping[str, Mapping[str, str]]
     """Tags of every version by number, with its description."""
     history: Sequence[Mapping[str, Any]]
     """Every decision, oldest first."""
@@ -132,7 +132,7 @@ class Registry:
             self.tracker.client.set_registered_model_tag(self.name, f"{DECISION}{number:06d}", fitting(entry))
         return number
 
-    def tag(self, number: str, tags: Mapping[str, str], known: Mapping[str, Any]) -> None:
+    def tag(self, number: str, tags: Mapping[str, str], known: Mapping[str, str]) -> None:
         """Set a version's tags, except those that already have the right value."""
         with self.tracker.asking(f"tag {self.name} version {number}"):
             for name, value in tags.items():

@@ -51,7 +51,7 @@ def shared_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {name: tags[name] for name in SHARED_TAGS if name in tags}
 
 
-def flat_parameters(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flat_parameters(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Return nested values as parameters with dotted names; the entries of a list are named by their ``name`` if they
     have one, and a list of plain values is one parameter. None and empty values are left out."""
     flat: dict[str, str] = {}

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tasks.ports.memo import remembered
 from tasks.ports.tracking.tracker import Tracker
@@ -46,7 +45,7 @@ def curves_of(tracker: Tracker, run: str) -> dict[str, list[list[float]]]:
     return {name: found for name, found in points.items() if len(found) > 1}
 
 
-def keep_result(tracker: Tracker, result: Mapping[str, Any]) -> None:
+def keep_result(tracker: Tracker, result: Mapping[str, object]) -> None:
     """Log a run's result as ``run/result.json`` on the parent run, so that its page can be rendered at any time."""
     with tracker.asking("store the result"):
         tracker.client.log_dict(tracker.parent, dict(result), "run/result.json")

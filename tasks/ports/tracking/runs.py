@@ -53,15 +53,14 @@ class RunLog(RunHistory):
         experiment: str = "",
         run_name: str = "",
         tags: Mapping[str, str] | None = None,
-        recipe: Mapping[str, Any] | None = None,
+        recipe: Mapping[str, object] | None = None,
         data: Sequence[DataSource] = (),
     ) -> None:
         super().__init__(uri, artifact_root)
         self.experiment, self.run_name, self.tags = experiment, run_name, dict(tags or {})
         self.recipe, self.data = recipe or {}, tuple(data)
-        self.parent = ""
+        self.parent = self.experiment_id = ""
         self.joined = self.lent = False
-        self.experiment_id = ""
         self.children: dict[int, str] = {}
         self.unfinished: dict[str, None] = {}
         self.points: dict[int, list[tuple[str, float, int]]] = {}
@@ -150,7 +149,7 @@ class RunLog(RunHistory):
             )
 
     def send(
-        self, run: str, *, metrics: Sequence[tuple[str, float, int]] = (), params: Mapping[str, Any] | None = None
+        self, run: str, *, metrics: Sequence[tuple[str, float, int]] = (), params: Mapping[str, object] | None = None
     ) -> None:
         """Send metrics (name, value, step) and parameters in as few calls as possible."""
         from mlflow.entities import Metric, Param
@@ -303,7 +302,7 @@ class RunLog(RunHistory):
         run = self.children.get(record.number)
         return self.url_of(run) if run and self.root() else None
 
-    def note(self, name: str, values: Mapping[str, Any]) -> None:
+    def note(self, name: str, values: Mapping[str, object]) -> None:
         """Log a JSON file about the run, for ``recall``."""
         with self.asking(f"record the {name}"):
             self.client.log_dict(self.parent, dict(values), f"run/{name}.json")

@@ -196,14 +196,14 @@ class Versions(VersionFiles, RunLog):
         if current.get(alias) != version:
             self.client.set_registered_model_alias(name, alias, version)
 
-    def versions(self, name: str) -> list[dict[str, Any]]:
+    def versions(self, name: str) -> list[dict[str, str]]:
         """Return the versions of one registered model, newest first."""
         found = [row for row in self.models() if row["name"] == name]
         if not found:
             raise RegistryError(self.unknown_model(name))
         return found
 
-    def models(self) -> list[dict[str, Any]]:
+    def models(self) -> list[dict[str, str]]:
         """Return every registered version with its tags and aliases: models by name, versions newest first."""
         with self.asking("list the models"):
             aliases: dict[tuple[str, str], list[str]] = {}

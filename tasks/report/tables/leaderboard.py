@@ -3,14 +3,16 @@ metrics are in tables of their own, because they are not comparable."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tasks.report.format.numbers import figure
 from tasks.report.format.pareto import ERRORS
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from tasks.ports.tracking.history import LoggedCandidate
 
 BOARD_COLUMNS = {
     "score": ("score", ".4f"),
@@ -24,13 +26,11 @@ BOARD_COLUMNS = {
 ID_DIGITS = 8
 """Characters of a digest or of a run's id in the table."""
 
-BoardEntry = Mapping[str, Any]
 
-
-def boards(candidates: Sequence[BoardEntry]) -> dict[tuple[str, str, str], list[BoardEntry]]:
+def boards(candidates: Sequence[LoggedCandidate]) -> dict[tuple[str, str, str], list[LoggedCandidate]]:
     """Return the candidates by what they were scored on (metric, split, digest of the data), the best first; of several
     entries with one checkpoint, the newest is taken."""
-    found: dict[tuple[str, str, str], dict[str, BoardEntry]] = {}
+    found: dict[tuple[str, str, str], dict[str, LoggedCandidate]] = {}
     for one in candidates:
         tags = one["tags"]
         board = found.setdefault((tags.get("headline", ""), tags.get("split", ""), one["data"]), {})
@@ -41,13 +41,13 @@ def boards(candidates: Sequence[BoardEntry]) -> dict[tuple[str, str, str], list[
     }
 
 
-def board_order(entry: BoardEntry, *, less: bool) -> tuple[bool, float]:
+def board_order(entry: LoggedCandidate, *, less: bool) -> tuple[bool, float]:
     """Return a sort key that is smallest for the best score; candidates without a score come last."""
     score = entry["metrics"].get("score")
     return score is None, 0.0 if score is None else score if less else -score
 
 
-def leaderboard_table(place: tuple[str, str, str], entries: Sequence[BoardEntry], limit: int) -> Table:
+def leaderboard_table(place: tuple[str, str, str], entries: Sequence[LoggedCandidate], limit: int) -> Table:
     """Return one board as a table for the terminal."""
     from rich import box
     from rich.table import Table

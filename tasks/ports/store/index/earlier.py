@@ -10,7 +10,6 @@ from typing import Any
 
 from tasks.ports.code.fingerprint import KEY_SCHEMA
 from tasks.ports.store.artifacts import Store
-from tasks.ports.store.documents import Manifest
 from tasks.ports.store.index.entries import (
     KEY_PARTS,
     IndexEntry,
@@ -20,6 +19,7 @@ from tasks.ports.store.index.entries import (
     part_digests,
 )
 from tasks.ports.store.manifests import SCHEMA
+from tasks.ports.store_documents import Manifest
 
 MOST_COMPARED = 12  # results that are compared for each combination of equal parts, the newest first
 OWN_RELEASE = f"{SCHEMA}.{KEY_SCHEMA}"

@@ -17,7 +17,7 @@ from typing import Any
 
 import rfc8785
 
-from tasks.ports.store.documents import Manifest
+from tasks.ports.store_documents import Manifest
 
 KEY_PARTS = ("code", "knobs", "inputs")
 PART_PATTERN = r"_([0-9a-f]{12})"

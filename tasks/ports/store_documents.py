@@ -1,4 +1,4 @@
-"""The JSON documents of a store, field by field: manifests, inventories, and the notes of leases.
+"""The JSON documents of a store (``store/``), field by field: manifests, inventories, and the notes of leases.
 
 They are typed dicts, and no models, because a plan reads thousands of manifests: ``manifests`` checks each one when it
 is read, and all that follows are plain look-ups, whose names mypy checks.
