@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tasks.gate.row import GateRow
 from tasks.recipe.judging import COSTS, FIGURES, Criterion
 from tasks.results.record import UNKNOWN_COST
-from tasks.scoring.quality.gain import Gain
+from tasks.scoring.quality.gain import Gain, Unread
 
 PACED = ("latency_ms", "speedup", "joules", "ms_per_text")
 """Figures that depend on the duration of an inference."""
@@ -59,18 +59,19 @@ def evaluate_criterion(
     candidate: GateRow,
     teacher: GateRow,
     champion: Champion | None = None,
-    read: Gain | None = None,
+    read: Gain | Unread | None = None,
     rivals: int = 1,
 ) -> Finding:
     """Evaluate one criterion for a candidate; ``read`` is the interval that the criterion reads, widened for the number
     of ``rivals`` (see ``confidence_for``)."""
-    metric = criterion.metric
+    metric, gain = criterion.metric, read if isinstance(read, Gain) else None
+    unread = f" ({read.reason})" if isinstance(read, Unread) else ""
     if criterion.reference == "champion":
         if champion is None:
             return Finding(metric, True, f"{metric}: no champion yet: met")
         if champion.checkpoint == candidate.checkpoint:
             return Finding(metric, True, f"{metric}: the candidate is the champion itself: met")
-        if not champion.comparable and criterion.is_quality and (criterion.test is None or read is None):
+        if not champion.comparable and criterion.is_quality and (criterion.test is None or gain is None):
             return Finding(
                 metric, False, f"{metric}: the champion, version {champion.version}, {champion.why}: not met", UNKNOWN
             )
@@ -82,10 +83,10 @@ def evaluate_criterion(
         else "the teacher's"
     )
     if criterion.test is not None:
-        return tested(criterion, read, whose, rivals)
+        return tested(criterion, gain, whose, rivals, unread)
     reference = champion.row if champion is not None and criterion.reference == "champion" else teacher
     theirs = None if criterion.reference is None else figure(reference, metric)
-    return bounded(criterion, figure(candidate, metric), theirs, whose, read, rivals)
+    return bounded(criterion, figure(candidate, metric), theirs, whose, gain, rivals, unread)
 
 
 def confidence_for(criterion: Criterion, rivals: int) -> float:
@@ -105,15 +106,17 @@ def bounded(
     whose: str,
     read: Gain | None = None,
     rivals: int = 1,
+    unread: str = "",
 ) -> Finding:
-    """Compare a figure, or the worse end of its interval, with its bound."""
+    """Compare a figure, or the worse end of its interval, with its bound; ``unread`` says why there is no interval."""
     metric = criterion.metric
     if value is None:
         return Finding(metric, False, f"{metric} is unknown: not met", UNKNOWN)
     if criterion.reference is not None and theirs is None:
         return Finding(metric, False, f"{metric} {format_figure(value)}, but {whose} is unknown: not met", UNKNOWN)
     if criterion.reads_interval and read is None:
-        return Finding(metric, False, f"{metric} {format_figure(value)}, but its interval is unknown: not met", UNKNOWN)
+        said = f"{metric} {format_figure(value)}, but its interval is unknown{unread}: not met"
+        return Finding(metric, False, said, UNKNOWN)
     bound, sign = bound_of(criterion, theirs), "≥" if criterion.at_least is not None else "≤"
     held, counted = f"{metric} {format_figure(value)}", value
     where = " by the mean" if criterion.is_quality else ""
@@ -159,14 +162,15 @@ def basis(criterion: Criterion, theirs: float | None, whose: str) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1) -> Finding:
-    """Compare the interval of a paired gain with the margin of a test."""
+def tested(criterion: Criterion, gain: Gain | None, whose: str, rivals: int = 1, unread: str = "") -> Finding:
+    """Compare the interval of a paired gain with the margin of a test; ``unread`` says why there is no interval."""
     metric, margin = (
         criterion.metric,
         -criterion.tolerance if criterion.test == "non-inferiority" else criterion.tolerance,
     )
     if gain is None:
-        return Finding(metric, False, f"{metric} could not be compared row by row with {whose}: not met", UNKNOWN)
+        said = f"{metric} could not be compared row by row with {whose}{unread}: not met"
+        return Finding(metric, False, said, UNKNOWN)
     word = "no worse than" if criterion.test == "non-inferiority" else "better than"
     held = (
         f"{metric} {gain.value:+.4g} [{gain.low:+.4g}, {gain.high:+.4g}] to {whose}, {word} by "

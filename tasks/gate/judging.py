@@ -32,7 +32,7 @@ from tasks.scoring.evaluation import (
     write_evaluation,
 )
 from tasks.scoring.judging_sets import SetAnswers
-from tasks.scoring.quality.gain import Gain
+from tasks.scoring.quality.gain import Gain, Unread
 
 FIGURES_KEPT = (
     "retained",
@@ -130,8 +130,8 @@ class Judging:
             self.interval_on, {name: found.rows for name, found in sets}, {name: found.overlaps for name, found in sets}
         )
 
-    def interval_on(self, where: str, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-        """Return the interval that a criterion reads for a candidate on a judging set, or None if data for it is
+    def interval_on(self, where: str, name: str, criterion: Criterion, confidence: float) -> Gain | Unread | None:
+        """Return the interval that a criterion reads for a candidate on a judging set; ``Unread`` if data for it is
         missing or not comparable."""
         recipe = self.recipe
         if where not in self.sets:
@@ -141,11 +141,13 @@ class Judging:
             return interval_of(
                 criterion, recipe.spec.headline, ours, teacher, None, confidence, recipe.scoring.resamples
             )
-        except DataError:
-            return None
+        except DataError as error:
+            return Unread(str(error))
 
-    def interval(self, champion: Evaluation | None, name: str, criterion: Criterion, confidence: float) -> Gain | None:
-        """Return the interval that a criterion reads for a candidate, or None if data for it is missing or not
+    def interval(
+        self, champion: Evaluation | None, name: str, criterion: Criterion, confidence: float
+    ) -> Gain | Unread | None:
+        """Return the interval that a criterion reads for a candidate; ``Unread`` if data for it is missing or not
         comparable."""
         recipe = self.recipe
         try:
@@ -158,8 +160,8 @@ class Judging:
                 confidence,
                 recipe.scoring.resamples,
             )
-        except DataError:
-            return None
+        except DataError as error:
+            return Unread(str(error))
 
 
 def interval_of(

@@ -30,7 +30,7 @@ from tasks.gate.row import GateRow
 from tasks.gate.worst_of import Elsewhere, leakage_of_sets, worst_of
 from tasks.recipe.judging import COSTS, FIGURES, Criterion, Gate
 from tasks.results.roles import role_of
-from tasks.scoring.quality.gain import Gain
+from tasks.scoring.quality.gain import Gain, Unread
 
 ACCEPT, REGRESSION, ANOMALOUS, INFEASIBLE = "ACCEPT", "REGRESSION", "ANOMALOUS", "INFEASIBLE"
 BASELINE = "a baseline is scored for comparison and never becomes champion"
@@ -58,8 +58,9 @@ class Decision:
         return self.verdict == ACCEPT
 
 
-Read = Callable[[str, Criterion, float], Gain | None]
-"""Returns the interval that a criterion reads for a candidate, by name, at a confidence level, or None."""
+Read = Callable[[str, Criterion, float], Gain | Unread | None]
+"""Returns the interval that a criterion reads for a candidate, by name, at a confidence level; None if nothing is said
+about the reason why it is unknown."""
 
 
 def unknown_gain(name: str, criterion: Criterion, confidence: float) -> Gain | None:
@@ -190,7 +191,9 @@ def finding_of(
     return worst_of(criterion, candidate, teacher, gate.split, found, rivals)
 
 
-def read_for(name: str, criterion: Criterion, evidence: Evidence, rivals: int, on: str | None = None) -> Gain | None:
+def read_for(
+    name: str, criterion: Criterion, evidence: Evidence, rivals: int, on: str | None = None
+) -> Gain | Unread | None:
     """Return the interval that a criterion reads for a candidate, at the level for the number of ``rivals``; None if
     the criterion reads no interval.
 

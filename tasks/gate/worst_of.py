@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from tasks.gate.criteria import Finding, evaluate_criterion, figure
 from tasks.gate.row import GateRow
 from tasks.recipe.judging import Criterion, Gate
-from tasks.scoring.quality.gain import Gain
+from tasks.scoring.quality.gain import Gain, Unread
 
-ReadOn = Callable[[str, str, Criterion, float], Gain | None]
+ReadOn = Callable[[str, str, Criterion, float], Gain | Unread | None]
 """Returns the interval that a criterion reads on a set, by name, for a candidate, by name, at a confidence level, or
 None."""
 
@@ -45,7 +45,7 @@ def worst_of(
     candidate: GateRow,
     teacher: GateRow,
     split: str,
-    read: Mapping[str, Gain | None],
+    read: Mapping[str, Gain | Unread | None],
     rivals: int = 1,
 ) -> Finding:
     """Evaluate a criterion for a candidate on every set that it names, and return the result on the worst set.
@@ -78,13 +78,13 @@ def seen_on(row: GateRow, name: str, split: str) -> GateRow:
     return row.on.get(name) or row.replaced(metrics={}, retained=None, headline=None)
 
 
-def room(criterion: Criterion, ours: GateRow, theirs: GateRow, read: Gain | None) -> float:
+def room(criterion: Criterion, ours: GateRow, theirs: GateRow, read: Gain | Unread | None) -> float:
     """Return a value that is larger for a better figure, share or difference: among sets that all meet the bound, the
     one with the smallest value is reported."""
     if criterion.test is not None:
-        return 0.0 if read is None else read.low
+        return read.low if isinstance(read, Gain) else 0.0
     value, other = figure(ours, criterion.metric), figure(theirs, criterion.metric)
-    if value is not None and read is not None:
+    if value is not None and isinstance(read, Gain):
         value = read.low if criterion.at_least is not None else read.high
     if value is None or (criterion.reference is not None and other is None):
         return 0.0

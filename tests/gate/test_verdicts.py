@@ -24,7 +24,7 @@ from tasks.gate.verdicts import (
     preference,
 )
 from tasks.recipe.judging import Criterion, Gate
-from tasks.scoring.quality.gain import Gain
+from tasks.scoring.quality.gain import Gain, Unread
 from tasks.scoring.quality.verdicts import holm
 
 
@@ -228,6 +228,19 @@ def judged(name: str, gain: tuple[float, float, float] | None, criterion: Criter
     """Return the decision on one candidate whose gain to its reference is known."""
     evidence = Evidence(read=lambda name, criterion, confidence: None if gain is None else Gain(*gain), rows=872)
     return evaluate_candidates([candidate(name, **changes)], TEACHER, Gate(criteria=(criterion,)), evidence)[0]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "said"),
+    [
+        (NO_WORSE, "could not be compared row by row with the teacher's (40 rows are too few): not met"),
+        (Criterion(metric="retained", at_least=0.9), "but its interval is unknown (40 rows are too few): not met"),
+    ],
+)
+def test_an_interval_that_cannot_be_computed_is_named_with_its_reason(criterion: Criterion, said: str) -> None:
+    evidence = Evidence(read=lambda *_: Unread("40 rows are too few"), rows=40)
+    found = evaluate_candidates([candidate("a")], TEACHER, Gate(criteria=(criterion,)), evidence)[0]
+    assert found.verdict == INFEASIBLE and said in found.reasons[0]
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,8 @@ def test_a_run_that_trains_survives(
             os.kill(running.pid(name), signal.SIGKILL)
     assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:] + running.log(TRAINS)[-3000:]
     if "worker-cpu" in KILLED[killed]:
-        assert running.ask(f"flow_runs/{run}")["run_count"] == 2
+        # On a busy machine the second one may miss its heartbeats, and be run again as well.
+        assert running.ask(f"flow_runs/{run}")["run_count"] >= 2
     if TRAINS in KILLED[killed]:
         assert running.log(TRAINS).count("resuming at step") == resumed + 1, running.log(TRAINS)[-3000:]
     print(f"FIGURE {killed} killed under training: the run completed {time.monotonic() - began:.0f} s later")

@@ -16,3 +16,10 @@ class Gain:
     value: float
     low: float
     high: float
+
+
+@dataclass(frozen=True)
+class Unread:
+    """An interval that cannot be computed, with the reason: a phrase for the sentence of a criterion."""
+
+    reason: str
