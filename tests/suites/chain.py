@@ -123,16 +123,19 @@ class Host:
         return [path.name for path in self.home.glob("store/manifests/*/*")]
 
     def versions(self) -> list[tuple[str, ...]]:
-        """Return candidate, checkpoint, verdict and alias of every registered version, straight from MLflow's
-        database."""
+        """Return candidate, checkpoint, verdict and aliases of every registered version, straight from MLflow's
+        database; but for the fastest one's alias, for times differ from run to run."""
         wanted = "candidate", "checkpoint.sha256", "gate"
         aliases = asked(self.home / "mlflow.db", "select alias, name || ' ' || version from registered_model_aliases")
         rows = asked(self.home / "mlflow.db", "select name || ' ' || version, key, value from model_version_tags")
         tags: dict[str, dict[str, str]] = {}
         for version, key, value in rows:
             tags.setdefault(version, {})[key] = value
-        named = {version: alias for alias, version in aliases}
-        return sorted((*(found[name] for name in wanted), named.get(version, "")) for version, found in tags.items())
+        named: dict[str, list[str]] = {version: [] for version in tags}
+        for alias, version in sorted(aliases):
+            if alias != "champion-fast":
+                named[version].append(alias)
+        return sorted((*(found[name] for name in wanted), *named[version]) for version, found in tags.items())
 
     def steps_saved(self) -> list[int]:
         """Return the steps of the whole checkpoints that another host could go on from; what was published needs none
