@@ -1,4 +1,4 @@
-"""Stage tasks: a finished checkpoint as an ONNX graph, and that graph in int8."""
+"""Stage tasks: a finished checkpoint as an ONNX graph, and that graph in int8 and with weights in four bits."""
 
 from __future__ import annotations
 
@@ -28,4 +28,19 @@ async def export_onnx(context: StageContext, knobs: ExportSlice, *, model: Artif
 @stage(makes="export", engine="quantize", module="tasks.exports", threads="branch", libraries=(*PACKERS, "scipy"))
 async def quantize_onnx(context: StageContext, knobs: QuantizeSlice, *, export: Artifact, rows: Artifact) -> None:
     """Quantize an fp32 graph to int8 in every mode, score each on the selection rows, and keep the best one."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})
+
+
+@stage(
+    makes="export",
+    engine="quantize-to-four-bits",
+    module="tasks.exports",
+    threads="branch",
+    libraries=(*PACKERS, "scipy"),
+)
+async def quantize_to_four_bits(
+    context: StageContext, knobs: QuantizeSlice, *, export: Artifact, rows: Artifact
+) -> None:
+    """Quantize weights of an fp32 graph, its embedding tables or all of them, to four bits in every mode of one
+    format, score each on the selection rows, and keep the best one."""
     await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})

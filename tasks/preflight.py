@@ -291,12 +291,13 @@ def require_selection(facts: RowsFacts) -> None:
 
 
 def require_rows_for_int8(recipe: Recipe, facts: RowsFacts) -> None:
-    """Reject rows of which none could be held back for judging int8; accept a plan, which has not counted them yet."""
-    wanted = recipe.exports is not None and "int8" in recipe.exports.formats
+    """Reject rows of which none could be held back for judging quantized graphs; accept a plan, which has not counted
+    them yet."""
+    wanted = recipe.exports.quantized if recipe.exports else ()
     if wanted and facts.rows and not facts.rows.get("selection"):
         raise DataError(
-            "int8 is evaluated on selection rows, at most a tenth of train, and train is too small for one; add rows, "
-            "or set exports.formats: [onnx]"
+            f"{wanted[0]} is evaluated on selection rows, at most a tenth of train, and train is too small for one; "
+            "add rows, or set exports.formats: [onnx]"
         )
 
 

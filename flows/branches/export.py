@@ -1,6 +1,6 @@
-"""Export of finished models for ONNX Runtime, in fp32 and in int8, after the branches.
+"""Export of finished models for ONNX Runtime, in fp32, in int8 and in four bits, after the branches.
 
-Exports that fail the parity check, or whose int8 graph is slower than the recipe requires, are reported but not
+Exports that fail the parity check, or whose quantized graph is slower than the recipe requires, are reported but not
 published.
 
 For a model of several seeds the chosen seed is exported, which is also the registered one.
@@ -17,7 +17,7 @@ from typing import Any
 
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
-from tasks.export_model import export_onnx, quantize_onnx
+from tasks.export_model import export_onnx, quantize_onnx, quantize_to_four_bits
 from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
@@ -25,14 +25,13 @@ from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, QuantizeSlice, SpeedSlice
+from tasks.results.export_formats import EXPORT_FORMATS, ways_of
 from tasks.results.facts import GraphFacts, SpeedFacts
 from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
 
 NO_VERSION = "its model is not registered and has no folder"
-ENGINES = {"onnx": "onnxruntime fp32", "int8": "onnxruntime int8"}
-"""Engine of an export in its row of the results, by format."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,9 @@ class Export:
     because: str = ""
     """The reason why it is not published; empty if it may be."""
     full: Artifact | None = None
-    """The fp32 graph from which an int8 one was computed."""
+    """The fp32 graph from which a quantized one was computed."""
     speedup: float | None = None
-    """Speed-up of an int8 graph over its fp32 graph; None if it was not measured."""
+    """Speed-up of a quantized graph over its fp32 graph; None if it was not measured."""
     unsteady: str = ""
     """The reason why the speed-up is too unsteady to decide; empty if it is steady."""
 
@@ -71,33 +70,43 @@ async def make_exports(recipe: Recipe, candidates: Sequence[Candidate], rows: Ar
 
 
 async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows: Artifact) -> list[Export]:
-    """Export one candidate. The fp32 graph is always built, because int8 is computed from it; if fp32 fails its check,
-    int8 is not tried."""
+    """Export one candidate. The fp32 graph is always built, because the others are computed from it; if fp32 fails its
+    check, they are not tried."""
     judged = {"task_type": recipe.spec.kind, "max_length": recipe.scoring.max_length}
     slice_ = ExportSlice(**stage_knobs(knobs, Exporting), **judged)
     full = await export_onnx(slice_, model=candidate.model, rows=rows, label=candidate.name)
     because = against_full(full.read(GraphFacts), knobs.parity) if full.facts else ""  # a plan has no figures
-    found = {"onnx": Export(candidate, "onnx", graph(full), because)}
-    if "int8" in knobs.formats and because:
-        found["int8"] = Export(candidate, "int8", None, f"there is no valid fp32 graph to quantize: {because}")
-    elif "int8" in knobs.formats:
-        slice_2 = QuantizeSlice(
-            **stage_knobs(knobs, Quantizing), **judged, metric=recipe.spec.headline, reduce_range=fits_seven_bits(knobs)
-        )
-        small = await quantize_onnx(slice_2, export=full, rows=rows, label=candidate.name)
-        found["int8"] = Export(
-            candidate,
-            "int8",
-            graph(small),
-            against_fp32(small.read(GraphFacts), knobs.tolerance) if small.facts else "",
-            full,
-        )
-    return [found[one] for one in knobs.formats]
+
+    async def in_format(name: str) -> Export:
+        if name == "onnx":
+            return Export(candidate, name, graph(full), because)
+        if because:
+            return Export(candidate, name, None, f"there is no valid fp32 graph to quantize: {because}")
+        small = await quantized(recipe, knobs, candidate, name, full, rows)
+        lost = against_fp32(small.read(GraphFacts), knobs.tolerance, name) if small.facts else ""
+        return Export(candidate, name, graph(small), lost, full)
+
+    return list(await asyncio.gather(*(in_format(name) for name in knobs.formats)))
+
+
+async def quantized(
+    recipe: Recipe, knobs: Exports, candidate: Candidate, name: str, full: Artifact, rows: Artifact
+) -> Artifact:
+    """Quantize a candidate's fp32 graph to one format. Four bits need no calibration, and no seven-bit weights."""
+    judged = {"task_type": recipe.spec.kind, "max_length": recipe.scoring.max_length, "metric": recipe.spec.headline}
+    if name == "four-bit":
+        slice_ = QuantizeSlice(ways=ways_of(name, knobs.ways), **judged)
+    else:
+        of_recipe = stage_knobs(knobs, Quantizing) | {"ways": ways_of(name, knobs.ways)}
+        slice_ = QuantizeSlice(**of_recipe, **judged, reduce_range=fits_seven_bits(knobs))
+    if name == "int8":
+        return await quantize_onnx(slice_, export=full, rows=rows, label=candidate.name)
+    return await quantize_to_four_bits(slice_, export=full, rows=rows, label=f"{candidate.name}-{name}")
 
 
 async def check_speed(recipe: Recipe, exports: Sequence[Export]) -> list[Export]:
-    """Time every publishable int8 graph in turn with its own fp32 graph. Call this last, so that no other work of this
-    run is on the machine."""
+    """Time every publishable quantized graph in turn with its own fp32 graph. Call this last, so that no other work of
+    this run is on the machine."""
     return list(await asyncio.gather(*(timed(recipe, one) for one in exports)))
 
 
@@ -116,7 +125,12 @@ async def timed(recipe: Recipe, export: Export) -> Export:
     if not pace.facts:
         return export  # a plan has no figures
     found = pace.read(SpeedFacts)
-    return replace(export, because=too_slow(found, least), speedup=float(found.speedup), unsteady=found.unsteady or "")
+    return replace(
+        export,
+        because=too_slow(found, least, export.format),
+        speedup=float(found.speedup),
+        unsteady=found.unsteady or "",
+    )
 
 
 def stage_knobs(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
@@ -178,7 +192,7 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
     facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
     way = export.artifact.read(GraphFacts).way if export.artifact else ""
     because = export.because or ("" if role_of(model.role).registered else NO_VERSION)
-    engine = " ".join(filter(None, [ENGINES[export.format], way]))
+    engine = " ".join(filter(None, [EXPORT_FORMATS[export.format].engine, way]))
     return {
         "of": export.of.name,
         "engine": engine,

@@ -48,6 +48,12 @@ def part_sums(graph: onnx.GraphProto) -> int:
     return len(sums)
 
 
+def opset_of(path: Path) -> int:
+    """Return the version of ONNX's own operations that a graph's file uses."""
+    opsets = onnx.load(str(path), load_external_data=False).opset_import
+    return next(int(one.version) for one in opsets if one.domain in ("", "ai.onnx"))
+
+
 def save(model: onnx.ModelProto, path: Path) -> None:
     """Write a graph with deterministic serialization, so that the same model gives the same bytes."""
     path.write_bytes(model.SerializeToString(deterministic=True))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.exports.graph import LARGEST, tidy
+from tasks.exports.graph import LARGEST, opset_of, tidy
 from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.quantizing import best, draw, quantize_by
@@ -172,6 +172,22 @@ def quantize(job: Job) -> dict[str, Any]:
     )
 
 
+def quantize_in_blocks(job: Job) -> dict[str, Any]:
+    """Write one graph with weights in four bits as ``quantize`` writes one in int8; state its format, the version of
+    its operations and its calibration."""
+    facts, card, knobs = quantize(job), card_of(job.output), job.read(QuantizeSlice)
+    name = "four-bit" if "four-bit" in knobs.ways else "int8-table4"
+    if not facts["made"]:
+        because = facts["because"].replace("int8", name, 1)
+        write_card(job.output, card | {"because": because})
+        return facts | {"because": because}
+    how = card.pop("int8") | {"calibration_rows": knobs.calibration_rows if facts["way"] == "static-table4" else 0}
+    engine = "onnxruntime four-bit" if name == "four-bit" else f"onnxruntime int8 {facts['way']}"
+    opset = opset_of(job.output / FILES["int8"])
+    write_card(job.output, card | {"engine": engine, name: how, "opset": opset})
+    return facts | how | {"opset": opset}
+
+
 def scratch(job: Job, way: str) -> Path:
     """Return the path of a mode's graph until one is chosen."""
     folder = job.output.with_name("ways")
@@ -237,4 +253,4 @@ def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping
     return feeds
 
 
-JOBS = {"export": export, "quantize": quantize}
+JOBS = {"export": export, "quantize": quantize, "quantize-to-four-bits": quantize_in_blocks}

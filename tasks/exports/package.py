@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import ModelError
+from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.results.row import ResultRow
-from tasks.scoring.onnx_models import CARD, FILES, card_of
+from tasks.scoring.onnx_models import CARD, card_of, graph_of
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 INSIDE = "onnx"
@@ -87,7 +88,7 @@ def files_for_a_model(exports: Mapping[str, Path], workspace: Path) -> dict[str,
     format."""
     workspace.mkdir(parents=True, exist_ok=True)
     write_card(workspace, shared_card({way: card_of(folder) for way, folder in exports.items()}))
-    found = {f"{INSIDE}/{FILES[way]}": folder / FILES[way] for way, folder in exports.items()}
+    found = {f"{INSIDE}/{EXPORT_FORMATS[way].file}": graph_of(folder) for way, folder in exports.items()}
     return {**found, f"{INSIDE}/{CARD}": workspace / CARD}
 
 
@@ -98,6 +99,6 @@ def shared_card(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         both |= card
     return {
         **both,
-        "files": {way: FILES[way] for way in cards},
+        "files": {way: EXPORT_FORMATS[way].file for way in cards},
         "engine": {way: card["engine"] for way, card in cards.items()},
     }

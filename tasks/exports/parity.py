@@ -47,15 +47,15 @@ def against_full(facts: GraphFacts, parity: float) -> str:
     )
 
 
-def against_fp32(facts: GraphFacts, tolerance: float) -> str:
-    """Return the reason why an int8 graph may not be published; empty if it may."""
+def against_fp32(facts: GraphFacts, tolerance: float, name: str = "int8") -> str:
+    """Return the reason why a quantized graph, of a format's name, may not be published; empty if it may."""
     if not facts.made:
         return facts.because
     lost = facts.loss
     if lost <= tolerance + 1e-12:
         return ""
     return (
-        f"int8 ({facts.way}) loses {lost:.4f} of {facts.metric} against its own fp32 graph on the selection "
+        f"{name} ({facts.way}) loses {lost:.4f} of {facts.metric} against its own fp32 graph on the selection "
         f"rows, and "
         f"exports.tolerance allows {tolerance:g}"
     )

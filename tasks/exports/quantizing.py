@@ -1,5 +1,5 @@
 """Quantization from 32 to 8 bits with ONNX Runtime: weights per output channel, embeddings included, activations in one
-of two modes.
+of two modes; and to four bits, of the embeddings alone or of all weights (``blockwise.py``).
 
 Integer arithmetic of a trained network as in Jacob et al. 2017, arXiv:1712.05877; of BERT as in Zafrir et al. 2019,
 arXiv:1910.06188. Matrix products, the head and embedding tables are quantized; norms, softmax and GELU stay in float32.
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tasks.exports.blockwise import write_four_bit_tables, write_four_bits
 from tasks.exports.graph import forget, save
 
 QUANTIZED = ["MatMul", "Gemm", "Gather"]
@@ -69,7 +70,41 @@ def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> N
     )
 
 
-WAYS: dict[str, Callable[..., None]] = {"dynamic": dynamic, "static": static}
+def dynamic_table4(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+    """Quantize like dynamic, but the embedding tables to four bits."""
+    with four_bit_tables(source, target) as part:
+        dynamic(part, target, reduce_range=reduce_range, feeds=feeds)
+
+
+def static_table4(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+    """Quantize like static, but the embedding tables to four bits."""
+    with four_bit_tables(source, target) as part:
+        static(part, target, reduce_range=reduce_range, feeds=feeds)
+
+
+def four_bit(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+    """Quantize products and tables to four bits in blocks, without calibration; seven of eight bits do not arise."""
+    write_four_bits(source, target)
+
+
+@contextlib.contextmanager
+def four_bit_tables(source: Path, target: Path) -> Iterator[Path]:
+    """Yield the path of a graph whose tables alone are in four bits, a file that lives as long as the context."""
+    part = target.with_suffix(".tables.onnx")
+    write_four_bit_tables(source, part)
+    try:
+        yield part
+    finally:
+        part.unlink()
+
+
+WAYS: dict[str, Callable[..., None]] = {
+    "dynamic": dynamic,
+    "static": static,
+    "dynamic-table4": dynamic_table4,
+    "static-table4": static_table4,
+    "four-bit": four_bit,
+}
 
 
 @contextlib.contextmanager
@@ -85,7 +120,7 @@ def quietly() -> Iterator[None]:
 
 
 def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
-    """Write an int8 graph in one mode."""
+    """Write a quantized graph in one mode."""
     with quietly():
         WAYS[way](source, target, reduce_range=reduce_range, feeds=feeds)
     model = onnx.load(str(target))

@@ -1,4 +1,4 @@
-"""Speed check of int8 graphs: the reason why a graph that is slower than the recipe demands is not published.
+"""Speed check of quantized graphs: the reason why a graph that is slower than the recipe demands is not published.
 
 Kept apart from ``parity.py``, which the stages that write graphs can reach: this verdict is made after they have run,
 and must not be part of their keys.
@@ -17,9 +17,9 @@ chance, so the allowance is larger than both.
 """
 
 
-def too_slow(facts: SpeedFacts, least: float) -> str:
-    """Return the reason why an int8 graph may not be published; empty if it may. ``facts`` compare int8 with its own
-    fp32, timed alternately.
+def too_slow(facts: SpeedFacts, least: float, name: str = "int8") -> str:
+    """Return the reason why a quantized graph, of a format's name, may not be published; empty if it may. ``facts``
+    compare it with its own fp32, timed alternately.
 
     An unsteady measurement refuses no graph.
     """
@@ -29,6 +29,6 @@ def too_slow(facts: SpeedFacts, least: float) -> str:
     ours, theirs = facts.model.p50_ms, facts.teacher.p50_ms
     at = f"batch {facts.batch}, length {facts.length}, threads {facts.threads}"
     return (
-        f"int8 takes {ours:g} ms, its own fp32 {theirs:g} ms ({at}): {found:.2f} times as fast, and "
+        f"{name} takes {ours:g} ms, its own fp32 {theirs:g} ms ({at}): {found:.2f} times as fast, and "
         f"exports.min_speedup requires {least:g}"
     )

@@ -60,14 +60,8 @@ class Exporting(Knobs):
 
 
 class Quantizing(Knobs):
-    """Knobs that determine an int8 graph."""
+    """Knobs that determine a quantized graph."""
 
-    ways: tuple[Literal["dynamic", "static"], ...] = Field(
-        ("dynamic", "static"),
-        min_length=1,
-        description="Ranges of activations: dynamic finds them in every call, static in rows of train. The better "
-        "one is used.",
-    )
     calibration_rows: int = Field(200, ge=1, le=10_000, description="Training rows from which static takes its ranges.")
     seed: int = Field(0, ge=0, description="Seed of the sample.")
 
@@ -76,8 +70,17 @@ class Exports(Exporting, Quantizing):
     """Export finished models for ONNX Runtime. Every export has its own row in the table; exports that pass their
     checks are published in the folder of their model."""
 
-    formats: tuple[Literal["onnx", "int8"], ...] = Field(
-        ("onnx", "int8"), min_length=1, description="onnx: fp32; int8: quantized from it, a quarter of its size."
+    formats: tuple[Literal["onnx", "int8", "int8-table4", "four-bit"], ...] = Field(
+        ("onnx", "int8"),
+        min_length=1,
+        description="onnx: fp32; quantized from it are int8, a quarter of its size; int8-table4: int8 with the "
+        "embeddings in four bits; four-bit: all weights in four bits, a sixth of its size, slower than int8.",
+    )
+    ways: tuple[Literal["dynamic", "static"], ...] = Field(
+        ("dynamic", "static"),
+        min_length=1,
+        description="Ranges of activations in int8: dynamic finds them in every call, static in rows of train. The "
+        "better one is used.",
     )
     of: tuple[Name, ...] = Field(
         (),
@@ -89,17 +92,23 @@ class Exports(Exporting, Quantizing):
     tolerance: float = Field(
         0.01,
         ge=0,
-        description="Maximum loss of the headline metric of int8 against its own fp32 graph on the selection rows.",
+        description="Maximum loss of the headline metric of a quantized graph against its own fp32 graph on the "
+        "selection rows.",
     )
     min_speedup: float = Field(
         1.0,
         ge=0,
-        description="Minimum speed-up of int8 over its own fp32 graph, timed alternately as in section speed; 1: not "
-        "slower, with a tolerance of 5 %; 0: any.",
+        description="Minimum speed-up of a quantized graph over its own fp32 graph, timed alternately as in section "
+        "speed; 1: not slower, with a tolerance of 5 %; 0: any.",
     )
     reduce_range: Literal["auto", "yes", "no"] = Field(
         "auto", description="Seven bits for weights. auto: if the processor has no int8 multiplication (VNNI)."
     )
+
+    @property
+    def quantized(self) -> tuple[str, ...]:
+        """The formats of less than 32 bits."""
+        return tuple(name for name in self.formats if name != "onnx")
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:

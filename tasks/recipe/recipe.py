@@ -188,8 +188,8 @@ class Recipe(Knobs):
             )
 
     def check_exports(self) -> None:
-        """Reject exports of unknown models, exports under names that are taken, and int8 without held-back rows to
-        judge it on."""
+        """Reject exports of unknown models, exports under names that are taken, and quantized graphs without
+        held-back rows to judge them on."""
         if self.exports is None:
             return
         made = [TEACHER, *(one.name for one in self.planned)]
@@ -202,10 +202,11 @@ class Recipe(Knobs):
         taken = [f"{name}-{way}" for name in made for way in self.exports.formats if f"{name}-{way}" in made]
         if taken:
             raise ValueError(f"the student name {taken[0]!r} is also the name of an export; give it another name")
-        if "int8" in self.exports.formats and not self.data.selection_rows:
+        small = self.exports.quantized
+        if small and not self.data.selection_rows:
             raise ValueError(
-                "int8 is evaluated on selection rows, and data.selection_rows is 0; set data.selection_rows, or set "
-                "exports.formats: [onnx]"
+                f"{small[0]} is evaluated on selection rows, and data.selection_rows is 0; set data.selection_rows, or "
+                "set exports.formats: [onnx]"
             )
 
     def inner_phase(self, student: Student) -> Intermediate | None:

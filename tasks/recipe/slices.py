@@ -214,8 +214,11 @@ class ExportSlice(OfTask, Exporting):
 
 
 class QuantizeSlice(OfTask, Quantizing):
-    """Knobs that determine one graph in int8."""
+    """Knobs that determine one graph in int8, or with weights in four bits."""
 
+    ways: tuple[Literal["dynamic", "static", "dynamic-table4", "static-table4", "four-bit"], ...] = Field(
+        ("dynamic", "static"), min_length=1, description="Modes of one format; the best one is used."
+    )
     metric: str = Field(description="Metric for the comparison of quantization methods.")
     max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
     reduce_range: bool = Field(False, description="Seven bits for weights.")

@@ -15,6 +15,7 @@ import numpy as np
 from tasks.architectures.judged_length import read_judged_length
 from tasks.architectures.known_architectures import longest
 from tasks.errors import ModelError
+from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
@@ -123,9 +124,28 @@ def predict_texts(
 ) -> list[Printed]:
     """Return the prediction of every text, as the graph of the model's task type defines it; ``max_length`` in tokens
     is by default that of the model's evaluation."""
-    task_type = stored_type(folder)
-    outputs = outputs_of(folder, texts, pairs, max_length or judged_length(folder), task_type=task_type)
+    task_type, length = stored_type(folder), max_length or judged_length(folder)
+    if is_export(folder):
+        outputs = outputs_of_published(folder, texts, pairs, length)
+    else:
+        outputs = outputs_of(folder, texts, pairs, length, task_type=task_type)
     return GRAPHS[task_type].predictions(outputs, card_of_model(folder, task_type))
+
+
+def outputs_of_published(
+    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int
+) -> dict[str, np.ndarray]:
+    """Return the outputs of the fastest graph in a folder of published exports, for every row, rows first."""
+    found = [
+        folder / EXPORT_FORMATS[name].file for name in BY_DEFAULT if (folder / EXPORT_FORMATS[name].file).is_file()
+    ]
+    if not found:
+        files = ", ".join(one.file for one in EXPORT_FORMATS.values())
+        raise ModelError(f"{folder} holds no graph ({files}); name the onnx folder of a pulled model")
+    outputs = OnnxModel(folder, graph=found[0]).outputs(texts, pairs, max_length)
+    if not all(np.isfinite(one).all() for one in outputs.values()):
+        raise ModelError(f"{found[0]} predicts values that are not finite; predict with its model instead")
+    return outputs
 
 
 def judged_length(folder: Path) -> int:

@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from tasks.training.data.rows import load_tokenizer
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
+from tests.exports.test_four_bits import FORMATS_OF_FOUR_BITS
 from tests.families import NAMES, write_tiny
 from tests.scoring.small import logits_of, sentences
 
@@ -41,3 +42,8 @@ def test_a_family_answers_as_its_checkpoint(name: str, tmp_path: Path) -> None:
     )
     small = do("quantize", tmp_path / "small" / "output", QUANTIZE, export=tmp_path / "full" / "output", rows=rows)
     assert small["made"] and all("loss" in way for way in small["ways"].values()) and small["bytes"] < found["bytes"]
+    for name, ways in FORMATS_OF_FOUR_BITS.items():
+        given = {"export": tmp_path / "full" / "output", "rows": rows}
+        small = do("quantize-to-four-bits", tmp_path / name / "output", QUANTIZE | {"ways": ways}, **given)
+        assert small["made"] and all("loss" in way for way in small["ways"].values()), small
+        assert small["bytes"] < found["bytes"]

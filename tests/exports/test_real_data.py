@@ -1,4 +1,4 @@
-"""int8 on real sentences: a small student of a real encoder loses at most a point to its own fp32."""
+"""Quantized graphs on real sentences: a small student of a real encoder loses at most a point to its own fp32."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start_of(encoder: Path, folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.real_data
-def test_int8_loses_at_most_a_point_of_sst2(tmp_path: Path) -> None:
+def test_quantized_graphs_lose_at_most_a_point_of_sst2(tmp_path: Path) -> None:
     encoder, source = SHARED / "models" / "minilm", SHARED / "data" / "glue" / "sst2"
     if not encoder.is_dir() or not source.is_dir():
         pytest.skip(f"real data not found: {encoder} and {source}")
@@ -72,3 +72,16 @@ def test_int8_loses_at_most_a_point_of_sst2(tmp_path: Path) -> None:
     )
     assert against_full(GraphFacts(**full), 1e-3) == "" and against_fp32(GraphFacts(**small), 0.01) == ""
     assert small["fp32"]["score"] > 0.75 and small["bytes"] < 0.27 * full["bytes"]
+    for name, (ways, share) in {
+        "int8-table4": (["dynamic-table4", "static-table4"], 0.20),
+        "four-bit": (["four-bit"], 0.17),
+    }.items():
+        found = do(
+            "quantize-to-four-bits",
+            tmp_path / name / "output",
+            QUANTIZE | {"ways": ways, "max_length": 64, "calibration_rows": 200},
+            export=tmp_path / "full" / "output",
+            rows=tmp_path / "rows",
+        )
+        print(name, found["ways"], found["bytes"], found["bytes"] / full["bytes"])
+        assert against_fp32(GraphFacts(**found), 0.01, name) == "" and found["bytes"] < share * full["bytes"]

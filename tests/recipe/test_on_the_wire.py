@@ -56,6 +56,7 @@ SENT = [
     PredictionSlice(task_type="classification", **COURSE, patience=Patience(weight=7), formula="paper", choose_by="f1"),
     Pretraining(**COURSE, hidden=16, heads=2),
     QuantizeSlice(task_type="classification", metric="accuracy", ways=("static",)),
+    QuantizeSlice(task_type="regression", metric="mse", ways=("dynamic-table4", "four-bit")),
     ScoreSlice(task=GLUE["stsb"], resamples=100),
     SignalSlice(task_type="classification", layers=3, attention=False),
     SpeedSlice(task_type="classification", repeats=5),

@@ -45,15 +45,16 @@ def write_classifier(folder: Path, *, seed: int = 0, positions: int = 32, **conf
     tiny_tokenizer().save_pretrained(folder)
     torch.manual_seed(seed)
     shape = {
+        "vocab_size": len(TOKENS),
         "hidden_size": 16,
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "intermediate_size": 32,
         "initializer_range": 0.5,
     }
-    BertForSequenceClassification(
-        BertConfig(vocab_size=len(TOKENS), max_position_embeddings=positions, **shape | config)
-    ).save_pretrained(folder)
+    BertForSequenceClassification(BertConfig(max_position_embeddings=positions, **shape | config)).save_pretrained(
+        folder
+    )
     return folder
 
 

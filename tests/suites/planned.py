@@ -20,6 +20,7 @@ from flows.home import Home
 from tasks.errors import LimbeckError
 from tasks.recipe.knobs import is_semantic
 from tasks.recipe.recipe import Recipe
+from tasks.results.export_formats import EXPORT_FORMATS
 from tests.suites.mutations import FAST, Case, changed, knobs_of, proposals
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
@@ -129,7 +130,7 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "half", "layers": 2},
             {"name": "plain", "layers": 2, "role": "baseline", "signal": "labels"},
         ],
-        "exports": {"reduce_range": "yes"},
+        "exports": {"reduce_range": "yes", "formats": ["onnx", "int8", "int8-table4", "four-bit"]},
         "costs": {
             "region": "us-east-1",
             "instance": "g5.xlarge",
@@ -137,27 +138,30 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
             "budget": {"dollars": 5.0, "kwh": 5.0, "hours": 5.0},
         },
     }
-    graphs, small = "export-onnx/*", "quantize-onnx/*"
+    graphs, four_bits = "export-onnx/*", "quantize-to-four-bits/*"
+    eight_bits = ("quantize-onnx/*", "quantize-to-four-bits/*-int8-table4")
+    small = ("quantize-onnx/*", four_bits)
     judged = ("score-model", "inspect-answers", "measure-speed")
-    graphs_of_teacher = [f"{stage_task}/teacher-{one}" for stage_task in judged for one in ("onnx", "int8")]
-    of_teacher = ["export-onnx/teacher", "quantize-onnx/teacher", "measure-speed/teacher-int8 against its fp32"]
+    graphs_of_teacher = [f"{stage_task}/teacher-{one}" for stage_task in judged for one in EXPORT_FORMATS]
+    of_teacher = ["export-onnx/teacher", "quantize-onnx/teacher", "quantize-to-four-bits/teacher-*"]
+    of_teacher.append("measure-speed/teacher-* against its fp32")
     rules = [
         Rule("exports.opset", (graphs,)),
         Rule("exports.parity_rows", (graphs,)),
-        Rule("exports.ways", (small,), [["static"]]),
-        Rule("exports.calibration_rows", (small,)),
-        Rule("exports.seed", (small,)),
-        Rule("exports.reduce_range", (small,), ["no"]),
+        Rule("exports.ways", eight_bits, [["static"]]),
+        Rule("exports.calibration_rows", eight_bits),
+        Rule("exports.seed", eight_bits),
+        Rule("exports.reduce_range", eight_bits, ["no"]),
         Rule("exports.formats", (), [["onnx"]]),  # what is left out needs no other stage
         Rule("exports.of", (*of_teacher, *graphs_of_teacher), [["half", "teacher"]]),
         Rule("exports.*", ()),  # how far a graph may be off decides what is published, and nothing that is made
         Rule("costs.region", (), ["eu-west-1"]),
         Rule("costs.instance", (), ["g4dn.xlarge"]),
         Rule("costs.*", ()),
-        Rule("scoring.max_length", ("score-model/*", graphs, small)),
+        Rule("scoring.max_length", ("score-model/*", graphs, *small)),
         Rule("scoring.flops_length", ("score-model/*",)),
         Rule("scoring.*", ("score-model/*", "contrast-models/*")),
-        Rule("task.headline", ("prepare-rows", "score-model/*", "contrast-models/*", small), ["f1"]),
+        Rule("task.headline", ("prepare-rows", "score-model/*", "contrast-models/*", *small), ["f1"]),
         Rule("gate.split", ("inspect-answers/*",)),
     ]
     return own, rules

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 FOLDER, CARD = "onnx", "onnx.json"
-EXPORT_TAGS = {"onnx.sha256": f"{FOLDER}/model.onnx", "int8.sha256": f"{FOLDER}/model_int8.onnx"}
+EXPORT_TAGS = {
+    "onnx.sha256": f"{FOLDER}/model.onnx",
+    "int8.sha256": f"{FOLDER}/model_int8.onnx",
+    "int8-table4.sha256": f"{FOLDER}/model_int8_table4.onnx",
+    "four-bit.sha256": f"{FOLDER}/model_four_bit.onnx",
+}
 """Tags of a version, and the file of which each is the digest."""
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 """The domains of ONNX's own operations, and of those that every ONNX Runtime contains."""

@@ -22,8 +22,9 @@ from tasks.report.format.numbers import (
 from tasks.report.format.pareto import ERRORS, number
 from tasks.report.format.speeds import format_latency, times_as_fast
 from tasks.report.page.charts import interval_strip
-from tasks.report.tables.exports_section import FILES, facts_of
+from tasks.report.tables.exports_section import facts_of
 from tasks.report.tables.results import conditions
+from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.results.roles import role_of
 from tasks.results.row import Cost, Estimate, ResultRow
 from tasks.results.run import Registered, RunResult
@@ -239,7 +240,7 @@ def exports_inside(result: RunResult, model: ResultRow) -> list[str]:
         one for one in result.models if one.role == "export" and one.of == model.name and one.gate == "published"
     ]
     return [
-        f"onnx/{FILES[facts_of(one).format]}: {figure(one.score(result.split).value)} {one.headline}, "
+        f"onnx/{EXPORT_FORMATS[facts_of(one).format].file}: {figure(one.score(result.split).value)} {one.headline}, "
         f"{format_latency(one)} ms, {figure(one.bytes, '.1f', 1e-6)} MB"
         for one in published
     ]

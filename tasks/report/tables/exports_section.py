@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.report.format.speeds import format_latency, format_speedup
+from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.task_types.views import VIEWS
 
-FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
 SECTION = """## Exports
 
 The same model for ONNX Runtime, in `onnx/`. Each export was compared with its source model before it was published.
@@ -49,14 +49,12 @@ def exports_section(exports: Sequence[ResultRow], task: Mapping[str, Any], split
     kinds = {facts.format for facts in map(facts_of, exports)}
     why = (
         "within a batch int8 activations share one scale"
-        if "int8" in kinds
+        if any(name.startswith("int8") for name in kinds)
         else "sums in a batch may round differently"
     )
     rows = "\n".join(table_row(row, split) for row in exports)
-    smallest = FILES["int8" if "int8" in kinds else "onnx"]
-    return SECTION.format(
-        headline=exports[0].headline, split=split, rows=rows, snippet=snippet(task, smallest), why=why
-    )
+    chosen = next(EXPORT_FORMATS[name].file for name in BY_DEFAULT if name in kinds)
+    return SECTION.format(headline=exports[0].headline, split=split, rows=rows, snippet=snippet(task, chosen), why=why)
 
 
 def snippet(task: Mapping[str, Any], file: str) -> str:
@@ -77,7 +75,9 @@ def table_row(row: ResultRow, split: str) -> str:
     score, export = row.score(split).value, facts_of(row)
     shown = "—" if score is None else f"{score:.4f}"
     figures = (shown, f"{(row.bytes or 0) / 1e6:.1f}", format_latency(row), format_speedup(row, ""))
-    return "| " + " | ".join((f"`{FILES[export.format]}`", *figures, held(export), row.engine or "")) + " |"
+    return (
+        "| " + " | ".join((f"`{EXPORT_FORMATS[export.format].file}`", *figures, held(export), row.engine or "")) + " |"
+    )
 
 
 def held(export: ExportFacts) -> str:
