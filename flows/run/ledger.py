@@ -24,7 +24,7 @@ from tasks.stage.session import Session, StageRecord
 JUDGING = ("scorecard", "speed", "comparison", "inspection")
 """Kinds of stages that evaluate a model: their inputs, such as models compared with it, are no part of its cost."""
 NO_ANCESTORS: Mapping[str, Sequence[str]] = {}
-GRAPHS = {"export-onnx": "-onnx", "quantize-onnx": "-int8"}
+EXPORT_SUFFIXES = {"export-onnx": "-onnx", "quantize-onnx": "-int8"}
 """What an export's row adds to the label of its stage, the model's name; other stages have the row's name as label."""
 
 
@@ -129,7 +129,7 @@ def cost_of_stages(records: Sequence[StageRecord], own: Sequence[StageRecord], r
 def is_own(record: StageRecord, name: str) -> bool:
     """Return whether a stage is one candidate's own: its label is the candidate's name, or it trains the teacher."""
     if record.kind == "export":
-        return name == f"{record.label}{GRAPHS.get(record.name, '')}"
+        return name == f"{record.label}{EXPORT_SUFFIXES.get(record.name, '')}"
     if name == "teacher":
         return record.label == "teacher" or (record.name, record.label) == ("finetune-teacher", "")
     return record.label == name or record.label.startswith(f"{name} ")
