@@ -11,7 +11,7 @@ from pathlib import Path
 from tasks.errors import StoreError
 
 DATABASES = ("mlflow.db", "prefect.db")
-FOLDERS = ("cache", "demo", "logs", "mlartifacts", "prefect", "reports", "store")
+FOLDERS = ("cache", "demo", "logs", "metrics", "mlartifacts", "prefect", "reports", "store")
 OURS = (*FOLDERS, *(f"{name}{more}" for name in DATABASES for more in ("", "-journal", "-shm", "-wal")), "servers.json")
 """Names of Limbeck's files in a home; the folder may hold other files, too."""
 

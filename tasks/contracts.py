@@ -24,6 +24,7 @@ KINDS = (
     "answers",
     "signals",
     "scorecard",
+    "metric",
     "comparison",
     "speed",
     "contributions",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tasks.contracts import Artifact
-from tasks.recipe.slices import JudgingScoreSlice, ScoreSlice, SpeedSlice, TextsSlice
+from tasks.recipe.slices import JudgingScoreSlice, MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
 
 SCALES = (*ENGINE_LIBRARIES, "onnxruntime", "scipy")
+OF_PREDICTIONS = ("numpy", "pyarrow", "scipy")
+OF_OWN_METRICS = (*OF_PREDICTIONS, "datasets", "evaluate", "scikit-learn")
+"""Libraries that a registered metric may import."""
 
 
 @stage(makes="scorecard", engine="score", module="tasks.scoring", threads="branch", libraries=SCALES)
@@ -39,6 +44,21 @@ async def score_judging_set(
     """Score one candidate, all seeds together, beside its teacher on the rows of a judging set."""
     inputs = {"teacher": teacher, "rows": judging, "teacher_predictions": teacher_predictions}
     await context.run(knobs.model_dump(mode="json"), inputs=inputs, lists={"models": models})
+
+
+@stage(makes="metric", engine="metric", module="tasks.scoring.further", libraries=OF_PREDICTIONS)
+async def score_metric(context: StageContext, knobs: MetricSlice, *, cards: list[Artifact], rows: Artifact) -> None:
+    """Compute one metric beside those of the task for all models, the teacher's scorecard first."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"rows": rows}, lists={"cards": cards})
+
+
+@stage(makes="metric", engine="own-metric", module="tasks.scoring.further", libraries=OF_OWN_METRICS)
+async def score_own_metric(
+    context: StageContext, knobs: OwnMetricSlice, *, cards: list[Artifact], rows: Artifact
+) -> None:
+    """Compute one metric of the machine's owner for all models, the teacher's scorecard first."""
+    folders = {"metric": Path(knobs.folder)}
+    await context.run(knobs.model_dump(mode="json"), inputs={"rows": rows}, lists={"cards": cards}, folders=folders)
 
 
 @stage(makes="speed", engine="measure", module="tasks.scoring", libraries=SCALES, hardware=True)

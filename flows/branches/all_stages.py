@@ -15,12 +15,14 @@ from flows.branches.sweep import Search, Swept, first_rung, grid_of, try_strateg
 from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
 from flows.branches.teacher_signals import answers_for
 from flows.run.judging_sources import with_purge
+from flows.run.opening import metrics_in, require_two_classes
 from tasks.augment_text import augment_text
 from tasks.contracts import Artifact
 from tasks.drop_layers import measure_similarity
 from tasks.preflight import check_students, require_rows_for_int8, require_selection
 from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
+from tasks.recipe.judging import score_knobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, CorpusRead, RowsSlice, ScoreSlice
 from tasks.results.facts import RowsFacts
@@ -35,6 +37,7 @@ async def make_everything(
     """Run every stage of the recipe; return the rows of the results, their candidates and the data."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_rows_for_int8(recipe, rows.read(RowsFacts))
+    require_two_classes(recipe, rows.read(RowsFacts), metrics_in(sources))
     learned, purging = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
     if not session.is_guess(base):
@@ -46,6 +49,7 @@ async def make_everything(
         await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
     shared = await shared_artifacts(recipe, sources, learned, base)
     shared.layers = layers_of_teacher(recipe, session.store, sources)
+    shared.metrics = metrics_in(sources)
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)
     comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
     small = await all_candidates(recipe, shared)
@@ -113,7 +117,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     trained = await shared.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
     if grid.dropping.signal == "teacher":
         await answers_for(recipe, shared, grid.dropping)
-    scoring = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
+    scoring = ScoreSlice(**score_knobs(recipe.scoring), task=recipe.spec)
     looked_at = ContributionSlice(
         task_type=recipe.spec.kind, token=grid.dropping.token, max_length=grid.dropping.max_length
     )

@@ -35,6 +35,8 @@ class SharedArtifacts:
     """The candidates of the recipe by name, for those that are made from them."""
     judging: dict[str, Artifact] = field(default_factory=dict)
     """The rows of judging sets, by name."""
+    metrics: dict[str, Artifact] = field(default_factory=dict)
+    """The registered metrics that the recipe names, by name."""
     general: dict[Any, Awaitable[Artifact]] = field(default_factory=dict)
     signals: dict[SignalSlice, Awaitable[Artifact | None]] = field(default_factory=dict)
     """The teacher's stored layers by knobs; None where it runs beside each training."""

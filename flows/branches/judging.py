@@ -10,11 +10,13 @@ from flows.branches.comparison import contrast_all, plain_students
 from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import score_sets, with_judged
 from tasks.contracts import Artifact
+from tasks.ports.own_metrics import RegisteredMetric
+from tasks.recipe.judging import score_knobs
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ScoreSlice, SpeedSlice, TextsSlice
-from tasks.results.facts import ModelFacts, ScoreFacts, SpeedFacts, TextFacts
+from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
+from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, ScoreFacts, SpeedFacts, TextFacts
 from tasks.results.row import Conditions, ResultRow
-from tasks.score_model import measure_speed, measure_texts, score_model
+from tasks.score_model import measure_speed, measure_texts, score_metric, score_model, score_own_metric
 from tasks.scoring.speed.paces import with_paces, with_texts
 
 
@@ -24,7 +26,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     Speed is measured after all scores, one model at a time, so that no other work of this run is on the machine.
     """
     teacher = await shared.teacher
-    knobs = ScoreSlice(**dict(recipe.scoring), task=recipe.spec)
+    knobs = ScoreSlice(**score_knobs(recipe.scoring), task=recipe.spec)
     first = await score_model(knobs, models=[teacher], teacher=teacher, rows=shared.rows, label=candidates[0].name)
     cards = await asyncio.gather(
         *(
@@ -39,10 +41,11 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
             for candidate in candidates[1:]
         )
     )
-    against, looks, elsewhere = await asyncio.gather(
+    against, looks, elsewhere, further = await asyncio.gather(
         contrast_all(recipe, candidates, [first, *cards], shared.rows),
         inspect_all(recipe, candidates, [first, *cards], shared.rows),
         score_sets(recipe, candidates, shared),
+        further_metrics(recipe, [first, *cards], shared),
     )
     timing = SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind)
     speeds = await asyncio.gather(
@@ -50,9 +53,11 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     )
     texts = await texts_measured(recipe, candidates, teacher, shared)
     on_sets = (card for found in elsewhere.values() for card in found.values())
-    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *on_sets]):
+    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *on_sets, *further]):
         return []  # a plan has no figures
     unpaced = [row(one, card, speed) for one, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
+    for metric in further:
+        unpaced = with_metric(unpaced, candidates, metric.read(MetricFacts))
     paced = with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds])
     paced = with_texts(paced, [one.read(TextFacts) for one in texts])
     rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
@@ -77,6 +82,62 @@ def with_comparisons(
         )
         for one in rows
     ]
+
+
+async def further_metrics(recipe: Recipe, cards: Sequence[Artifact], shared: SharedArtifacts) -> list[Artifact]:
+    """Compute the metrics of ``scoring.metrics`` for all models, from their scorecards; one stage for each, so that
+    another metric recomputes none of them."""
+    scoring, given = recipe.scoring, {"cards": list(cards), "rows": shared.rows}
+    own = {f"own/{name}": RegisteredMetric.model_validate(one.facts) for name, one in shared.metrics.items()}
+    stages = []
+    for name in scoring.metrics:
+        common = {"task_type": recipe.spec.kind, "metric": name, "confidence": scoring.confidence}
+        if name not in own:
+            knobs = MetricSlice(**common, resamples=scoring.resamples)
+            stages.append(score_metric(knobs, **given, label=name))
+            continue
+        stated = own[name]
+        stages.append(
+            score_own_metric(
+                OwnMetricSlice(
+                    **common,
+                    resamples=min(scoring.resamples, stated.resamples),
+                    name=stated.name,
+                    sha256=stated.sha256,
+                    reads=stated.reads,
+                    lower_is_better=stated.lower_is_better,
+                    folder=shared.metrics[stated.name].uri,
+                ),
+                **given,
+                label=stated.name,
+            )
+        )
+    return list(await asyncio.gather(*stages))
+
+
+def with_metric(rows: Sequence[ResultRow], candidates: Sequence[Candidate], found: MetricFacts) -> list[ResultRow]:
+    """Return the rows of the results with one more metric on every split."""
+    return [
+        with_values(row, found.metric, values, candidate)
+        for row, candidate, values in zip(rows, candidates, found.models, strict=True)
+    ]
+
+
+def with_values(row: ResultRow, metric: str, values: Mapping[str, FurtherScore], candidate: Candidate) -> ResultRow:
+    """Return a row of the results with the values of one more metric by split."""
+    per_seed = {split: candidate.as_in_recipe(one.per_seed) for split, one in values.items()}
+    means = row.means or {}
+    return row.replaced(
+        metrics={split: {**found, metric: values[split].score} for split, found in row.metrics.items()},
+        per_seed={split: {**found, metric: per_seed[split]} for split, found in row.per_seed.items()},
+        deviation={
+            split: {**found, metric: deviation(per_seed[split])} for split, found in (row.deviation or {}).items()
+        },
+        means={
+            split: found.replaced(metrics={**found.metrics, metric: values[split].means})
+            for split, found in means.items()
+        },
+    )
 
 
 async def texts_measured(

@@ -89,6 +89,7 @@ def new_app() -> typer.Typer:
     for heading, commands in PANELS.items():
         for command in commands:
             app.command(rich_help_panel=heading, short_help=first_paragraph(command))(command)
+    app.add_typer(maintenance.metrics, name="metrics", rich_help_panel="Make small models")
     return app
 
 

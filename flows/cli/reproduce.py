@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from flows.run.history import as_it_was
 from tasks.errors import DataError, EngineError, RecipeError, RegistryError
 from tasks.ports.tracking.history import PastRun
 from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.recipe import Recipe
 from tasks.results.record import Reproduction, RunManifest
 
@@ -46,13 +48,14 @@ def reproduce(
 
     then = manifest_of_run(tracker, found)
     recipe = Recipe.model_validate(recipe_again(then))
-    changed = changed_sources(recipe, then)
+    changed = changed_sources(recipe, then, home)
     if changed and not anyway:
         raise DataError(f"{'; '.join(changed)}: the results would differ; restore the old files, or compare --anyway")
     if from_cache:
         now = found_in_store(recipe, then, home)
     else:
         with own_folder(keep) as folder:
+            take_metrics_along(recipe, home, folder / "home")
             now = run_again(then, folder, environment)
     return compare(then, now).replaced(run=found["run"], sources=changed)
 
@@ -78,11 +81,11 @@ def recipe_again(then: RunManifest) -> dict[str, Any]:
     return values | {"resources": {**(values.get("resources") or {}), **used}}
 
 
-def changed_sources(recipe: Recipe, then: RunManifest) -> list[str]:
+def changed_sources(recipe: Recipe, then: RunManifest, home: Home) -> list[str]:
     """Return a message for each source of a run that has changed since."""
     from flows.run.opening import find_sources
 
-    now = {name: artifact.sha256 for name, artifact in find_sources(recipe).items()}
+    now = {name: artifact.sha256 for name, artifact in find_sources(recipe, home).items()}
     return [
         f"the source {name!r} has changed since (digest {noted.sha256[:8]} then, {now.get(name, 'none')[:8]} now)"
         for name, noted in then.sources.items()
@@ -111,6 +114,14 @@ def own_folder(keep: Path | None) -> Iterator[Path]:
         raise RecipeError(f"{keep} already exists and is not empty; name a new folder with --keep")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep.resolve()
+
+
+def take_metrics_along(recipe: Recipe, home: Home, other: Path) -> None:
+    """Copy the registered metrics of a recipe, whose digests were compared, into the home of the second run."""
+    from tasks.ports.own_metrics import metric_folder
+
+    for name in own_metrics_of(recipe.scoring):
+        shutil.copytree(metric_folder(home.root, name), metric_folder(other, name))
 
 
 def run_again(then: RunManifest, folder: Path, environment: Mapping[str, str]) -> RunManifest:

@@ -190,7 +190,7 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     from flows.branches.judging_sets import planned_sets
     from flows.recipes.checks import LARGEST_READ
     from flows.run.judging_sources import known_of_sets
-    from flows.run.opening import held_back
+    from flows.run.opening import held_back, metrics_in, require_two_classes, sources_of_metrics
     from tasks.ports.files.sources import resolve_data
     from tasks.ports.rows.prepared import divided_rows
     from tasks.recipe.slices import RowsSlice
@@ -202,6 +202,7 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     if source.bytes > LARGEST_READ:
         return known
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
+    require_two_classes(recipe, facts, metrics_in(sources_of_metrics(recipe, Home.from_environment())))
     now = HeldBackFacts(rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked})
     found = known if known.is_known else now
     sets = planned_sets(recipe, missing, names, divided["train"].sentences, LARGEST_READ)

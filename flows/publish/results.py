@@ -29,15 +29,17 @@ from tasks.contracts import Artifact
 from tasks.gate.judging import Judging
 from tasks.gate.verdicts import Decision
 from tasks.promote_models import promote_models
+from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
 from tasks.report.page.headline import chosen, gate_tag
-from tasks.results.facts import ModelFacts, RowsFacts
+from tasks.results.facts import MetricFacts, ModelFacts, RowsFacts
 from tasks.results.record import Ledger
 from tasks.results.row import Amount, ResultRow
 from tasks.results.run import Promotion, Registered, RunResult, StageLine
 from tasks.scoring.costs.ledger import inference_joules
-from tasks.stage.session import StageRecord
+from tasks.scoring.further.resamples import FurtherMetric
+from tasks.stage.session import Session, StageRecord
 
 SHARED = {"distill-general", "pretrain-base"}
 
@@ -176,7 +178,22 @@ def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artif
         workspace,
         [partial(store.folder, text) for text in [session.artifact_of("prepare-transfer", "")] if text is not None],
         answers_of_sets(session, [row.name for row in rows], store, workspace),
+        further=metrics_of_gate(recipe, session, [row.name for row in rows]),
     )
+
+
+def metrics_of_gate(recipe: Recipe, session: Session, models: Sequence[str]) -> dict[str, FurtherMetric]:
+    """Return access to the resampled values of the metrics beside the task's, for criteria on them."""
+    own = own_metrics_of(recipe.scoring)
+    stages = {name: ("score-metric", name) for name in recipe.scoring.metrics}
+    stages |= {f"own/{name}": ("score-own-metric", name) for name in own}
+    places = {name: number for number, name in enumerate(models)}
+    made = {name: session.artifact_of(*stage) for name, stage in stages.items()}
+    return {
+        name: FurtherMetric(partial(session.store.folder, one), places, one.read(MetricFacts).lower_is_better)
+        for name, one in made.items()
+        if one is not None
+    }
 
 
 def judged(decision: Decision | None) -> dict[str, object]:

@@ -6,10 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from flows.run.opening import SourceFinder, source_finders, teacher_name
+from flows.home import Home
+from flows.run.opening import (
+    SourceFinder,
+    metrics_in,
+    require_two_classes,
+    source_finders,
+    sources_of_metrics,
+    teacher_name,
+)
 from tasks.catalog import GLUE_HUB
 from tasks.contracts import Artifact
 from tasks.ports.files.sources import is_at_hand, resolve_model
+from tasks.ports.own_metrics import RegisteredMetric, differs_from_source
 from tasks.preflight import check_strategies, check_students, require_rows_for_int8
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
@@ -26,6 +35,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
     from tasks.ports.tracking.versions import require_legal_name
 
     check_strategies(strategies_of(recipe))
+    metrics = metrics_in(sources_of_metrics(recipe, Home.from_environment()))
     require_legal_name(registered_name(recipe, teacher_name(recipe)))
     sources, notes = sources_at_hand(recipe)
     if "teacher" in sources:
@@ -34,7 +44,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
         if recipe.planned and own.keys() <= starts.keys():
             check_students(recipe, Path(sources["teacher"].uri), starts)
     check_texts(recipe, sources)
-    return [*check_rows(recipe, sources), *notes]
+    return [*check_rows(recipe, sources, metrics), *notes, *changed_metrics(metrics)]
 
 
 def strategies_of(recipe: Recipe) -> list[str]:
@@ -72,7 +82,18 @@ def judging_is_at_hand(recipe: Recipe) -> bool:
     )
 
 
-def check_rows(recipe: Recipe, sources: Mapping[str, Artifact]) -> list[str]:
+def changed_metrics(own: Mapping[str, Artifact]) -> list[str]:
+    """Return a sentence about each registered metric whose original files are no longer those that were copied."""
+    known = {name: RegisteredMetric.model_validate(one.facts) for name, one in own.items()}
+    return [
+        f"own/{name} was registered from {one.source}, which has changed since; the registered copy is used: limbeck "
+        f"metrics add {one.source} --replace registers it anew"
+        for name, one in known.items()
+        if differs_from_source(one)
+    ]
+
+
+def check_rows(recipe: Recipe, sources: Mapping[str, Artifact], own: Mapping[str, Artifact]) -> list[str]:
     """Read and divide the rows, and those of judging sets; return sentences about how they were read."""
     if "data" not in sources:
         return []
@@ -80,6 +101,7 @@ def check_rows(recipe: Recipe, sources: Mapping[str, Artifact]) -> list[str]:
         return [f"rows: {sources['data'].bytes / 2**20:,.0f} MiB are read and checked by a run, first of all"]
     facts = checked_facts(recipe, sources["data"])
     require_rows_for_int8(recipe, facts)
+    require_two_classes(recipe, facts, own)
     counts = ", ".join(f"{split} {count:,}" for split, count in facts.rows.items())
     left_out = [f"left out: {fault}" for fault in facts.faulty]
     return [*facts.read, f"rows: {counts}", *left_out]

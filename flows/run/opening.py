@@ -39,18 +39,20 @@ from flows.run.stopping import (
 from flows.servers.watch import is_lost, login_to_own_server
 from tasks.contracts import Artifact
 from tasks.engine.fork_server import new_fork_server
-from tasks.errors import LimbeckError
+from tasks.errors import LimbeckError, RecipeError
 from tasks.ports.files.sources import resolve_corpus, resolve_data, resolve_file, resolve_model
 from tasks.ports.machine import available_cores
+from tasks.ports.own_metrics import metric_files, registered_metric
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.registry import Registry
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import require_legal_name
-from tasks.recipe.recipe import Recipe
+from tasks.recipe.judging import own_metrics_of
+from tasks.recipe.recipe import RANKING, Recipe
 from tasks.recipe.students import named_starts
 from tasks.register_model import registered_name
-from tasks.results.facts import HeldBackFacts, Leaks
+from tasks.results.facts import HeldBackFacts, Leaks, RowsFacts
 from tasks.stage.remote import Dispatcher
 from tasks.stage.session import Session, use_session
 
@@ -78,7 +80,7 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
     and no MLflow run open."""
     options = RUN_OPTIONS.get() or RunOptions(Home.from_environment())
     budget = new_budget(recipe.costs)
-    sources = await asyncio.to_thread(find_sources, recipe)
+    sources = await asyncio.to_thread(find_sources, recipe, options.home)
     store = (
         options.plan.store
         if options.plan
@@ -183,6 +185,27 @@ async def stop_branches(already: set[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
+def require_two_classes(recipe: Recipe, facts: RowsFacts, own: Mapping[str, Artifact]) -> None:
+    """Reject metrics for two classes where the rows have more; ``own`` are the registered ones. Accept a plan, which
+    has not counted the classes yet."""
+    of_two = [f"own/{name}" for name, one in own.items() if one.facts.get("two_classes")]
+    of_two += [name for name in recipe.scoring.metrics if name in RANKING]
+    if of_two and facts.labels and len(facts.labels) != 2:
+        raise RecipeError(
+            f"scoring.metrics names {of_two[0]!r}, which is for two classes, and the rows have {len(facts.labels)}; "
+            f"remove it"
+        )
+
+
+def metrics_in(sources: Mapping[str, Artifact]) -> dict[str, Artifact]:
+    """Return the registered metrics among the sources of a run, by name."""
+    return {name.removeprefix(METRIC): one for name, one in sources.items() if name.startswith(METRIC)}
+
+
+METRIC = "metric:"
+"""The beginning of the names of registered metrics among the sources of a run."""
+
+
 LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer", "general text": "compare-corpus"}
 """Kinds of training data, and the stage that compared each with the held-out rows."""
 
@@ -214,7 +237,7 @@ def plan_session(recipe: Recipe, home: Home) -> tuple[Session, dict[str, Artifac
         dispatcher=placed.dispatcher,
         placed=placed.words,
     )
-    return session, find_sources(recipe)
+    return session, find_sources(recipe, home)
 
 
 def layout(recipe: Recipe) -> tuple[int, int, int]:
@@ -222,9 +245,28 @@ def layout(recipe: Recipe) -> tuple[int, int, int]:
     return recipe.resources.cores or available_cores(), recipe.resources.threads, recipe.resources.threads_alone
 
 
-def find_sources(recipe: Recipe) -> dict[str, Artifact]:
-    """Find and fingerprint all external sources of a recipe: data, models and texts."""
-    return {name: find() for name, find in source_finders(recipe).items()} | sources_of_sets(recipe)
+def find_sources(recipe: Recipe, home: Home) -> dict[str, Artifact]:
+    """Find and fingerprint all external sources of a recipe: data, models, texts, and registered metrics."""
+    metrics = sources_of_metrics(recipe, home)  # first, because these are found at once
+    return {name: find() for name, find in source_finders(recipe).items()} | sources_of_sets(recipe) | metrics
+
+
+def sources_of_metrics(recipe: Recipe, home: Home) -> dict[str, Artifact]:
+    """Return the registered metrics that a recipe names, with what was stated of them as facts.
+
+    Raises RecipeError where one is not registered on this machine, was changed since, or is for other tasks.
+    """
+    found = {}
+    for name in own_metrics_of(recipe.scoring):
+        metric, folder = registered_metric(home.root, name), metric_files(home.root, name)
+        if metric.task != recipe.spec.kind:
+            raise RecipeError(
+                f"scoring.metrics names own/{name}, which was registered for {metric.task}, and {recipe.spec.name} is "
+                f"a {recipe.spec.kind}; remove it"
+            )
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        found[f"{METRIC}{name}"] = Artifact("source", metric.sha256, str(folder), size, metric.model_dump())
+    return found
 
 
 def source_finders(recipe: Recipe) -> dict[str, SourceFinder]:

@@ -31,6 +31,7 @@ from tasks.scoring.evaluation import (
     unseen_by_both,
     write_evaluation,
 )
+from tasks.scoring.further.resamples import FurtherMetric
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.scoring.quality.gain import Gain, Unread
 
@@ -70,6 +71,8 @@ class Judging:
     """Folders of further prepared rows whose ``train`` is training data, beside the task's: the user's own text."""
     sets: Mapping[str, SetAnswers] = field(default_factory=dict)
     """The judging sets, by name."""
+    further: Mapping[str, FurtherMetric] = field(default_factory=dict)
+    """The metrics beside the task's, by name; their intervals come from values that scoring resampled."""
     written: dict[str, Path] = field(default_factory=dict)
     read: dict[str, Evaluation] = field(default_factory=dict)
 
@@ -150,6 +153,8 @@ class Judging:
         """Return the interval that a criterion reads for a candidate; ``Unread`` if data for it is missing or not
         comparable."""
         recipe = self.recipe
+        if criterion.metric in self.further:
+            return self.further[criterion.metric].interval(criterion, name, recipe.gate.split, confidence)
         try:
             return interval_of(
                 criterion,

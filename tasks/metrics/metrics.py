@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tasks.metrics.definition import Metric
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
+from tasks.metrics.of_scores import AUROC
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 
 METRICS: dict[str, Metric] = {
@@ -17,6 +18,10 @@ METRICS: dict[str, Metric] = {
     "pearson_spearman": PEARSON_SPEARMAN,
     "mse": MSE,
 }
+
+METRICS_OF_SCORES: dict[str, Metric] = {"auroc": AUROC}
+"""Metrics of a score of each row in place of its prediction (``Answers.scores``). They are reported beside the metrics
+of a task, and choose no checkpoint."""
 
 
 def is_error(name: str) -> bool:

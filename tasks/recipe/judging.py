@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,13 +19,43 @@ COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
 them; joules are per inference."""
 
 
-class Scoring(Knobs):
-    """How candidates are scored."""
+class ScoreKnobs(Knobs):
+    """Knobs that determine the scores of a candidate, besides the metrics of its task."""
 
     resamples: int = Field(1000, ge=100, le=100_000, description="Bootstrap resamples behind every interval.")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the intervals.")
     max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens.")
     flops_length: int = Field(128, ge=1, description="Input length at which FLOPs are stated.")
+
+
+OWN_METRIC = re.compile(r"own/([a-z][a-z0-9_]{0,39})")
+"""The name of a registered metric in a recipe."""
+
+
+class Scoring(ScoreKnobs):
+    """How candidates are scored."""
+
+    metrics: tuple[str, ...] = Field(
+        (),
+        description="Further metrics beside the task's: auroc (two classes), another metric of the task's type, or "
+        "own/NAME of limbeck metrics. They are reported, and the gate can use them; none chooses checkpoints.",
+    )
+
+    @model_validator(mode="after")
+    def metrics_differ(self) -> Self:
+        """Reject repeated metrics."""
+        require_distinct(self.metrics, "metrics")
+        return self
+
+
+def score_knobs(scoring: Scoring) -> dict[str, Any]:
+    """Return the knobs that a scorecard takes."""
+    return {name: getattr(scoring, name) for name in ScoreKnobs.model_fields}
+
+
+def own_metrics_of(scoring: Scoring) -> tuple[str, ...]:
+    """Return the names of the registered metrics, without ``own/``."""
+    return tuple(found[1] for name in scoring.metrics if (found := OWN_METRIC.fullmatch(name)))
 
 
 class Speed(Knobs):

@@ -12,14 +12,17 @@ from tasks.recipe.candidates import CandidateSection, DistilledCandidate
 from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
-from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, Exports, Gate, Scoring, Speed
+from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import check_follower, check_phases, check_stages
 from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
 from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
-from tasks.task_types.types import TASK_TYPES, TaskType
+from tasks.task_types.types import METRICS_OF_SCORES_OF, TASK_TYPES, TaskType
+
+RANKING = frozenset().union(*METRICS_OF_SCORES_OF.values())
+"""The metrics of scores of all task types."""
 
 
 class Recipe(Knobs):
@@ -70,6 +73,7 @@ class Recipe(Knobs):
         if repeated:
             raise ValueError(f"students {repeated} are not unique; give each its own name")
         self.check_task()
+        self.check_further_metrics()
         if not self.planned and self.sweep is None:
             raise ValueError("there are no candidates: add students, layer_dropping or candidates")
         require_chains(self.planned)
@@ -97,8 +101,13 @@ class Recipe(Knobs):
     def check_task(self) -> None:
         """Reject an unknown task, metrics that its type does not have, and names of classes where it has none."""
         spec, legal = self.spec, self.task_type.metrics
-        unknown = next((name for name in spec.metrics if name not in legal), None)
-        if unknown is not None:
+        unknown = next((name for name in (*spec.metrics, spec.headline) if name not in legal), None)
+        if unknown is not None and (unknown in RANKING or OWN_METRIC.fullmatch(unknown)):
+            raise ValueError(
+                f"task.metrics names {unknown!r}, which is reported beside the metrics of the task, and chooses no "
+                f"checkpoint: trainings know {', '.join(legal)}; move it to scoring.metrics"
+            )
+        if unknown is not None and unknown in spec.metrics:
             raise ValueError(
                 f"task.metrics names {unknown!r}, and {spec.name} is a {spec.kind}; choose of {', '.join(legal)}"
             )
@@ -107,9 +116,36 @@ class Recipe(Knobs):
         if spec.labels and not self.task_type.has_classes:
             raise ValueError(f"task.labels names classes, and {spec.name} is a {spec.kind}; leave labels out")
 
+    def check_further_metrics(self) -> None:
+        """Reject further metrics that are the task's own, that its type does not have, or that it has too many classes
+        for; registered ones are known to a machine, not to a recipe."""
+        spec, of_scores = self.spec, METRICS_OF_SCORES_OF.get(self.spec.kind, ())
+        further = [*(name for name in self.task_type.metrics if name not in spec.metrics), *of_scores]
+        for name in self.scoring.metrics:
+            if name in spec.metrics:
+                raise ValueError(f"scoring.metrics names {name!r}, which is a metric of the task already; remove it")
+            if name not in further and OWN_METRIC.fullmatch(name) is None:
+                near = get_close_matches(name, further, 1)
+                raise ValueError(
+                    f"scoring.metrics names {name!r}; {f'did you mean {near[0]!r}? ' if near else ''}for {spec.name}, "
+                    f"a {spec.kind}, legal are {', '.join(further)}, and own/NAME, a metric that limbeck metrics lists"
+                )
+            if name in of_scores and spec.labels and len(spec.labels) != 2:
+                raise ValueError(
+                    f"scoring.metrics names {name!r}, which is for two classes, and {spec.name} has "
+                    f"{len(spec.labels)}; remove it"
+                )
+
     def check_criteria(self) -> None:
-        """Reject criteria on unknown metrics."""
-        legal = (*FIGURES, *COSTS, HEADLINE, *self.spec.metrics)
+        """Reject criteria on unknown metrics, and on further metrics where these are not computed."""
+        further = self.scoring.metrics
+        for one in self.gate.criteria:
+            if one.metric in further and (one.reference == "champion" or one.worst_of):
+                raise ValueError(
+                    f"gate: {one.metric} is one of scoring.metrics, which are computed for the models of a run, on the "
+                    f"task's own rows; remove {'worst_of' if one.worst_of else 'relative_to: champion'}"
+                )
+        legal = (*FIGURES, *COSTS, HEADLINE, *self.spec.metrics, *further)
         unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]
         if unknown:
             raise ValueError(f"gate: unknown metric {unknown[0]!r}; legal are {', '.join(legal)}")

@@ -9,7 +9,7 @@ from pydantic import Field
 from tasks.catalog import TaskSpec, TaskTypeName
 from tasks.recipe.data import Data, TableFormat
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
-from tasks.recipe.judging import Exporting, Quantizing, Scoring, Speed
+from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, runtime_knob
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining, TaskTraining, Teacher
@@ -188,10 +188,35 @@ class NeuronSlice(OfTask):
     max_length: int = Field(128, description="Longest input in tokens.")
 
 
-class ScoreSlice(Scoring):
+class ScoreSlice(ScoreKnobs):
     """Knobs that determine a scorecard."""
 
     task: TaskSpec = Field(description="Columns, labels and metrics.")
+
+
+class MetricSlice(OfTask):
+    """Knobs that determine a metric beside those of the task, besides the predictions."""
+
+    metric: str = Field(description="Its name in the recipe.")
+    resamples: int = Field(1000, description="Bootstrap resamples of the rows.")
+    confidence: float = Field(0.95, description="Confidence of the intervals.")
+
+
+class OwnMetricSlice(MetricSlice):
+    """Knobs that determine a registered metric: what was stated of it, and the digest of its files."""
+
+    name: str = Field(description="Name of its module.")
+    sha256: str = Field(description="Digest of its files.")
+    reads: Literal["predictions", "prediction_scores"] = Field("predictions", description="Its input.")
+    lower_is_better: bool = Field(False, description="Whether it is an error.")
+    folder: str = runtime_knob("", "The folder of its files on this machine.")
+
+
+class TrialSlice(OfTask):
+    """Knobs of the trial of a metric that is about to be registered."""
+
+    name: str = Field(description="Name of its module.")
+    sha256: str = Field(description="Digest of its files.")
 
 
 class SpeedSlice(OfTask, Speed):

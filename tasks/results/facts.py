@@ -211,6 +211,24 @@ class Pace(Stated):
     high_ms: Number
 
 
+class FurtherScore(Stated):
+    """The values of a further metric for one model on one split."""
+
+    score: Estimate
+    means: Estimate
+    """The mean over all seeds."""
+    per_seed: tuple[Number | None, ...] = ()
+
+
+class MetricFacts(Stated):
+    """Facts of a metric beside those of the task."""
+
+    metric: str = ""
+    lower_is_better: bool = False
+    models: tuple[dict[str, FurtherScore], ...] = ()
+    """The values of each model by split, in the order of the results."""
+
+
 class SpeedFacts(Conditions):
     """The latencies of a model and of its teacher, timed in turn, and the model's memory."""
 

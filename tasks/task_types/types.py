@@ -94,6 +94,9 @@ REGRESSION = TaskType(
     problem_type="regression",
 )
 
+METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
+"""Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
+
 TASK_TYPES: dict[str, TaskType] = {"classification": CLASSIFICATION, "regression": REGRESSION}
 
 

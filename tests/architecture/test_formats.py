@@ -40,6 +40,9 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.scoring.evaluation": ("evaluation.json", "predictions.parquet", "learned.parquet"),
     "tasks.scoring.inspection_files": ("inspection.json", "texts.json"),
     "tasks.scoring.jobs": ("scorecard.json", "speed.json", "comparison.json"),
+    "tasks.scoring.further.figures": ("further_metric.json",),
+    "tasks.scoring.further.resamples": ("resamples.parquet",),
+    "tasks.ports.own_metrics": ("metric.json",),
     "tasks.scoring.speed.texts": ("text_figures.json",),
     "tasks.scoring.onnx_models": ("onnx.json",),
     "tasks.ports.code.fingerprint": ("hashes.json",),
@@ -97,6 +100,7 @@ PARQUET = {
     "tasks.training.data.substitutes",
     "tasks.scoring.predictions",
     "tasks.scoring.evaluation",
+    "tasks.scoring.further.resamples",
 }
 """Modules that call pyarrow's Parquet functions; ``tables`` reads and writes tables of users."""
 FILE = re.compile(r"(run/)?[\w*]+\.(parquet|json|safetensors|npy|raw)")

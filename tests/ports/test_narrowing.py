@@ -246,6 +246,8 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "STRATEGIES": {"start", "strategy"},
         "MIXTURES": {"combine"},
         "METRICS": {"metric", "metrics"},
+        "METRICS_OF_SCORES": {"metric"},
+        "ROW_SCORES": {"task_type"},
         "ANSWERS": {"task_type", "task.kind"},
         "HEADS": {"task_type", "task.kind"},
         "GRAPHS": {"task_type", "task.kind"},

@@ -160,6 +160,7 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
         Rule("costs.*", ()),
         Rule("scoring.max_length", ("score-model/*", graphs, *small)),
         Rule("scoring.flops_length", ("score-model/*",)),
+        Rule("scoring.metrics", ("score-metric/auroc",), [["auroc"]]),
         Rule("scoring.*", ("score-model/*", "contrast-models/*")),
         Rule("task.headline", ("prepare-rows", "score-model/*", "contrast-models/*", *small), ["f1"]),
         Rule("gate.split", ("inspect-answers/*",)),
