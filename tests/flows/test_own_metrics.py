@@ -151,7 +151,7 @@ def test_a_metric_is_registered_used_changed_and_removed(
         ("return {'mine': found}", "returns ndarray under mine; return one number"),
         (f"print('hello'); {RECALL}", r"prints \('hello'\)"),
         ("import socket; socket.create_connection(('127.0.0.1', 9))", "wants the network or another process"),
-        (f"import os\n        try: os.system('true')\n        except OSError: pass\n        {RECALL}", "another process"),
+        (f"import os\n        try: os.system('true')\n        except OSError: pass\n        {RECALL}", "process"),
         ("import random; return {'mine': random.random()}", "for the same rows; draw nothing"),
         ("return {'mine': float(found[:50].mean())}", "depends on the order of rows"),
         ("raise SystemExit", "raised SystemExit"),
