@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.home import Home
+from tasks.engine.events import EngineOrder
 from tasks.engine.process import run_engine
 from tasks.errors import RecipeError
 from tasks.ports.own_metrics import (
@@ -119,7 +120,7 @@ async def trial(folder: Path, name: str, sha256: str, task: str) -> dict[str, An
     """Run the trial of a metric in an engine, which inherits no password and no address."""
     with tempfile.TemporaryDirectory(prefix="limbeck-") as place:
         workspace = Path(place)
-        order = {
+        order: EngineOrder = {
             "job": "try-metric",
             "knobs": {"name": name, "sha256": sha256, "task_type": task},
             "inputs": {"metric": str(folder)},

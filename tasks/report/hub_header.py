@@ -14,7 +14,7 @@ from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
 from tasks.task_types.types import TASK_TYPES
 
-HUB_METRICS = {"matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
+HUB_METRICS = {"auroc": "roc_auc", "matthews": "matthews_correlation", "pearson": "pearsonr", "spearman": "spearmanr"}
 """Names of metrics at the Hub, where they differ from those in recipes."""
 HUB_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]{0,60}")
 """The form of the Hub's licence ids; any other text is the name of a licence that the Hub does not know."""
@@ -38,7 +38,7 @@ def header(model: ResultRow, recipe: Mapping[str, Any], task: Mapping[str, Any],
         library_name="transformers",
         pipeline_tag=hub_task,
         tags=["limbeck", role_of(model.role).tag, hub_task],
-        metrics=[HUB_METRICS.get(name, name) for name in model.metrics["validation"]],
+        metrics=[HUB_METRICS.get(name, name) for name in model.metrics["validation"] if "/" not in name],  # own/NAME
         model_name=f"{recipe['name']}-{model.name}",
         eval_results=hub_scores(model, task["name"], hub_task, rows),
     ).to_yaml()
