@@ -252,7 +252,10 @@ class Server:
                 ended.recv(LETTER)
                 self.reap()
             if self.wire in ready:
-                letter, handles, _, _ = socket.recv_fds(self.wire, LETTER, 3)
+                try:
+                    letter, handles, _, _ = socket.recv_fds(self.wire, LETTER, 3)
+                except ConnectionResetError:  # closed by a run that did not read the last answers
+                    return
                 if not letter:
                     return
                 self.obey(json.loads(letter), handles)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -196,6 +199,19 @@ asyncio.run(run())
         assert alive(engine)
         process.kill()
     gone(engine)
+
+
+def test_a_server_whose_run_vanished_without_reading_the_last_answers_ends_without_a_word(tmp_path: Path) -> None:
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    words = [sys.executable, "-P", "-m", "tasks.engine.fork_server", str(its.fileno())]
+    server = subprocess.Popen(words, cwd=ROOT, pass_fds=[its.fileno()], stderr=subprocess.PIPE)
+    its.close()
+    order = {"number": 1, "module": "no_such_module", "folder": str(tmp_path), "environment": {}}
+    with open(os.devnull, "rb+") as nothing:
+        socket.send_fds(ours, [json.dumps(order).encode()], [nothing.fileno()] * 3)
+        assert select.select([ours], [], [], 60)[0], "the engine's end is answered"
+    ours.close()
+    assert server.communicate(timeout=60) == (None, b"") and server.returncode == 0
 
 
 def test_what_is_forked_has_one_thread(tmp_path: Path) -> None:
