@@ -11,6 +11,7 @@ from prefect.logging import get_run_logger
 
 from flows.home import Home
 from flows.run.notices import on_failure, tell_of_promotion
+from tasks.gate.decided import AliasDecision, DeletedVersion
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.tracker import Tracker
@@ -25,7 +26,7 @@ async def promote(
     to: Annotated[str, Choices(*BY_HAND)] = "champion",
     force: bool = False,
     reason: str = "",
-) -> dict[str, Any]:
+) -> AliasDecision:
     """Make a version the champion, or give it another alias. Default version: the challenger.
 
     Args:
@@ -42,7 +43,7 @@ async def promote(
 
 
 @flow(name="rollback", flow_run_name="rollback {name}", on_failure=[on_failure])
-async def rollback(name: str, reason: str = "") -> dict[str, Any]:
+async def rollback(name: str, reason: str = "") -> AliasDecision:
     """Make the previous champion the champion again; later runs do not promote the withdrawn version.
 
     Args:
@@ -56,7 +57,7 @@ async def rollback(name: str, reason: str = "") -> dict[str, Any]:
 
 
 @flow(name="delete", flow_run_name="delete {name} {version}", on_failure=[on_failure])
-async def delete(name: str, version: str, reason: str = "") -> dict[str, Any]:
+async def delete(name: str, version: str, reason: str = "") -> DeletedVersion:
     """Delete a version that has no alias."""
     return await delete_version(*await gates(), name, version, reason)
 
@@ -67,7 +68,7 @@ async def gates() -> tuple[Tracker, Any]:
     return Tracker(home.tracking_uri, home.artifacts), await asyncio.to_thread(open_store, home.store, home.cache)
 
 
-def promotion_sentence(name: str, decided: dict[str, Any]) -> str:
+def promotion_sentence(name: str, decided: AliasDecision) -> str:
     """Return one line about the moved aliases and the reason."""
     moves = [
         f"{name}@{alias} is version {number}" if number else f"{name}@{alias} is removed"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from tasks.errors import GateError, RecipeError
 from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
+from tasks.gate.decided import AliasDecision, DeletedVersion, RunDecision
 from tasks.gate.judging import Judging
 from tasks.gate.promotion import BY_HAND
 from tasks.ports.store.artifacts import Store
@@ -20,7 +20,7 @@ from tasks.stage.task_ends import prefect_task
 @prefect_task("promote-models")
 async def promote_models(
     judging: Judging, tracker: Tracker, store: Store, registered: Sequence[Registered], run: str
-) -> dict[str, Any]:
+) -> RunDecision:
     """Judge a run's versions against the current champion, and move aliases accordingly; return the decisions."""
     if not registered:
         return {
@@ -38,7 +38,7 @@ async def promote_models(
 @prefect_task("promote-version")
 async def promote_version(
     tracker: Tracker, store: Store, name: str, version: str | None, alias: str, force: bool, reason: str
-) -> dict[str, Any]:
+) -> AliasDecision:
     """Give a version an alias at a person's request; unless forced, refuse it if the gate or the comparison is against
     it, and record the refusal, too."""
     if alias not in BY_HAND:
@@ -57,12 +57,12 @@ async def promote_version(
 
 
 @prefect_task("roll-back")
-async def roll_back_champion(tracker: Tracker, store: Store, name: str, reason: str) -> dict[str, Any]:
+async def roll_back_champion(tracker: Tracker, store: Store, name: str, reason: str) -> AliasDecision:
     """Make the previous champion the champion again."""
     return await under_lock(store, tracker, name, lambda registry: roll_back_here(registry, reason))
 
 
 @prefect_task("delete-version")
-async def delete_version(tracker: Tracker, store: Store, name: str, version: str, reason: str) -> dict[str, Any]:
+async def delete_version(tracker: Tracker, store: Store, name: str, version: str, reason: str) -> DeletedVersion:
     """Delete a version that has no alias."""
     return await under_lock(store, tracker, name, lambda registry: delete_here(registry, version, reason))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.exports.package import PublishedExport, files_for_a_model
+from tasks.gate.decided import RunDecision
 from tasks.gate.judging import Judging, gate_row, verdict_tags
 from tasks.gate.verdicts import Decision
 from tasks.ports.tracking.packer import Packer, started
@@ -100,7 +101,7 @@ def register_one(
     return Registered(name=name, version=version["version"], candidate=candidate.name, new=version["new"])
 
 
-def decided(registered: Sequence[Registered], promoted: Mapping[str, Any]) -> list[Registered]:
+def decided(registered: Sequence[Registered], promoted: RunDecision) -> list[Registered]:
     """Add the outcome to each registered version: verdict, reasons, outcome and aliases."""
     words = {word["version"]: word for word in promoted["words"]}
     rows = []

@@ -203,7 +203,7 @@ def decide_by_hand(what: str, name: str, **given: Any) -> None:
     out.print(f"{promotion_sentence(name, decided)}.", highlight=False, markup=False, soft_wrap=True)
 
 
-def decided_in_prefect(what: str, name: str, **given: Any) -> dict[str, Any]:
+def decided_in_prefect(what: str, name: str, **given: Any) -> Any:
     """Run one of the promotion flows, with a Prefect server of its own unless PREFECT_API_URL names one."""
     home = open_home_for_a_run()
     from flows.servers.local import prefect_for_a_run
@@ -213,5 +213,4 @@ def decided_in_prefect(what: str, name: str, **given: Any) -> dict[str, Any]:
         from flows.servers import watch as server_watch
 
         ready()
-        decided: dict[str, Any] = server_watch.run(getattr(promotion, what)(name, **given))
-    return decided
+        return server_watch.run(getattr(promotion, what)(name, **given))

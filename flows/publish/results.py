@@ -26,6 +26,7 @@ from flows.run.mlflow_run import knobs_of_candidates
 from flows.run.notices import tell_of
 from flows.run.opening import PINNED, Run, held_back, teacher_name
 from tasks.contracts import Artifact
+from tasks.gate.decided import RunDecision
 from tasks.gate.judging import Judging
 from tasks.gate.verdicts import Decision
 from tasks.promote_models import promote_models
@@ -52,7 +53,7 @@ async def publish_results(
     costs = costs_of_candidates([row.name for row in rows], run.session, ancestors_of(recipe))
     rows = [row.replaced(cost=costs[row.name].replaced(joules=energy_of_inference(recipe, row, run))) for row in rows]
     registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
-    registered, decisions = decided(registered, promotion), promotion.pop("decisions")
+    registered, decisions = decided(registered, promotion), promotion["decisions"]
     verdicts = {entry.candidate: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)
     models = [
@@ -62,7 +63,7 @@ async def publish_results(
         for row in rows
     ]
     ledger, manifest = ledger_of(run.session), manifest_of(recipe, run, models, split=recipe.gate.split)
-    result = result_of(recipe, run, models, registered, Promotion.model_validate(promotion), data)
+    result = result_of(recipe, run, models, registered, stored_promotion(promotion), data)
     result = result.replaced(ledger=ledger, manifest=manifest, **dict(for_the_page(recipe, run)))
     best = chosen(result)
     await asyncio.to_thread(
@@ -88,7 +89,7 @@ async def publish_results(
 
 async def register_and_promote(
     recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], data: Artifact
-) -> tuple[list[Registered], dict[str, Any]]:
+) -> tuple[list[Registered], RunDecision]:
     """Register the candidates and decide on the aliases; return the registered versions and the promotion."""
     # Functions, not folders: files are fetched only for a new version.
     folders = {candidate.name: partial(run.session.store.folder, candidate.model) for candidate in candidates}
@@ -131,6 +132,11 @@ def result_of(
         held_back=held_back(run.session),
         **({"teacher_layers": run.session.teacher_layers} if run.session.teacher_layers else {}),
     )
+
+
+def stored_promotion(decision: RunDecision) -> Promotion:
+    """Return the stored part of a decision: the gate's verdicts are in the rows."""
+    return Promotion.model_validate({name: value for name, value in decision.items() if name != "decisions"})
 
 
 def energy_of_inference(recipe: Recipe, row: ResultRow, run: Run) -> Amount:

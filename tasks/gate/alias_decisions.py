@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.gate.criteria import Champion
+from tasks.gate.decided import AliasDecision, DeletedVersion, RunDecision
 from tasks.gate.judging import Judging, verdict_tags
 from tasks.gate.promotion import (
     ChampionComparison,
@@ -59,7 +60,7 @@ async def under_lock(store: Store, tracker: Tracker, name: str, work: Callable[[
             await asyncio.wait([working])  # a thread cannot be cancelled: the lock is held until it has ended
 
 
-def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str], run: str) -> dict[str, Any]:
+def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str], run: str) -> RunDecision:
     """Judge a run's registered candidates, record the decision and move the aliases; the caller holds the lock."""
     gate, standing = judging.recipe.gate, registry.read()
     with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
@@ -93,7 +94,7 @@ def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
         policy=gate.promote,
     )
     after = {**standing.aliases, **outcome.moves}
-    return summary(outcome, after, versions) | {"decisions": decisions, "news": news}
+    return {**summary(outcome, after, versions), "decisions": decisions, "news": news}
 
 
 def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> Champion:
@@ -254,18 +255,20 @@ def is_repeated(standing: RegistryState, words: Sequence[Mapping[str, Any]]) -> 
     ]
 
 
-def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mapping[str, Version]) -> dict[str, Any]:
+def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mapping[str, Version]) -> AliasDecision:
     """Return a decision as plain values."""
     champion = aliases.get("champion")
     return {
         "moves": dict(outcome.moves),
         "words": [{"version": word.version, "outcome": word.outcome, "reason": word.reason} for word in outcome.words],
         "aliases": {alias: number for alias, number in sorted(aliases.items()) if number is not None},
-        "champion": {"version": champion, "candidate": versions[champion].candidate} if champion in versions else None,  # type: ignore[index]
+        "champion": {"version": champion, "candidate": versions[champion].candidate}
+        if champion is not None and champion in versions
+        else None,
     }
 
 
-def promote_here(registry: Registry, version: str | None, alias: str, force: bool, reason: str) -> dict[str, Any]:
+def promote_here(registry: Registry, version: str | None, alias: str, force: bool, reason: str) -> AliasDecision:
     """Decide on a promotion by hand; the caller holds the lock."""
     standing = registry.read()
     number = requested_version(registry, standing, version)
@@ -292,7 +295,7 @@ def requested_version(registry: Registry, standing: RegistryState, version: str 
     return number
 
 
-def roll_back_here(registry: Registry, reason: str) -> dict[str, Any]:
+def roll_back_here(registry: Registry, reason: str) -> AliasDecision:
     """Decide on a rollback; the caller holds the lock."""
     standing = registry.read()
     if not standing.versions:
@@ -305,7 +308,7 @@ def roll_back_here(registry: Registry, reason: str) -> dict[str, Any]:
     return summary(outcome, {**standing.aliases, **outcome.moves}, versions)
 
 
-def delete_here(registry: Registry, version: str, reason: str) -> dict[str, Any]:
+def delete_here(registry: Registry, version: str, reason: str) -> DeletedVersion:
     """Delete a version; the caller holds the lock. Raises RegistryError for an aliased version: MLflow itself would
     delete it, together with its alias."""
     standing = registry.read()

@@ -18,8 +18,8 @@ LINES_OF_A_FILE, LINES_OF_A_FUNCTION, FILES_OF_A_FOLDER = 350, 55, 15
 LONGER_FILES: dict[str, int] = {}
 FULLER_FOLDERS = {"tasks": 20}
 """The root of ``tasks/`` holds every stage task beside the ground, and may have 20."""
-TYPE_ERRORS_PASSED_OVER = 31
-UNTYPED_DICTS_PER_THOUSAND_LINES = 7.6
+TYPE_ERRORS_PASSED_OVER = 30
+UNTYPED_DICTS_PER_THOUSAND_LINES = 7.3
 """The goal is 2."""
 NO_FLOW = {"__init__.py", "home.py"}
 """Files in the root of ``flows/`` that hold no flow."""
