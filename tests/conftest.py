@@ -17,6 +17,7 @@ from typing import Any
 SCRATCH = tempfile.mkdtemp(prefix="limbeck-tests-")
 os.environ.setdefault("LIMBECK_TESTS_DATABASES", SCRATCH)  # pytest's workers use those of the process that started them
 OWNER = os.getpid()
+ROOT = Path(__file__).parent
 
 
 def leave_nothing() -> None:
@@ -182,11 +183,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that run whole chains, or several processes: begun last, they would keep one worker busy
     long after the others have ended."""
     first = ("suites", "test_recovered", "test_interrupted", "test_sweep", "flows", "test_together")
-    items.sort(
-        key=lambda item: min(
-            (first.index(name) for name in (item.path.parent.name, item.path.stem) if name in first), default=len(first)
-        )
-    )
+
+    def place(item: pytest.Item) -> int:
+        names = {item.path.stem, *(folder.name for folder in item.path.parents if folder.is_relative_to(ROOT))}
+        return min((first.index(name) for name in names if name in first), default=len(first))
+
+    items.sort(key=place)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

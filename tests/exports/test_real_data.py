@@ -14,7 +14,7 @@ from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.results.facts import GraphFacts
 from tasks.training.jobs import JOBS
 from tests.exports.test_exports import EXPORT, QUANTIZE, do
-from tests.ports.test_tables import SHARED
+from tests.ports.rows.test_tables import SHARED
 
 STEPS, LAYERS = 300, 3
 

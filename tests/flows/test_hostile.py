@@ -29,7 +29,7 @@ from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.s3 import S3Store, object_name
 from tasks.ports.tracking.tracker import Tracker
-from tests.flows.test_bad_input import SHORT
+from tests.flows.run.test_bad_input import SHORT
 from tests.flows.test_compress import executed, recipe_for
 from tests.s3_server import BUCKET, S3Server
 

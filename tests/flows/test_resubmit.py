@@ -13,7 +13,7 @@ from prefect.states import AwaitingRetry, Completed, Crashed, Failed, Running
 
 from flows.resubmit import GAVE_UP, crashes_in, decide
 from flows.run.notices import recipe_behind
-from tests.flows.test_notices import BLOCK
+from tests.flows.run.test_notices import BLOCK
 
 
 def history(*states: Any) -> list[Any]:

@@ -31,7 +31,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.results.record import Reproduction, RunManifest
 from tasks.scoring.predict import predict_texts
-from tests.flows.test_bad_input import SHORT
+from tests.flows.run.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
 from tests.stage.test_progress import left
 

@@ -34,8 +34,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import LayerDropping
 from tasks.report.sweep_plot import sweep_svg
 from tasks.stage import context
+from tests.flows.run.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm
 from tests.flows.test_compress import FAST
-from tests.flows.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm
 
 SWEEP: dict[str, Any] = {"strategies": ["top", "greedy"], "drop": [1, 2], "seeds": [0, 1], "try_steps": 2}
 

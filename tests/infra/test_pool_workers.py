@@ -22,7 +22,7 @@ from uuid import UUID
 import pytest
 from prefect.utilities.templating import apply_values
 
-from tests.flows.test_dispatch import resubmit, small
+from tests.flows.run.test_dispatch import resubmit, small
 from tests.infra.containers import Machine
 from tests.infra.fake_kubernetes import VERSIONS, Cluster
 from tests.infra.moto_cloud import moto_cloud

@@ -25,7 +25,7 @@ from tasks.ports.code.fingerprint import program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Definition, Program, imported, is_family
 from tests.forked import FORKS
-from tests.ports.test_program import Moved
+from tests.ports.code.test_program import Moved
 from tests.stage_tasks import all_specs
 
 Executed = dict[str, set[Definition]]

@@ -60,7 +60,7 @@ class IndexFiles(Protocol):
 
 
 class Store(Protocol):
-    """The methods of a store that the stage decorator uses; ``tests/ports/test_store.py`` specifies each of them."""
+    """The methods of a store that the stage decorator uses; ``tests/ports/store/`` specifies each of them."""
 
     def check(self) -> None:
         """Raise StoreError if the store cannot be read and written right now."""

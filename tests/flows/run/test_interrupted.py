@@ -1,0 +1,158 @@
+"""A run that a person stops: one sentence, nothing left running, and the next run goes on from the checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import databases
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 700.0  # a hang ends the test; a slow machine does not
+ENDED = {
+    "press_ctrl_c": {"CRASHED", "CANCELLED"},
+    "send_sigterm": {"CRASHED", "CANCELLED"},
+    "press_cancel": {"CANCELLED"},
+}
+"""How Prefect may call the end of a run."""
+
+
+def start(recipe: Path, home: Path) -> subprocess.Popen[str]:
+    """Start a run as a terminal does."""
+    return limbeck(home, "run", str(recipe))
+
+
+def limbeck(home: Path, *words: str) -> subprocess.Popen[str]:
+    """Start a command in a process group of its own, which Ctrl-C reaches as a whole."""
+    databases.prepare(home)
+    named = ("LIMBECK_", "PREFECT_", "MLFLOW_")
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith(named)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", *words],
+        cwd=ROOT,
+        env=quiet | {"LIMBECK_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hear_ctrl_c,
+    )
+
+
+def hear_ctrl_c() -> None:
+    """Listen to SIGINT as under a terminal: a shell that runs the tests in its background has it ignored, and children
+    inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def asked(database: Path, query: str) -> list[Any]:
+    with sqlite3.connect(database) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
+    """A teacher that takes long enough to be stopped in the middle."""
+    fast = {"batch_size": 16, "learning_rate": 5e-3, "max_length": 32, "evaluations": 1}
+    values = {
+        "name": "stopped",
+        "task": {"name": "opinions", "labels": ["negative", "positive"]},
+        "data": {"source": str(tiny_rows), "selection_rows": 20},
+        "teacher": {"model": str(tiny_bert), "steps": 2000, "floor": 0.0, **fast},
+        "task_distillation": {"prediction": {"steps": 5, **fast}},
+        "students": [{"name": "small", "layers": 2}],
+        "resources": {"threads_alone": 1},
+        "scoring": {"max_length": 32, "resamples": 100},
+        "gate": {"split": "validation"},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+    }
+    path = tmp_path / "stopped.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def press_ctrl_c(run: subprocess.Popen[str], read: str) -> None:
+    """Do what a terminal does: it tells the whole group."""
+    os.killpg(run.pid, signal.SIGINT)
+
+
+def send_sigterm(run: subprocess.Popen[str], read: str) -> None:
+    """Do what an init system does."""
+    run.send_signal(signal.SIGTERM)
+
+
+def press_cancel(run: subprocess.Popen[str], read: str) -> None:
+    """Do what a browser does in which the run's link is opened, and the Cancel button of the Prefect UI pressed."""
+    found = re.search(r"watch the run at (http://[^/]+)(/limbeck/login)[?]to=/runs/flow-run/([\w-]+)#(\S+)", read)
+    assert found, read
+    with urllib.request.urlopen(found[1] + found[2], found[4].encode(), timeout=10) as answer:
+        password = json.load(answer)["stored"]["prefect-password"]
+    body = json.dumps({"state": {"type": "CANCELLING", "name": "Cancelling"}}).encode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Basic {password}"}
+    url = f"{found[1]}/api/flow_runs/{found[3]}/set_state"
+    urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10).close()
+
+
+# By default each way to stop is seen once: Ctrl-C and SIGTERM by sweeps, which have more to stop.
+@pytest.mark.parametrize(
+    "stop", [press_cancel, *(pytest.param(way, marks=pytest.mark.slow) for way in (press_ctrl_c, send_sigterm))]
+)
+def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(
+    tmp_path: Path, recipe: Path, stop: Callable[[subprocess.Popen[str], str], None]
+) -> None:
+    home = tmp_path / "home"
+    first = start(recipe, home)
+    stop(first, wait_for_training(first))
+    out, err = first.communicate(timeout=PATIENCE)
+    assert first.returncode == 130
+    assert err.strip() == "limbeck: stopped; run the same command again to continue from there", err
+    assert {status for (status,) in asked(home / "mlflow.db", "select status from runs")} == {"KILLED", "FINISHED"}
+    assert {state for (state,) in asked(home / "prefect.db", "select state_type from flow_run")} <= ENDED[stop.__name__]
+    assert not list((home / "store" / "temporary").iterdir())
+
+    second = start(recipe, home)
+    read = wait_for_training(second)
+    # Its Prefect server alone is killed: the run used to wait for it for minutes. It goes on, and nothing is left open.
+    os.kill(prefect_server_of(second), signal.SIGKILL)
+    out, err = second.communicate(timeout=PATIENCE)
+    assert second.returncode == 0, err
+    assert "finetune-teacher: resuming at step" in read + out and "1 of" in out
+    assert set(asked(home / "prefect.db", "select state_type from flow_run order by created desc limit 1")) == {
+        ("COMPLETED",)
+    }
+    assert not list((home / "store" / "temporary").iterdir()) and not list((home / "logs").iterdir())
+
+
+def prefect_server_of(run: subprocess.Popen[str]) -> int:
+    """Return the process of the Prefect server that a run has started."""
+    for children in Path(f"/proc/{run.pid}/task").glob("*/children"):
+        for pid in children.read_text().split():
+            if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return int(pid)
+    raise AssertionError("the run has no Prefect server of its own")
+
+
+def wait_for_training(run: subprocess.Popen[str]) -> str:
+    """Read on until the teacher learns; return what was read."""
+    assert run.stdout is not None
+    limit, read = time.monotonic() + PATIENCE, ""
+    while time.monotonic() < limit:
+        line = run.stdout.readline()
+        assert line, run.stderr.read() if run.stderr else ""
+        read += line
+        if "finetune-teacher" in line and "steps" in line:
+            return read
+    raise AssertionError("the teacher did not start to learn")

@@ -1,0 +1,88 @@
+"""The doctor names what is missing and what mends it, and says by its exit status whether the stack could work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.home import Home
+from flows.stack import doctor, programs
+from flows.stack.doctor import BAD, OK, WARNING, examine
+from flows.stack.settings import Settings, Stack
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def states(home: Path) -> dict[str, str]:
+    return {finding.what: finding.state for finding in examine(Home(home))}
+
+
+def test_a_machine_without_postgresql_is_not_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = programs.find
+
+    def find(program: str) -> str | None:
+        return None if program in ("initdb", "nginx") else there(program) or f"/usr/bin/{program}"
+
+    monkeypatch.setattr(programs, "find", find)
+    monkeypatch.setattr(doctor, "version_of", lambda software: "1.0")
+    found = {finding.what: finding for finding in examine(Home(tmp_path))}
+    assert (
+        found["PostgreSQL"].state == BAD
+        and "initdb missing" in found["PostgreSQL"].said
+        and "apt-get install" in found["PostgreSQL"].mend
+    )
+    assert found["nginx"].state == WARNING and "one API server" in found["nginx"].said
+    assert found["Redis"].state == OK
+
+
+def test_the_exit_status_tells(tmp_path: Path) -> None:
+    """Nothing is found on a machine where the path is empty and the usual places are not looked at."""
+    code = (
+        "import sys; from flows.stack import programs; programs.OFF_THE_PATH = (); sys.argv = ['limbeck', "
+        "'doctor']; from flows.cli.app import main; main()"
+    )
+    told = {
+        **os.environ,
+        "PATH": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "LIMBECK_HOME": str(tmp_path / "home"),
+        "COLUMNS": "200",
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1 and "apt-get install --no-install-recommends postgresql" in done.stdout, done.stderr
+    assert not (tmp_path / "home").exists(), "who looks changes nothing"
+
+
+def test_drifted_versions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "stack.txt"
+    lock.write_text(
+        "prefect==3.0.0 \\\n    --hash=sha256:0\nnot-here-at-all==1.0 ; sys_platform == 'linux' \\\n    "
+        "--hash=sha256:0\n"
+    )
+    monkeypatch.setattr(doctor, "LOCK", lock)
+    found = {finding.what: finding for finding in doctor.packages(Stack(tmp_path))}
+    assert found["locked versions"].state == WARNING and "prefect 3.8.8, not 3.0.0" in found["locked versions"].said
+    assert "not-here" not in found["locked versions"].said
+
+
+def test_taken_ports_are_named(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        stack = Stack(tmp_path / "stack", Settings(ports=dict.fromkeys(Settings().ports, 1) | {"mlflow": port}))
+        (tmp_path / "stack").mkdir()
+        stack.save()
+        [found] = [finding for finding in doctor.ports(stack) if finding.what == "ports"]
+    assert found.state == BAD and f"mlflow {port}" in found.said
+
+
+def test_a_check_that_breaks_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed", lambda name: 1 / 0)
+    assert states(tmp_path)["packages"] == BAD
