@@ -102,6 +102,7 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     from tasks.report.page.headline import quoted
     from tasks.report.tables.judging_sets import judging_table
     from tasks.report.tables.results import notes, results_table
+    from tasks.report.tables.steps import printed_steps
     from tasks.report.tables.teacher_layers import layer_lines, read_lines
     from tasks.results.run import RunResult
 
@@ -111,7 +112,10 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     elsewhere = judging_table(result.models, result.split)
     if elsewhere is not None:
         console.print(elsewhere)
-    below = baseline_lines(result.models, result.split) + notes(result.models)
+    ways, said = printed_steps(result.models, result.split)
+    for way in ways:
+        console.print(way)
+    below = said + baseline_lines(result.models, result.split) + notes(result.models)
     for line in [*below, *layer_lines(result.teacher_layers), *read_lines(result.models)]:
         console.print(line, highlight=False, markup=False)
     for entry in result.registered:

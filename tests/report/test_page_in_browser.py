@@ -20,6 +20,7 @@ from tasks.report.page.page import sweep_page
 from tests.browser import QUIET
 from tests.report.figures import row
 from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, run_page, whole
+from tests.report.test_steps import CHAIN, made, scored
 from tests.web_server import answered_by
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -89,7 +90,13 @@ def crowd() -> dict[str, Any]:
     return result
 
 
-PAGES = {"whole": whole, "crowd": crowd}
+def stepped() -> dict[str, Any]:
+    """Return a result with two chains of candidates."""
+    long = made("a-candidate-with-a-long-name", "neurons", "vocabulary-trimming", bytes=210e6, **scored(0.935))
+    return whole(models=[*CHAIN, long])
+
+
+PAGES = {"whole": whole, "crowd": crowd, "stepped": stepped}
 
 
 @pytest.mark.parametrize("width", sorted(SCREENS))

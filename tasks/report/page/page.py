@@ -29,9 +29,11 @@ from tasks.report.page.sections import (
     table_rows,
     view_of,
 )
+from tasks.report.page.waterfall import steps_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import judging_section
 from tasks.report.tables.results import conditions
+from tasks.report.tables.steps import NO_INTERVAL
 from tasks.report.tables.sweep import SIMILAR, answer_lines, row_of
 from tasks.report.tables.sweep import notes as sweep_notes
 from tasks.report.tables.sweep import title as sweep_title
@@ -58,6 +60,8 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: Mapping[
     model, teacher = first["model"], first["teacher"]
     parts = {
         "fronts": front_parts(result),
+        "steps": steps_section(result, model.name),
+        "no_interval": f"{NO_INTERVAL[0].lower()}{NO_INTERVAL[1:]}",
         "rows": table_rows(result),
         "view": view_of(result),
         "notes": notes(result),

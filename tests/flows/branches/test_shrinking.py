@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from rich.console import Console
 
+from flows.cli.console import show_results
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.ports.store.open import open_store
 from tasks.recipe.recipe import Recipe
+from tasks.report.format.chains import chains
+from tasks.report.page.page import run_page
 from tasks.report.tables.results import results_markdown
 from tasks.results.run import RunResult
 from tests.families import write_tiny
@@ -89,6 +94,18 @@ def test_what_is_made_from_it_has_its_tokenizer(result: dict[str, Any], home: Ho
             document = json.loads((store.folder(artifact) / "tokenizer.json").read_text())
             vocabularies[stage["label"]] = len(document["model"]["vocab"])
     assert vocabularies == {"cut": 100, "pruned": 100, "trimmed": 97, "further": 97}
+
+
+def test_page_and_terminal_show_what_each_step_bought(result: dict[str, Any]) -> None:
+    run = RunResult.model_validate(result)
+    (chain,) = chains(run.models)
+    assert chain.names == ("teacher", "cut", "pruned", "trimmed", "further")
+    changes = {step.row.name: step.size_change for step in chain.steps}
+    assert (changes["cut"] or 0) < 0 and (changes["trimmed"] or 0) < 0 and changes["further"] == 0
+    assert "What each step bought" in run_page(run)
+    console = Console(width=110, record=True, file=io.StringIO())
+    show_results(console, result)
+    assert "step by step to further" in console.export_text()
 
 
 def test_a_second_run_computes_nothing(result: dict[str, Any], recipe: Recipe, home: Home) -> None:
