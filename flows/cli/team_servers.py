@@ -14,8 +14,6 @@ from flows.home import Home
 if TYPE_CHECKING:
     from flows.stack.settings import Stack
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 def up(
     host: Annotated[
@@ -33,11 +31,19 @@ def up(
     pools: Annotated[
         str | None, typer.Option(help="Work pools with a worker on this machine; by default cpu,gpu-local.")
     ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="TLS with your certificate: its file (PEM), with the whole chain after it.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The file with the key of --certificate (PEM, no password).")] = None,
+    local_authority: Annotated[
+        bool, typer.Option("--local-authority", help="TLS with a certificate of an authority made for this stack.")
+    ] = False,
 ) -> None:
     """Start the servers of a team as supervised processes: PostgreSQL, Redis, S3, Prefect, MLflow, workers. If some
     are running, start the others."""
     home = Home.from_environment().create()
     from flows.stack.bringup import up as bring_up
+    from flows.stack.setup.certificates import TlsOptions
 
     wanted = {
         "host": host,
@@ -47,7 +53,7 @@ def up(
         "buckets": buckets,
         "pools": pools and tuple(pools.split(",")),
     }
-    stack = bring_up(home, wanted, tell)
+    stack = bring_up(home, wanted, tell, TlsOptions(certificate, key, local_authority))
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
 
 
@@ -72,7 +78,8 @@ def env() -> None:
 def doctor() -> None:
     """Check this machine for missing, wrong or unsafe parts of the stack, and print a remedy for each. Ends with
     status 1 if the stack could not work."""
-    from flows.stack.doctor import BAD, examine
+    from flows.stack.checks.finding import BAD
+    from flows.stack.doctor import examine
 
     findings = examine(Home.from_environment())
     for finding in findings:
@@ -144,6 +151,7 @@ def how_to_use(stack: Stack) -> str:
         f"pools     {', '.join(stack.settings.pools)}, one worker each",
         f"secrets   {stack.secrets_file} holds the passwords, under these names",
         f"logs      {stack.logs}",
+        *how_to_trust(stack),
         "",
         "limbeck commands of this home use these servers automatically. For prefect, mlflow and your own programs:",
         '  eval "$(limbeck env)"',
@@ -153,16 +161,27 @@ def how_to_use(stack: Stack) -> str:
     return "\n".join([*lines, *warnings(stack)])
 
 
+def how_to_trust(stack: Stack) -> list[str]:
+    """Return how a colleague's programs learn to trust the certificate."""
+    from flows.stack.setup.certificates import AUTHORITY, days_left, fingerprint
+
+    if not stack.settings.tls:
+        return []
+    lines = [f"TLS       a certificate for {stack.settings.host}, valid for {days_left(stack):.0f} more days"]
+    if stack.settings.tls == AUTHORITY:
+        lines += [
+            f"          {stack.tls / 'authority.crt'} is its authority, which vouches for this host alone. Colleagues "
+            f"import it into their browser,",
+            f"          after comparing its SHA-256 fingerprint: {fingerprint(stack.tls / 'authority.crt')}",
+        ]
+    return lines
+
+
 def warnings(stack: Stack) -> list[str]:
     """Return warnings about settings that do not suit production."""
     from flows.stack.programs import SOFTWARE
 
     found = []
-    if stack.settings.host not in LOOPBACK:
-        found.append(
-            f"! Passwords are sent over the network unencrypted: put a proxy with TLS before {stack.prefect_url} and "
-            f"{stack.mlflow_url}."
-        )
     for key, is_missing in (("ceph", stack.settings.s3 == "folder"), ("nginx", not stack.settings.proxy)):
         if is_missing:
             software = SOFTWARE[key]

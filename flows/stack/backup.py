@@ -26,6 +26,8 @@ from flows.stack.databases import OWNERS, address
 from flows.stack.programs import need
 from flows.stack.services import s3_environment
 from flows.stack.settings import Stack
+from flows.stack.setup.choice import choose
+from flows.stack.setup.folders import lay_out
 from tasks.errors import StackError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.store.bucket_admin import load_objects, save_objects
@@ -165,8 +167,8 @@ def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[
     with opened(source) as folder:
         contents = checked(folder, source)
         tell(f"backup of {contents['made']}: {len(contents['files'])} files, every sha256 verified")
-        stack = bringup.choose(home, likeness(contents["settings"], wanted))
-        bringup.lay_out(stack)
+        stack = choose(home, likeness(contents["settings"], wanted))
+        lay_out(stack)
         credentials.write(stack.secrets_file, json.loads((folder / "secrets.json").read_text()))
         secret = credentials.load(stack.secrets_file)
         bringup.write_configs(stack, secret)

@@ -55,28 +55,75 @@ http {{
   access_log off;
   server_tokens off;
 {temporary}
-  client_max_body_size 64m;
   map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
   upstream prefect {{
     least_conn;
 {servers}
   }}
-  server {{
-    listen {stack.settings.host}:{ports["prefect"]};
-    location / {{
-      proxy_pass http://prefect;
-      proxy_http_version 1.1;
-      proxy_set_header Host $http_host;
-      proxy_set_header Upgrade $http_upgrade;
-      proxy_set_header Connection $connection_upgrade;
-      proxy_set_header X-Forwarded-For $remote_addr;
-      proxy_connect_timeout 2s;
-      proxy_read_timeout 1h;
-      proxy_next_upstream error timeout http_502 http_503;
-    }}
-  }}
+{tls_settings(stack)}
+{server_block(stack, "prefect", "http://prefect", PREFECT_PROXY)}
+{behind_tls(stack)}
 }}
 """
+
+
+PREFECT_PROXY = """\
+proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+      proxy_connect_timeout 2s;
+      proxy_next_upstream error timeout http_502 http_503;"""
+MLFLOW_PROXY = """\
+proxy_request_buffering off;
+      proxy_cookie_flags ~ secure httponly samesite=lax;"""
+S3_PROXY = """\
+proxy_request_buffering off;
+      proxy_buffering off;"""
+"""Settings of each server behind nginx. Models pass through in pieces: no copy of them is made on nginx's disk."""
+
+
+def tls_settings(stack: Stack) -> str:
+    """Return nginx's settings for TLS, empty without TLS: TLS 1.2 with forward secrecy, and 1.3.
+
+    There is no Strict-Transport-Security: it would apply to every port of the host, also to those of other programs. A
+    request without TLS is refused, and not redirected: its password has crossed the network by then.
+    """
+    if not stack.settings.tls:
+        return ""
+    return f"""\
+  ssl_protocols TLSv1.2 TLSv1.3;
+  ssl_ciphers ECDHE+AESGCM:ECDHE+CHACHA20;
+  ssl_session_cache shared:tls:1m;
+  ssl_session_tickets off;
+  ssl_certificate "{stack.certificate}";
+  ssl_certificate_key "{stack.certificate_key}";"""
+
+
+def behind_tls(stack: Stack) -> str:
+    """Return the server blocks of MLflow and the S3 server, which nginx serves only where it terminates TLS."""
+    if not stack.settings.tls:
+        return ""
+    served = {"mlflow": MLFLOW_PROXY} | ({"s3": S3_PROXY} if stack.settings.s3 == "radosgw" else {})
+    addresses = {name: "http://{}:{}".format(*stack.listens(name)) for name in served}
+    return "\n".join(server_block(stack, name, addresses[name], words) for name, words in served.items())
+
+
+def server_block(stack: Stack, name: str, target: str, words: str) -> str:
+    """Return the block of one server: where nginx listens, and where it hands requests on."""
+    size = "64m" if name == "prefect" else "0"
+    return f"""\
+  server {{
+    listen {stack.settings.host}:{stack.settings.ports[name]}{" ssl" if stack.settings.tls else ""};
+    client_max_body_size {size};
+    location / {{
+      proxy_pass {target};
+      proxy_http_version 1.1;
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_read_timeout 1h;
+      {words}
+    }}
+  }}"""
 
 
 def supervisord_conf(stack: Stack, services: Iterable[Service]) -> str:

@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from flows.home import Home
 from flows.stack import credentials, databases, probes, supervision
+from flows.stack.checks.certificate import certificate
+from flows.stack.checks.finding import BAD, OK, WARNING, Finding
+from flows.stack.checks.machine import clock, gpu, machine
 from flows.stack.credentials import PERSON
-from flows.stack.programs import SOFTWARE, find, missing_packages, version_of
+from flows.stack.programs import SOFTWARE, missing_packages, version_of
 from flows.stack.services import s3_environment
 from flows.stack.settings import INNER, SHOWN, Stack, is_free
 from tasks.errors import StoreError
 from tasks.ports.work_pools import device_of
 
-OK, WARNING, BAD = "ok", "warning", "BAD"
-GIGABYTE = 2**30
-MEMORY = 3.0  # GiB that the stack takes by itself, measured with two API servers, MLflow, radosgw and two idle workers
-DISK = 10.0  # GiB
-SKEW = 60.0  # seconds; S3 refuses at 15 minutes, but leases and heartbeats need better
-UNSYNCHRONISED = 5  # TIME_ERROR: the return value of adjtimex for a clock that is not synchronised
 LOCK = Path(__file__).resolve().parents[2] / "infra" / "lock" / "stack.txt"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check: its subject, state, details and remedy."""
-
-    what: str
-    state: str
-    said: str
-    mend: str = ""
 
 
 def examine(home: Home) -> list[Finding]:
@@ -47,7 +29,7 @@ def examine(home: Home) -> list[Finding]:
     stack = Stack.of(home)
     checks: list[Callable[[Stack], Iterator[Finding]]] = [programs, packages, machine, clock, gpu, ports]
     if not stack.is_new:
-        checks += [secrets_kept, processes]
+        checks += [secrets_kept, certificate, processes]
         if supervision.connect(stack) is not None:
             checks += [servers, accounts, migrations, conditional_writes, workers, gpu_stages]
     found = []
@@ -105,73 +87,6 @@ def installed(name: str) -> str | None:
     with contextlib.suppress(PackageNotFoundError):
         return version(name)
     return None
-
-
-def machine(stack: Stack) -> Iterator[Finding]:
-    """Report free disk space and memory."""
-    place = next(folder for folder in (stack.data.resolve(), *stack.root.parents) if folder.exists())
-    free = shutil.disk_usage(place).free / GIGABYTE
-    state = BAD if free < DISK / 10 else WARNING if free < DISK else OK
-    yield Finding(
-        "disk",
-        state,
-        f"{free:.1f} GiB free under {place}",
-        f"free some disk space: {DISK:.0f} GiB is the minimum for models" if state != OK else "",
-    )
-    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    memory = int(lines["MemAvailable"].split()[0]) / 2**20
-    short = memory < MEMORY and supervision.connect(stack) is None
-    yield Finding(
-        "memory",
-        WARNING if short else OK,
-        f"{memory:.1f} GiB available; the stack takes about {MEMORY:.0f} before any training",
-    )
-
-
-def clock(stack: Stack) -> Iterator[Finding]:
-    """Report whether this machine's clock is synchronised, and whether it agrees with a foreign S3 server's."""
-    # a zeroed request sets nothing and returns the state
-    state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
-    kept = state != UNSYNCHRONISED
-    said = "synchronised with a time server" if kept else "not synchronised, according to the kernel"
-    yield Finding(
-        "clock",
-        OK if kept else WARNING,
-        said,
-        "" if kept else "start an NTP service, for example systemd-timesyncd or chrony",
-    )
-    if stack.settings.s3.startswith("http"):
-        off = clock_difference(stack.endpoint)
-        if off is not None:
-            yield Finding(
-                "clock against S3",
-                OK if off < SKEW else BAD,
-                f"{off:.0f} s apart",
-                "" if off < SKEW else "set this machine's clock",
-            )
-
-
-def clock_difference(url: str) -> float | None:
-    """Return the difference between a server's clock and this machine's in seconds; None if it reports no time."""
-    import time
-    import urllib.error
-    import urllib.request
-
-    try:
-        headers = urllib.request.urlopen(url, timeout=5).headers
-    except urllib.error.HTTPError as error:
-        headers = error.headers
-    except OSError:
-        return None
-    return abs(parsedate_to_datetime(headers["Date"]).timestamp() - time.time()) if headers["Date"] else None
-
-
-def gpu(stack: Stack) -> Iterator[Finding]:
-    """Report the GPUs that nvidia-smi lists."""
-    tool = find("nvidia-smi")
-    done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=30) if tool else None
-    seen = [line.split(" (UUID")[0] for line in done.stdout.splitlines()] if done and done.returncode == 0 else []
-    yield Finding("GPU", OK, "; ".join(seen) or "none found: stages run on the CPU")
 
 
 def ports(stack: Stack) -> Iterator[Finding]:
@@ -233,7 +148,7 @@ def servers(stack: Stack) -> Iterator[Finding]:
     for name in stack.replicas if stack.settings.proxy else ():
         asked[name] = lambda name=name: probes.prefect_ready(f"http://127.0.0.1:{stack.settings.ports[name]}")  # type: ignore[misc]
     asked |= {
-        "Prefect": lambda: probes.prefect_ready(stack.prefect_url),
+        "Prefect": lambda: probes.prefect_ready(stack.prefect_url, stack.authorities),
         "MLflow": lambda: probes.mlflow_ready(stack, secret),
     }
     deaf = [name for name, answers in asked.items() if not answers()]
@@ -247,14 +162,15 @@ def servers(stack: Stack) -> Iterator[Finding]:
 
 def accounts(stack: Stack) -> Iterator[Finding]:
     """Report whether both servers refuse requests without an account or with a wrong password."""
-    closed = {
-        "Prefect": probes.status_of(f"{stack.prefect_url}/api/admin/version"),
-        "MLflow": probes.status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current"),
-        "MLflow accepts its default password": probes.status_of(
-            f"{stack.mlflow_url}/api/2.0/mlflow/users/current", "admin", "password1234"
-        ),
-        "Prefect accepts a wrong password": probes.status_of(f"{stack.prefect_url}/api/admin/version", PERSON, "wrong"),
+    prefect = f"{stack.prefect_url}/api/admin/version"
+    mlflow = f"{stack.mlflow_url}/api/2.0/mlflow/users/current"
+    asked = {
+        "Prefect": (prefect, "", ""),
+        "MLflow": (mlflow, "", ""),
+        "MLflow accepts its default password": (mlflow, "admin", "password1234"),
+        "Prefect accepts a wrong password": (prefect, PERSON, "wrong"),
     }
+    closed = {name: probes.status_of(*words, stack.authorities) for name, words in asked.items()}
     still_open = [f"{name}: {status}" for name, status in closed.items() if status not in (0, 401)]
     if not any(closed.values()):
         return  # no answer at all: ``servers`` reports that

@@ -6,10 +6,12 @@ import base64
 import contextlib
 import json
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from flows.deploy.pools import is_outdated
@@ -20,6 +22,7 @@ from flows.stack.supervision import failed, process_id
 from tasks.errors import StackError
 
 START_SECONDS = 300.0  # seconds until a server must be ready; Prefect takes ten, and two minutes on a busy machine
+PROBE_SECONDS = 15.0  # a busy machine needs seconds to check a password of MLflow
 LIVES = 10  # starts of a process before it must be ready, as many as the supervisor itself tries
 
 
@@ -36,15 +39,22 @@ def wait_for(stack: Stack, name: str, ready: Callable[[], bool], patience: float
         time.sleep(0.2)
 
 
-def status_of(url: str, user: str = "", password: str = "") -> int:
-    """Return the HTTP status of an address, or 0 if there is no answer."""
+def status_of(url: str, user: str = "", password: str = "", authorities: Path | None = None) -> int:
+    """Return the HTTP status of an address, or 0 if there is no answer or its certificate is not trusted."""
     try:
-        with urllib.request.urlopen(request_for(url, user, password), timeout=5) as answer:
+        with urllib.request.urlopen(
+            request_for(url, user, password), timeout=PROBE_SECONDS, context=trusting(authorities)
+        ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
     except OSError:
         return 0
+
+
+def trusting(authorities: Path | None) -> ssl.SSLContext | None:
+    """Return the TLS settings of a client that trusts a file of authorities; None for those of the system."""
+    return ssl.create_default_context(cafile=authorities) if authorities else None
 
 
 def request_for(url: str, user: str, password: str, body: Mapping[str, Any] | None = None) -> urllib.request.Request:
@@ -56,27 +66,33 @@ def request_for(url: str, user: str, password: str, body: Mapping[str, Any] | No
     return request
 
 
-def ask(url: str, user: str, password: str, body: Mapping[str, Any] | None = None) -> Any:
+def ask(
+    url: str, user: str, password: str, body: Mapping[str, Any] | None = None, authorities: Path | None = None
+) -> Any:
     """Send a request to a server and return the JSON of its response."""
-    return send(request_for(url, user, password, body))
+    return send(request_for(url, user, password, body), authorities)
 
 
-def send(request: urllib.request.Request) -> Any:
+def send(request: urllib.request.Request, authorities: Path | None = None) -> Any:
     """Send a prepared request and return the JSON of its response."""
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=30, context=trusting(authorities)) as answer:
         return json.loads(answer.read() or b"null")
 
 
-def prefect_ready(url: str) -> bool:
+def prefect_ready(url: str, authorities: Path | None = None) -> bool:
     """Return whether a Prefect server is alive and reaches its database."""
-    return status_of(f"{url}/api/health") == 200 and status_of(f"{url}/api/ready") == 200
+    return all(status_of(f"{url}/api/{path}", authorities=authorities) == 200 for path in ("health", "ready"))
 
 
 def mlflow_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
     """Return whether MLflow answers a request with the people's account."""
-    return (
-        status_of(f"{stack.mlflow_url}/api/2.0/mlflow/users/current", PERSON, secret["LIMBECK_MLFLOW_PASSWORD"]) == 200
-    )
+    return mlflow_login(stack, secret) == 200
+
+
+def mlflow_login(stack: Stack, secret: Mapping[str, str]) -> int:
+    """Return the HTTP status of a request to MLflow with the people's account; 0 if there is no answer in time."""
+    url = f"{stack.mlflow_url}/api/2.0/mlflow/users/current"
+    return status_of(url, PERSON, secret["LIMBECK_MLFLOW_PASSWORD"], stack.authorities)
 
 
 def redis_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
@@ -110,7 +126,7 @@ def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[s
 
 def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
     """Send a request to Prefect's API with the people's account and return the JSON of its response."""
-    return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body)
+    return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body, stack.authorities)
 
 
 def found(stack: Stack, secret: Mapping[str, str], path: str) -> dict[str, Any]:
@@ -150,7 +166,7 @@ def change(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str
     given = {name: value for name, value in body.items() if value is not None}
     request = request_for(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], given)
     request.method = "PATCH"
-    send(request)
+    send(request, stack.authorities)
 
 
 def runs_under_way(stack: Stack, secret: Mapping[str, str]) -> list[str]:

@@ -180,8 +180,9 @@ def mlflow_database(stack: Stack, name: str = "mlflow") -> str:
 
 def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
     """Return MLflow with accounts: reading requires one, and there is no default password."""
-    host, port = stack.settings.host, str(stack.settings.ports["mlflow"])
-    named = ",".join(f"{name}:{port}" for name in dict.fromkeys([host, "127.0.0.1", "localhost"]))
+    host, port = stack.listens("mlflow")
+    known = dict.fromkeys([stack.settings.host, "127.0.0.1", "localhost"])
+    named = ",".join(f"{name}:{stack.settings.ports['mlflow']}" for name in known)
     command = python(
         "mlflow",
         "server",
@@ -190,7 +191,7 @@ def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
         "--host",
         host,
         "--port",
-        port,
+        str(port),
         "--workers",
         "2",
         "--allowed-hosts",
@@ -249,7 +250,17 @@ def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSO
         "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
         "LIMBECK_STORE": stack.store,
         **s3_environment(stack, secret, "STORE"),
+        **trust_environment(stack),
     }
+
+
+def trust_environment(stack: Stack) -> dict[str, str]:
+    """Return the settings by which Prefect's and MLflow's clients trust the certificate of this stack; the file holds
+    the public authorities, too, so that other addresses stay as they are."""
+    if stack.authorities is None:
+        return {}
+    names = ("PREFECT_API_SSL_CERT_FILE", "MLFLOW_TRACKING_SERVER_CERT_PATH")
+    return dict.fromkeys(names, str(stack.authorities))
 
 
 def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[str, str]:
@@ -265,6 +276,10 @@ def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[
         "AWS_SECRET_ACCESS_KEY": secret[f"LIMBECK_S3_{whose}_SECRET_KEY"],
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
+        # Over TLS a client would add checksums in a form that radosgw 16 does not know.
+        "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+        "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+        **({"AWS_CA_BUNDLE": str(stack.authorities)} if stack.authorities else {}),
     }
 
 

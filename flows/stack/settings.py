@@ -20,7 +20,18 @@ from tasks.errors import StackError
 
 SHOWN = {"prefect": 4200, "mlflow": 5000}
 """Ports that people open in a browser: they are never changed silently."""
-INNER = {"api-1": 14201, "api-2": 14202, "postgres": 15432, "redis": 16379, "s3": 17480, "ceph": 17490}
+INNER = {
+    "api-1": 14201,
+    "api-2": 14202,
+    "mlflow-plain": 14203,
+    "postgres": 15432,
+    "redis": 16379,
+    "s3": 17480,
+    "s3-plain": 17481,
+    "ceph": 17490,
+}
+"""Ports of servers that no person opens; ``-plain`` are those of MLflow and S3 behind nginx, if it terminates TLS."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LONGEST_FOLDER = (
     60  # a Unix socket's path is cut at 107 bytes, and Python's processes add some 40 to their temporary folder
 )
@@ -39,6 +50,9 @@ class Settings:
     pools: tuple[str, ...] = ("cpu", "gpu-local")
     proxy: bool = True
     """Whether nginx stands before two API servers; otherwise there is one, and clients connect to it directly."""
+    tls: str = ""
+    """Origin of the certificate with which nginx terminates TLS: ``certificate`` (the user's) or ``authority`` (the
+    stack's own); empty without TLS, which is for the loopback address alone."""
     migrated: Mapping[str, str] = field(default_factory=dict)
     """Versions of Prefect and MLflow for which the databases were last migrated."""
 
@@ -138,7 +152,37 @@ class Stack:
 
     def url(self, name: str) -> str:
         """Return the address of a server for people and workers."""
-        return f"http://{self.settings.host}:{self.settings.ports[name]}"
+        return f"http{'s' if self.settings.tls else ''}://{self.settings.host}:{self.settings.ports[name]}"
+
+    def listens(self, name: str) -> tuple[str, int]:
+        """Return the address on which MLflow or the S3 server itself listens: behind nginx, if that terminates TLS."""
+        ports = self.settings.ports
+        return ("127.0.0.1", ports[f"{name}-plain"]) if self.settings.tls else (self.settings.host, ports[name])
+
+    @property
+    def tls(self) -> Path:
+        """The folder of the stack's own authority; its key is for the user of ``limbeck up`` alone."""
+        return self.root / "tls"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate that nginx shows, with its chain."""
+        return self.data / "nginx" / "server.crt"
+
+    @property
+    def certificate_key(self) -> Path:
+        """The key of that certificate."""
+        return self.data / "nginx" / "server.key"
+
+    @property
+    def trust(self) -> Path:
+        """The authorities that clients of this stack trust: the public ones, and that of its certificate."""
+        return self.data / "trust.pem"
+
+    @property
+    def authorities(self) -> Path | None:
+        """The file of authorities for a client of this stack; None without TLS."""
+        return self.trust if self.settings.tls else None
 
     @property
     def endpoint(self) -> str:

@@ -86,6 +86,15 @@ def start_process(stack: Stack, name: str) -> None:
         supervisor.startProcess(name, False)
 
 
+def reload(stack: Stack, name: str) -> bool:
+    """Make a running process read its files again, by SIGHUP; return whether it runs."""
+    supervisor = connect(stack)
+    if supervisor is None or supervisor.getProcessInfo(name)["statename"] != "RUNNING":
+        return False
+    supervisor.signalProcess(name, "HUP")
+    return True
+
+
 def failed(stack: Stack, name: str) -> bool:
     """Return whether the supervisor has given up on a process."""
     return states(stack).get(name) in ("FATAL", "UNKNOWN", None)

@@ -310,7 +310,12 @@ def new_client(settings: Mapping[str, str]) -> Any:
             word.lower(): settings[word] for word in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if word in settings
         }
         session = boto3.session.Session(**keys, region_name=settings.get("AWS_DEFAULT_REGION"))
-        return session.client("s3", config=config, endpoint_url=settings.get("AWS_ENDPOINT_URL_S3"))
+        return session.client(
+            "s3",
+            config=config,
+            endpoint_url=settings.get("AWS_ENDPOINT_URL_S3"),
+            verify=settings.get("AWS_CA_BUNDLE"),
+        )
     except (BotoCoreError, ValueError) as error:
         raise StoreError(f"S3 cannot be used with these AWS settings: {error}") from error
 

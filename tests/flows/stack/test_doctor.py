@@ -11,7 +11,8 @@ import pytest
 
 from flows.home import Home
 from flows.stack import doctor, programs
-from flows.stack.doctor import BAD, OK, WARNING, examine
+from flows.stack.checks.finding import BAD, OK, WARNING
+from flows.stack.doctor import examine
 from flows.stack.settings import Settings, Stack
 
 ROOT = Path(__file__).resolve().parents[3]

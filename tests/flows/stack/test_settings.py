@@ -18,6 +18,7 @@ from flows.run.environment import stack_environment
 from flows.stack import bringup, configs, credentials, programs
 from flows.stack.services import client_environment, environment_of, services
 from flows.stack.settings import INNER, SHOWN, Settings, Stack, choose_ports
+from flows.stack.setup.choice import choose
 from tasks.errors import StackError
 from tests.flows.stack.running import low_port
 
@@ -91,10 +92,10 @@ def test_everything_listens_on_the_loopback_address(stack: Stack, secret: dict[s
 
 def test_what_others_are_told_is_where_they_listen(tmp_path: Path, secret: dict[str, str]) -> None:
     """On another address people's servers move there; databases, Redis and API servers never do."""
-    stack = Stack(tmp_path / "stack", Settings(host="10.1.2.3", s3="radosgw"))
+    stack = Stack(tmp_path / "stack", Settings(host="10.1.2.3", s3="radosgw", tls="authority"))
     running = services(stack, secret)
-    assert "listen 10.1.2.3:4200;" in configs.nginx_conf(stack) and stack.endpoint == "http://10.1.2.3:17480"
-    assert running["mlflow"].command[running["mlflow"].command.index("--host") + 1] == "10.1.2.3"
+    assert "listen 10.1.2.3:4200 ssl;" in configs.nginx_conf(stack) and stack.endpoint == "https://10.1.2.3:17480"
+    assert "listen 10.1.2.3:5000 ssl;" in configs.nginx_conf(stack)
     assert running["api-1"].command[running["api-1"].command.index("--host") + 1] == "127.0.0.1"
     assert "listen_addresses=127.0.0.1" in running["postgres"].command
 
@@ -176,6 +177,7 @@ def test_settings_are_kept(stack: Stack, tmp_path: Path) -> None:
     ("wanted", "sentence"),
     [
         ({"host": "0.0.0.0"}, "is not an address"),
+        ({"host": "10.1.2.3"}, "without TLS would send passwords over the network unencrypted.*--local-authority"),
         ({"s3": "minio"}, "radosgw, folder, aws, or the URL"),
     ],
 )
@@ -183,7 +185,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     wanted: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StackError, match=sentence):
-        bringup.choose(Home(tmp_path), {"prefect_port": 24200, "mlflow_port": 25000, **wanted})
+        choose(Home(tmp_path), {"prefect_port": 24200, "mlflow_port": 25000, **wanted})
     assert not (tmp_path / "stack").exists()
 
 
@@ -191,8 +193,8 @@ def test_what_was_chosen_stays(stack: Stack, tmp_path: Path) -> None:
     stack.root.mkdir()
     stack.save()
     with pytest.raises(StackError, match="chosen at its first start"):
-        bringup.choose(Home(tmp_path), {"s3": "folder"})
-    assert bringup.choose(Home(tmp_path), {"pools": ("cpu",)}).settings.pools == ("cpu",)
+        choose(Home(tmp_path), {"s3": "folder"})
+    assert choose(Home(tmp_path), {"pools": ("cpu",)}).settings.pools == ("cpu",)
     assert json.loads(stack.file.read_text())["pools"] == ["cpu"]
 
 

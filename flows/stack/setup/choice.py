@@ -1,0 +1,93 @@
+"""The settings of a stack: chosen at its first start, and mostly fixed from then on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flows.home import Home
+from flows.stack import supervision
+from flows.stack.programs import SOFTWARE, need
+from flows.stack.settings import INNER, Settings, Stack, choose_ports, free_from
+from flows.stack.setup.certificates import NO_TLS_OPTIONS, TlsOptions
+from tasks.errors import StackError
+
+
+def choose(home: Home, wanted: Mapping[str, Any], tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
+    """Return the existing stack with the changes asked for, or a new one; refuse to change fixed settings."""
+    stack = Stack.of(home)
+    given = {name: value for name, value in wanted.items() if value is not None}
+    if stack.is_new:
+        return new_stack(stack, given, tls)
+    old = stack.settings
+    for name in ("s3", "buckets", "host"):
+        if name in given and given[name] != getattr(old, name):
+            raise StackError(
+                f"this stack has {name} {getattr(old, name)!r}, chosen at its first start; to change it, back the "
+                f"stack up, stop it, move {stack.root} away, start a new one and restore the backup"
+            )
+    ports = {**old.ports, **{name: given[f"{name}_port"] for name in ("prefect", "mlflow") if f"{name}_port" in given}}
+    for name in INNER.keys() - ports.keys():  # of an earlier release
+        ports[name] = next(port for port in free_from(INNER[name]) if port not in ports.values())
+    kind = tls.kind(old.host, old.tls)
+    if kind != old.tls:
+        require_tls(old.proxy)
+        if supervision.connect(stack) is not None:
+            raise StackError("TLS of a running stack cannot be changed: limbeck down first, then limbeck up again")
+    new = replace(old, ports=ports, pools=given.get("pools", old.pools), tls=kind)
+    stack = replace(stack, settings=new)
+    if new != old:
+        stack.save()
+    return stack
+
+
+def require_tls(proxy: bool) -> None:
+    """Refuse TLS where there is no nginx to terminate it."""
+    if SOFTWARE["nginx"].missing:
+        raise StackError(f"nginx terminates TLS, and is not installed; install it with: {SOFTWARE['nginx'].install}")
+    if not proxy:
+        raise StackError(
+            "this stack was created without nginx, which terminates TLS; back the stack up, stop it, move its folder "
+            "away, and restore the backup"
+        )
+
+
+def new_stack(stack: Stack, given: Mapping[str, Any], tls: TlsOptions) -> Stack:
+    """Choose the settings of a new stack and save them."""
+    host = given.get("host", Settings.host)
+    if host in ("0.0.0.0", "::", ""):
+        raise StackError(
+            f"--host {host!r} is not an address that other machines can use; give the address or name under which "
+            f"they reach this machine"
+        )
+    if kind := tls.kind(host):
+        require_tls(True)
+    ports = choose_ports(host, {name: given.get(f"{name}_port") for name in ("prefect", "mlflow")})
+    settings = Settings(
+        host=host,
+        ports=ports,
+        s3=given.get("s3") or usual_s3(),
+        buckets=given.get("buckets", Settings.buckets),
+        pools=given.get("pools", Settings.pools),
+        proxy=not SOFTWARE["nginx"].missing,
+        tls=kind,
+    )
+    if settings.s3 == "radosgw":
+        for program in SOFTWARE["ceph"].programs:
+            need(program)
+    elif settings.s3 not in ("folder", "aws") and not settings.s3.startswith(("http://", "https://")):
+        raise StackError(
+            f"--s3 {settings.s3!r} is not an S3 server; write radosgw, folder, aws, or the URL of an S3 endpoint"
+        )
+    stack.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+    stack = replace(stack, settings=settings)
+    stack.save()
+    return stack
+
+
+def usual_s3() -> str:
+    """Return the default S3 server of a new stack: the user's endpoint, else Ceph, else local folders."""
+    named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return named or ("folder" if SOFTWARE["ceph"].missing else "radosgw")
