@@ -30,7 +30,7 @@ from flows.stack.setup.certificates import TlsOptions, install
 from flows.stack.setup.choice import choose
 from flows.stack.setup.folders import lay_out
 from tasks.errors import StackError
-from tests.stack.running import low_port
+from tests.flows.stack.running import low_port
 
 HOST = "127.0.0.1"
 NGINX = programs.find("nginx")
