@@ -21,11 +21,7 @@ FULLER_FOLDERS = {
     "tasks": 20,
     "tests": 21,
     "tests/benchmarks": 16,
-    "tests/infra": 24,
-    "tests/methods": 24,
-    "tests/scoring": 18,
     "tests/suites": 16,
-    "tests/training": 30,
 }
 """The root of ``tasks/`` holds every stage task beside the ground, and may have 20."""
 TYPE_ERRORS_PASSED_OVER = 30

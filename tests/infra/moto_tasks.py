@@ -13,8 +13,8 @@ from typing import Any
 
 from moto.ecs.models import EC2ContainerServiceBackend, Task
 
+from tests.infra.cloudformation.moto_cloud import Cloud
 from tests.infra.containers import Container, Machine
-from tests.infra.moto_cloud import Cloud
 
 
 @dataclass

@@ -23,12 +23,12 @@ import pytest
 from prefect.utilities.templating import apply_values
 
 from tests.flows.run.test_dispatch import resubmit, small
+from tests.infra.cloudformation.moto_cloud import moto_cloud
+from tests.infra.cloudformation.test_stacks import outputs, up
 from tests.infra.containers import Machine
 from tests.infra.fake_kubernetes import VERSIONS, Cluster
-from tests.infra.moto_cloud import moto_cloud
 from tests.infra.moto_tasks import RunningTasks
 from tests.infra.spot_flow import teacher_alone
-from tests.infra.test_stacks import outputs, up
 from tests.s3_server import BUCKET, S3Server
 
 ROOT = Path(__file__).resolve().parents[2]

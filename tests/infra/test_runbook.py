@@ -19,9 +19,9 @@ from moto.cloudformation.models import CloudFormationBackend
 from moto.ecs.models import EC2ContainerServiceBackend
 
 from flows.deploy.pools import read_site
-from tests.infra.moto_cloud import REGION, Cloud, moto_cloud
-from tests.infra.templates import FOLDER
-from tests.infra.test_stacks import inventory
+from tests.infra.cloudformation.moto_cloud import REGION, Cloud, moto_cloud
+from tests.infra.cloudformation.templates import FOLDER
+from tests.infra.cloudformation.test_stacks import inventory
 
 ROOT = FOLDER.parents[1]
 RUNBOOK = ROOT / "infra" / "cloud.md"

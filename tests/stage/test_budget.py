@@ -9,7 +9,7 @@ import pytest
 
 from tasks.errors import BudgetError
 from tasks.stage.budget import RunBudget
-from tests.scoring.test_ledger import HOUR, RATES
+from tests.scoring.costs.test_ledger import HOUR, RATES
 
 NONE: dict[str, float | None] = {"dollars": None, "kwh": None, "hours": None}
 

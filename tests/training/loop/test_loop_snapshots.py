@@ -17,7 +17,7 @@ from tasks.errors import ModelError
 from tasks.ports.store.open import open_store
 from tasks.training.loop import TrainingSpec
 from tasks.training.models.snapshots import put, read_snapshot
-from tests.training.short_training import EPOCH, KNOBS, model, resumed, same_bytes, spec, trained
+from tests.training.loop.short_training import EPOCH, KNOBS, model, resumed, same_bytes, spec, trained
 
 REWIND = EPOCH + 1  # its step reads text that the first epoch had not
 

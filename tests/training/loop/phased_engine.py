@@ -1,6 +1,6 @@
 """An engine with one more job, ``phased``: a short training with masks, snapshots and phases at once.
 
-Run by ``python -m tests.training.phased_engine JOB.json``, or by torchrun.
+Run by ``python -m tests.training.loop.phased_engine JOB.json``, or by torchrun.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tasks.training.__main__ import main
 from tasks.training.jobs import JOBS
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.phases import Phase
-from tests.training.short_training import CPU, OFTEN, model, spec
+from tests.training.loop.short_training import CPU, OFTEN, model, spec
 
 
 def phased(job: Job) -> dict[str, Any]:

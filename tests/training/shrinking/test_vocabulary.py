@@ -23,7 +23,7 @@ from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.shrinking.vocabulary import document_of, keep_used_pieces
 from tests.families import NAMES, write_tiny
-from tests.methods.test_vocabulary import MADE
+from tests.methods.vocabulary.test_vocabulary import MADE
 
 USED: dict[str, Any] = {"task_type": "classification", "keep": "used", "max_length": 32}
 

@@ -27,7 +27,7 @@ print(json.dumps(peak_increase(Path(sys.argv[1]), task_type="classification", ba
 
 def measured(folder: Path) -> int:
     """Return the memory that a fresh process measures."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     return int(
         json.loads(
             subprocess.run(

@@ -34,7 +34,7 @@ from tasks.training import loop
 from tasks.training.jobs import JOBS
 from tasks.training.models import attention
 from tests.tiny import WORDS
-from tests.training.host_syncs import counted, followed
+from tests.training.loop.host_syncs import counted, followed
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 0, "precision": "fp32"}
 TYPE = {"task_type": "classification"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).resolve().parents[2] / "infra" / "cloudformation"
+FOLDER = Path(__file__).resolve().parents[3] / "infra" / "cloudformation"
 ORDER = ("network", "storage", "workers", "control", "guardrails")
 """The stacks, each after those whose exports it imports."""
 STAGES = ("dev", "prod")

@@ -18,7 +18,7 @@ from tasks.training.data.rows import load_tokenizer, read_task
 from tasks.training.models.students import load_classifier
 from tasks.training.shrinking.neuron_pruning import prune_neurons
 from tests.families import NAMES, write_tiny
-from tests.training.test_vocabulary import classifier, texts_in
+from tests.training.shrinking.test_vocabulary import classifier, texts_in
 
 HALF: dict[str, Any] = {
     "task_type": "classification",

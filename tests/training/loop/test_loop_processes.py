@@ -17,7 +17,7 @@ from tasks.engine.environment import environment
 from tasks.engine.process import command
 from tasks.training.models.snapshots import read_snapshot
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def start(folder: Path, processes: int, **knobs: Any) -> subprocess.Popen[str]:
@@ -25,7 +25,7 @@ def start(folder: Path, processes: int, **knobs: Any) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
     places = {"output": str(folder / "output"), "checkpoints": str(folder / "checkpoints")}
     (folder / "job.json").write_text(json.dumps({"job": "phased", "knobs": knobs, "threads": 1, **places}))
-    words = [*command("tests.training.phased_engine", processes), str(folder / "job.json")]
+    words = [*command("tests.training.loop.phased_engine", processes), str(folder / "job.json")]
     own = environment(1) | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(words, env=own, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

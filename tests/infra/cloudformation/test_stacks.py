@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.infra.moto_cloud import SHIMS, Cloud, moto_cloud
-from tests.infra.templates import FOLDER, ORDER, load_templates, parameters_of
+from tests.infra.cloudformation.moto_cloud import SHIMS, Cloud, moto_cloud
+from tests.infra.cloudformation.templates import FOLDER, ORDER, load_templates, parameters_of
 
 CHOSEN = {
     "ImageDigest": f"sha256:{'a' * 64}",

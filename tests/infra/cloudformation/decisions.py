@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from tests.infra.templates import load_templates, many
+from tests.infra.cloudformation.templates import load_templates, many
 
 ACCOUNT, REGION = "123456789012", "eu-central-1"
 VALUES = {

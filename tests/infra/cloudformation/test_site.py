@@ -12,8 +12,8 @@ from flows.cli.app import app
 from flows.deploy.pools import read_site
 from flows.deploy.site_file import from_stacks, write_site
 from tasks.errors import RecipeError, ServerError
-from tests.infra.moto_cloud import Cloud, moto_cloud
-from tests.infra.test_stacks import outputs, up
+from tests.infra.cloudformation.moto_cloud import Cloud, moto_cloud
+from tests.infra.cloudformation.test_stacks import outputs, up
 
 MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json"}'
 

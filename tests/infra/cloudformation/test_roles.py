@@ -20,7 +20,7 @@ from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import bucket as bucket_module
 from tasks.ports.store.bucket import PART
 from tasks.ports.store.s3 import S3Store
-from tests.infra.templates import load_templates, many, statements, words
+from tests.infra.cloudformation.templates import load_templates, many, statements, words
 from tests.s3_server import BUCKET, S3Server
 
 NEEDS = {

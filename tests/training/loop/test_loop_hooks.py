@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tasks.training.loop import TrainingSpec
-from tests.training.short_training import (
+from tests.training.loop.short_training import (
     KNOBS,
     PAD,
     assert_same,

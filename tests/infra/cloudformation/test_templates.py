@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.templates import FOLDER, ORDER, Templates, load_templates, parameters_of
+from tests.infra.cloudformation.templates import FOLDER, ORDER, Templates, load_templates, parameters_of
 
 ROOT = FOLDER.parents[1]
 

@@ -9,8 +9,8 @@ from importlib.resources import files
 
 import pytest
 
-from tests.infra.decisions import ACCOUNT, REGION, arn_of, decide, like, policy, role, trust
-from tests.infra.templates import load_templates, many
+from tests.infra.cloudformation.decisions import ACCOUNT, REGION, arn_of, decide, like, policy, role, trust
+from tests.infra.cloudformation.templates import load_templates, many
 
 BUCKET = "arn:aws:s3:::limbeck-dev-artifacts-123456789012"
 PLACE = f"{REGION}:{ACCOUNT}"

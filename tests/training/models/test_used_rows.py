@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from tasks.training.loop import train
 from tasks.training.models.sparse_embedding import used_rows_only
-from tests.training.short_training import (
+from tests.training.loop.short_training import (
     CPU,
     EPOCH,
     KNOBS,

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.infra import template_snapshot
-from tests.infra.hostile_changes import GONE, HOSTILE, Change, place_of, put
-from tests.infra.template_snapshot import LEFT_OUT, differences, facts, facts_now, read
-from tests.infra.templates import FOLDER, ORDER, STAGES, load_templates
+from tests.infra.cloudformation import template_snapshot
+from tests.infra.cloudformation.hostile_changes import GONE, HOSTILE, Change, place_of, put
+from tests.infra.cloudformation.template_snapshot import LEFT_OUT, differences, facts, facts_now, read
+from tests.infra.cloudformation.templates import FOLDER, ORDER, STAGES, load_templates
 
 KNOWN = read()
 
@@ -34,7 +34,7 @@ def parameters() -> dict[str, Any]:
 
 
 def test_the_templates_are_as_reviewed() -> None:
-    """To accept a change: python -m tests.infra.template_snapshot --accept "the reason"."""
+    """To accept a change: python -m tests.infra.cloudformation.template_snapshot --accept "the reason"."""
     assert differences(KNOWN, facts_now()) == []
 
 

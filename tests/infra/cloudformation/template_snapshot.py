@@ -4,8 +4,8 @@ One file a template lies in ``snapshot/``, with one section a resource: why the 
 last change, and its facts, one a line. A template that says anything else is not deployed: the test is red until a
 person has read the difference and has accepted it with a reason:
 
-    python -m tests.infra.template_snapshot                               # show the differences
-    python -m tests.infra.template_snapshot --accept "Why they are right"
+    python -m tests.infra.cloudformation.template_snapshot                               # show the differences
+    python -m tests.infra.cloudformation.template_snapshot --accept "Why they are right"
 
 A fact is a path and the JSON of what stands there. Lists and mappings that fit on a line are one fact; so a statement
 of a policy or a rule of a security group is read at once.
@@ -23,7 +23,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from tests.infra.templates import FOLDER, ORDER, STAGES, Templates, load_templates
+from tests.infra.cloudformation.templates import FOLDER, ORDER, STAGES, Templates, load_templates
 
 SNAPSHOT = Path(__file__).with_name("snapshot")
 WIDTH = 150
@@ -159,7 +159,7 @@ def differences(known: Sections, found: Mapping[str, tuple[str, ...]]) -> list[s
 
 def main() -> int:
     """Show the differences, or accept them with a reason."""
-    asked = argparse.ArgumentParser(prog="python -m tests.infra.template_snapshot")
+    asked = argparse.ArgumentParser(prog="python -m tests.infra.cloudformation.template_snapshot")
     asked.add_argument("--accept", metavar="REASON", help="write the differences to the snapshot, with this reason")
     reason = asked.parse_args().accept
     known, found = read(), facts_now()

@@ -18,7 +18,7 @@ from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.epochs import Indices
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.phases import Phase
-from tests.training.short_training import (
+from tests.training.loop.short_training import (
     CPU,
     EPOCH,
     KNOBS,
