@@ -18,6 +18,7 @@ from tasks.results.record import Reproduction
 if TYPE_CHECKING:
     from tasks.ports.tracking.history import PastRun
     from tasks.report.comparison import ComparedRun
+    from tasks.results.run import RunResult
 
 QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
 
@@ -99,7 +100,6 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     """Print the table of a finished run, the gate's reasons, and the next commands."""
     from flows.publish.results import champion_line, counts, spent
     from tasks.report.format.baseline_comparison import baseline_lines
-    from tasks.report.page.headline import quoted
     from tasks.report.tables.judging_sets import judging_table
     from tasks.report.tables.results import notes, results_table
     from tasks.report.tables.steps import printed_steps
@@ -130,6 +130,13 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     console.print(f"\n{counts(result)}; {champion_line(result)}.", highlight=False, markup=False)
     for line in spent(result.ledger):
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
+    show_next_commands(console, result)
+
+
+def show_next_commands(console: Console, result: RunResult) -> None:
+    """Print the commands that use the models of a finished run."""
+    from tasks.report.page.headline import quoted
+
     console.print("\nNext:")
     if result.promotion is not None and result.promotion.champion is not None:
         name = result.registered[0].name

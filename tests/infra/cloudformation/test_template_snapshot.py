@@ -153,10 +153,10 @@ def test_every_change_of_a_parameter_is_red(stage: str) -> None:
 def test_a_change_is_accepted_with_a_reason_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(template_snapshot, "SNAPSHOT", tmp_path)
     for stack in (*ORDER, "parameters"):
-        text = (FOLDER.parents[1] / "tests" / "infra" / "snapshot" / f"{stack}.txt").read_text()
+        text = (template_snapshot.SNAPSHOT / f"{stack}.txt").read_text()
         (tmp_path / f"{stack}.txt").write_text(text.replace("VisibilityTimeout = 300", "VisibilityTimeout = 30"))
+    monkeypatch.setattr(template_snapshot, "SNAPSHOT", tmp_path)
     before = (tmp_path / "workers.txt").read_text()
     for words, status in (([], 1), (["--accept", "because"], 2), (["--accept", "Messages take longer to read."], 0)):
         monkeypatch.setattr("sys.argv", ["template_snapshot", *words])
