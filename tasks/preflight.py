@@ -83,6 +83,9 @@ def check_follower(
         own = json.loads((start / "config.json").read_text())
         check_reading(recipe, student, start, base)
     width, heads = (shape.get(knob) or whole(own, knob) for knob in ("hidden", "heads"))
+    known = {one.name: one for one in recipe.planned}
+    for one in reversed([candidate, *origins_of(candidate, known)]):
+        width, heads = one.width_and_heads(width, heads)
     check_copying(recipe, student, config, Sizes(layers, width, heads))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import NeuronSlice, VocabularySlice
+from tasks.recipe.slices import NeuronSlice, VocabularySlice, WidthSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
@@ -27,4 +27,10 @@ async def trim_vocabulary(
 @stage(makes="checkpoint", engine="neurons", threads="branch")
 async def prune_neurons(context: StageContext, knobs: NeuronSlice, *, base: Artifact, rows: Artifact) -> None:
     """Remove the least important neurons of every feed-forward block."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
+
+
+@stage(makes="checkpoint", engine="width", threads="branch")
+async def prune_width(context: StageContext, knobs: WidthSlice, *, base: Artifact, rows: Artifact) -> None:
+    """Remove the least important dimensions of all hidden states, and attention heads with them."""
     await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})

@@ -9,13 +9,13 @@ from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.dropped import make_dropped_candidate
-from flows.branches.shrunk import make_pruned, make_trimmed
+from flows.branches.shrunk import make_narrowed, make_pruned, make_trimmed
 from flows.branches.student import make_student
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
 from tasks.recipe.recipe import Recipe
-from tasks.shrink_model import prune_neurons, trim_vocabulary
+from tasks.shrink_model import prune_neurons, prune_width, trim_vocabulary
 
 Make = Callable[[Recipe, Any, SharedArtifacts], Awaitable[Candidate]]
 """Makes a planned candidate, whose knobs are the maker's own; another candidate that it is made from is in
@@ -37,6 +37,7 @@ MAKERS = {
     "layer-dropping": Maker(make_dropped_candidate, (measure_contributions, drop_layers)),
     "vocabulary-trimming": Maker(make_trimmed, (trim_vocabulary,)),
     "neuron-pruning": Maker(make_pruned, (prune_neurons,)),
+    "width-pruning": Maker(make_narrowed, (prune_width,)),
 }
 
 

@@ -1,13 +1,13 @@
-"""The makers that train nothing: models with a smaller vocabulary, and models with fewer neurons."""
+"""The makers that train nothing: models with a smaller vocabulary, with fewer neurons, or of a smaller width."""
 
 from __future__ import annotations
 
 from flows.branches.candidate import Candidate, SharedArtifacts, candidate_of_seeds, label, origin_of_seed
 from tasks.contracts import Artifact
-from tasks.recipe.makers.shrinking import PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import NeuronSlice, VocabularySlice
-from tasks.shrink_model import prune_neurons, trim_vocabulary
+from tasks.recipe.slices import NeuronSlice, VocabularySlice, WidthSlice
+from tasks.shrink_model import prune_neurons, prune_width, trim_vocabulary
 
 
 async def make_trimmed(recipe: Recipe, planned: TrimmedCandidate, shared: SharedArtifacts) -> Candidate:
@@ -55,6 +55,27 @@ async def make_pruned(recipe: Recipe, planned: PrunedCandidate, shared: SharedAr
         )
         base = await origin_of_seed(planned, seed, shared)
         return await prune_neurons(
+            knobs, base=base, rows=shared.rows, label=label(planned.name, seed, planned.planned_seeds)
+        )
+
+    return await candidate_of_seeds(planned, one)
+
+
+async def make_narrowed(recipe: Recipe, planned: NarrowedCandidate, shared: SharedArtifacts) -> Candidate:
+    """Return a candidate without some dimensions and heads of the model that it is made from; each seed has a sample of
+    its own."""
+
+    async def one(seed: int) -> Artifact:
+        knobs = WidthSlice(
+            task_type=recipe.spec.kind,
+            keep=planned.keep,
+            importance=planned.importance,
+            rows=planned.rows,
+            seed=seed,
+            max_length=recipe.task_distillation.prediction.max_length,
+        )
+        base = await origin_of_seed(planned, seed, shared)
+        return await prune_width(
             knobs, base=base, rows=shared.rows, label=label(planned.name, seed, planned.planned_seeds)
         )
 

@@ -96,17 +96,14 @@ SHOWN = {
 }
 
 
-def show_results(console: Console, written: Mapping[str, Any]) -> None:
-    """Print the table of a finished run, the gate's reasons, and the next commands."""
-    from flows.publish.results import champion_line, counts, spent
+def show_tables(console: Console, result: RunResult) -> None:
+    """Print the tables of a finished run, and the sentences below them."""
     from tasks.report.format.baseline_comparison import baseline_lines
     from tasks.report.tables.judging_sets import judging_table
     from tasks.report.tables.results import notes, results_table
     from tasks.report.tables.steps import printed_steps
     from tasks.report.tables.teacher_layers import layer_lines, read_lines
-    from tasks.results.run import RunResult
 
-    result = RunResult.model_validate(written)
     console.print()
     console.print(results_table(result.models, split=result.split))
     elsewhere = judging_table(result.models, result.split)
@@ -118,6 +115,15 @@ def show_results(console: Console, written: Mapping[str, Any]) -> None:
     below = said + baseline_lines(result.models, result.split) + notes(result.models)
     for line in [*below, *layer_lines(result.teacher_layers), *read_lines(result.models)]:
         console.print(line, highlight=False, markup=False)
+
+
+def show_results(console: Console, written: Mapping[str, Any]) -> None:
+    """Print the table of a finished run, the gate's reasons, and the next commands."""
+    from flows.publish.results import champion_line, counts, spent
+    from tasks.results.run import RunResult
+
+    result = RunResult.model_validate(written)
+    show_tables(console, result)
     for entry in result.registered:
         if entry.decision == "refused":
             console.print(

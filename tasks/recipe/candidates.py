@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import Choices
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
-from tasks.recipe.makers.shrinking import PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     DroppedTraining,
@@ -183,6 +183,7 @@ AnyCandidate = (
     | Annotated[DroppedCandidate, Tag("layer-dropping")]
     | Annotated[TrimmedCandidate, Tag("vocabulary-trimming")]
     | Annotated[PrunedCandidate, Tag("neuron-pruning")]
+    | Annotated[NarrowedCandidate, Tag("width-pruning")]
 )
 """The knobs of every maker, under the maker's name."""
 

@@ -188,6 +188,10 @@ class NeuronSlice(OfTask):
     max_length: int = Field(128, description="Longest input in tokens.")
 
 
+class WidthSlice(NeuronSlice):
+    """Knobs that determine which dimensions and heads stay; ``keep`` is their share."""
+
+
 class ScoreSlice(ScoreKnobs):
     """Knobs that determine a scorecard."""
 

@@ -81,6 +81,18 @@ ROLES = {
         registered=True,
         tag="neuron-pruning",
     ),
+    "narrowed": Role(
+        "model of a smaller width",
+        8,
+        "8",
+        "#9a3d3d",
+        "#ef9a9a",
+        order=3,
+        reach=1.15,
+        exported=True,
+        registered=True,
+        tag="width-pruning",
+    ),
     "baseline": Role("baseline", 4, "s", "#6b727b", "#a2a9b1", order=2, reach=1.2, turn=pi / 4, judged=False),
     "export": Role("exported model", 6, "H", "#2560b8", "#7fb0f5", order=4, reach=1.15),
 }

@@ -13,6 +13,7 @@ from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
 from tasks.training.shrinking.neuron_pruning import prune_neurons
 from tasks.training.shrinking.vocabulary import keep_used_pieces
+from tasks.training.shrinking.width_pruning import cut_width
 
 JOBS = {
     "answer": answer,
@@ -30,4 +31,5 @@ JOBS = {
     "similarity": measure_similarity,
     "tokenize": tokenize_corpus,
     "vocabulary": keep_used_pieces,
+    "width": cut_width,
 }

@@ -89,6 +89,15 @@ WITHOUT_NUMBERS = {
         "neurons_to_keep": "rounds; proven by cases",
         "keep_neurons": "takes rows and columns out of maps; proven by the reference's logits",
     },
+    "widths": {
+        "AttentionMaps": "four modules",
+        "attention_maps": "finds modules in a model",
+        "heads_to_keep": "rounds; proven by cases",
+        "narrowed": "takes rows and columns out of parameters; proven one by one",
+        "inner_rows": "numbers rows",
+        "take_kept": "takes rows and columns",
+        "width_and_heads_of": "reads a config",
+    },
     "tokenizer_files": {
         "TokenizerModel": "four functions",
         "tokenizer_model_of": "finds functions",

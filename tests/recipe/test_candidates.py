@@ -71,7 +71,7 @@ def test_forms_offer_candidates_by_their_names_in_recipes() -> None:
         ([{**CUT, "by": "layer-droping"}], "by names the maker of a candidate, not 'layer-droping'; did you mean"),
         (
             [{"name": "cut", "from": "teacher"}],
-            "not 'nothing'; legal are distillation, layer-dropping, vocabulary-trimming, neuron-pruning",
+            "not 'nothing'; legal are distillation, layer-dropping, vocabulary-trimming, neuron-pruning, width-pruning",
         ),
         ([{**CUT, "seeds": [1, 1]}], r"seeds \[1, 1\] contain duplicates; list each once"),
         ([CUT, {**DISTILLED, "seeds": [3]}], r"has the seeds \[3\], and cut, which it is made from seed by seed"),

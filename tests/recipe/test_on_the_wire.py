@@ -33,6 +33,7 @@ from tasks.recipe.slices import (
     TeacherSlice,
     TextsSlice,
     VocabularySlice,
+    WidthSlice,
 )
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Pretraining
@@ -56,6 +57,7 @@ SENT = [
     MetricSlice(task_type="classification", metric="auroc", resamples=200),
     MixSlice(task_type="classification", weights=(1.0, 0.25), combine="certainty"),
     NeuronSlice(task_type="classification", keep=0.5, importance="taylor"),
+    WidthSlice(task_type="classification", keep=0.5, importance="taylor"),
     OwnMetricSlice(task_type="regression", metric="own/mine", name="mine", sha256="0" * 64, lower_is_better=True),
     PredictionSlice(task_type="classification", **COURSE, patience=Patience(weight=7), formula="paper", choose_by="f1"),
     Pretraining(**COURSE, hidden=16, heads=2),

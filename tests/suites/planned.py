@@ -257,9 +257,11 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "new", "from": "teacher", "by": "distillation", "shape": NARROW, "start": "random"},
             {"name": "trimmed", "from": "teacher", "by": "vocabulary-trimming", "keep": 90},
             {"name": "pruned", "from": "teacher", "by": "neuron-pruning"},
+            {"name": "narrowed", "from": "teacher", "by": "width-pruning"},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
+    narrowed = "prune-width/narrowed"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -295,7 +297,11 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.6.from", (pruned,), ["pretrained"]),
         Rule("candidates.6.importance", (pruned,), ["magnitude"]),
         Rule("candidates.6.*", (pruned,)),
-        Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, trimmed)),
+        Rule("candidates.7.seeds", (seeded(narrowed), *scored("narrowed")), [[0, 1]]),
+        Rule("candidates.7.from", (narrowed,), ["pretrained"]),
+        Rule("candidates.7.importance", (narrowed,), ["magnitude"]),
+        Rule("candidates.7.*", (narrowed,)),
+        Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, trimmed)),
         Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
         Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),
         Rule("speed.repeats", ("measure-speed/*", "measure-texts/*")),

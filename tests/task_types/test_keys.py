@@ -25,6 +25,7 @@ LEARNING = {
     "drop-layers",
     "trim-vocabulary",
     "prune-neurons",
+    "prune-width",
 }
 LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed", "measure-texts"}
 """Further stages that load a model by the class that its type's head names."""

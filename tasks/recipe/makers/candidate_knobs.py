@@ -75,6 +75,10 @@ class CandidateKnobs(Knobs):
         """Whether its tokenizer is another than that of the model that it is made from."""
         return False
 
+    def width_and_heads(self, width: int, heads: int) -> tuple[int, int]:
+        """Return its width and its heads in each layer, made from a model of such a width and so many heads."""
+        return width, heads
+
     def depth(self, layers: int) -> int:
         """Return its number of layers, made from a model of so many."""
         return layers

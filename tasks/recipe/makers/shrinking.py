@@ -1,4 +1,4 @@
-"""Candidates that are made smaller without training: fewer pieces in the vocabulary, fewer neurons."""
+"""Candidates that are made smaller without training: fewer pieces in the vocabulary, fewer neurons, a smaller width."""
 
 from __future__ import annotations
 
@@ -60,3 +60,34 @@ class PrunedCandidate(CandidateKnobs):
     def planned_role(self) -> str:
         """A model with fewer neurons."""
         return "pruned"
+
+
+class NarrowedCandidate(CandidateKnobs):
+    """A model whose hidden states have fewer dimensions, the same in every layer, and whose layers have fewer attention
+    heads of the size as before; not trained again. More is lost than with fewer neurons: distil it as the next entry of
+    a chain."""
+
+    by: Literal["width-pruning"] = Field(description="The maker.")
+    keep: float = Field(
+        2 / 3,
+        gt=0,
+        lt=1,
+        description="Share of the heads that stay, rounded to whole heads; the width is that many times the size of a "
+        "head.",
+    )
+    importance: Literal["taylor", "activation", "magnitude", "random"] = Field(
+        "taylor",
+        description="taylor: change of the loss on training rows if a dimension or a head were removed; activation: "
+        "mean activations on them; magnitude: weights; random: the control that the others have to beat.",
+    )
+    rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+
+    @property
+    def planned_role(self) -> str:
+        """A model of a smaller width."""
+        return "narrowed"
+
+    def width_and_heads(self, width: int, heads: int) -> tuple[int, int]:
+        """Return its share of the heads, each as large as before."""
+        kept = max(1, round(heads * self.keep))
+        return width // heads * kept, kept

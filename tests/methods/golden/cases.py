@@ -257,6 +257,26 @@ def neurons() -> list[Case]:
     ]
 
 
+def stream() -> list[Case]:
+    """The importance of dimensions of the residual stream, and of heads."""
+    states = {"states_NBTD": drawn(65, 2, 2, 3, 4), "gradients_NBTD": drawn(66, 2, 2, 3, 4), "mask_BT": SHORT}
+    context = {"context_BTC": drawn(67, 2, 3, 6), "gradients_BTC": drawn(68, 2, 3, 6), "mask_BT": SHORT}
+    maps, of = {"values_CD": drawn(69, 6, 4), "output_DC": drawn(70, 4, 6)}, "stream_importance."
+    sides = {"read_MD": drawn(71, 5, 4), "written_DM": drawn(72, 4, 3)}
+    made = [
+        Case(f"{of}{name}", "two norms", getattr(losses, name), states)
+        for name in ("taylor_of_dimensions", "activation_of_dimensions")
+    ]
+    made += [
+        Case(f"{of}{name}", f"{heads} heads", getattr(losses, name), context, {"heads": heads})
+        for name in ("taylor_of_heads", "activation_of_heads")
+        for heads in (2, 3)
+    ]
+    made.append(Case(f"{of}norms_of_dimensions", "both sides", losses.norms_of_dimensions, sides))
+    made.append(Case(f"{of}norms_of_heads", "two heads", losses.norms_of_heads, maps, {"heads": 2}))
+    return made
+
+
 def all_cases() -> list[Case]:
     """Return every case, those of one file of ``tasks/methods`` behind each other."""
     groups = (
@@ -266,6 +286,7 @@ def all_cases() -> list[Case]:
         words_and_teachers,
         layers_measured,
         neurons,
+        stream,
         maps_and_strategies,
         texts,
     )

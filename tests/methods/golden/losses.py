@@ -304,3 +304,48 @@ def mean_activations(activations_BTF: ndarray, gradients_BTF: ndarray, mask_BT: 
 def norms_of_weights(first_FD: ndarray, second_DF: ndarray) -> ndarray:
     """Multiply the length of a neuron's incoming weights by that of its outgoing ones."""
     return length(first_FD) * length(second_DF.T)
+
+
+# --- importance of the residual stream --------------------------------------------------------------------------------
+
+
+def taylor_of_dimensions(states_NBTD: ndarray, gradients_NBTD: ndarray, mask_BT: ndarray) -> ndarray:
+    """Add up, over examples, the size of the change over all norms and real tokens without a dimension."""
+    return np.abs(np.einsum("nbtd,nbtd,bt->bd", states_NBTD, gradients_NBTD, mask_BT)).sum(0)
+
+
+def activation_of_dimensions(states_NBTD: ndarray, gradients_NBTD: ndarray, mask_BT: ndarray) -> ndarray:
+    """Add up the squared mean size over real tokens, of every norm and example."""
+    return sum(
+        np.mean(np.abs(states_TD[mask_T == 1]), axis=0) ** 2
+        for states_BTD in states_NBTD
+        for states_TD, mask_T in zip(states_BTD, mask_BT, strict=True)
+    )
+
+
+def taylor_of_heads(context_BTC: ndarray, gradients_BTC: ndarray, mask_BT: ndarray, heads: int) -> ndarray:
+    """Add up, over examples, the size of the derivative by a factor before each head."""
+    size = context_BTC.shape[2] // heads
+    parts = [slice(head * size, (head + 1) * size) for head in range(heads)]
+    terms_BTC = context_BTC * gradients_BTC * mask_BT[..., None]
+    return np.array([sum(abs(terms_BTC[row, :, part].sum()) for row in range(len(mask_BT))) for part in parts])
+
+
+def activation_of_heads(context_BTC: ndarray, gradients_BTC: ndarray, mask_BT: ndarray, heads: int) -> ndarray:
+    """Add up the squared mean sizes of the numbers of each head over real tokens, of every example."""
+    each_C = sum(
+        np.mean(np.abs(context_TC[mask_T == 1]), axis=0) ** 2
+        for context_TC, mask_T in zip(context_BTC, mask_BT, strict=True)
+    )
+    return np.array([part.sum() for part in np.split(each_C, heads)])
+
+
+def norms_of_dimensions(read_MD: ndarray, written_DM: ndarray) -> ndarray:
+    """Return the length of all weights that read a dimension and all that write it, in one vector."""
+    return length(np.concatenate([read_MD.T, written_DM], axis=1))
+
+
+def norms_of_heads(values_CD: ndarray, output_DC: ndarray, heads: int) -> ndarray:
+    """Multiply the length of all weights into a head by that of all weights out of it."""
+    into, out = np.split(values_CD, heads), np.split(output_DC, heads, axis=1)
+    return np.array([np.sqrt(np.sum(one**2)) * np.sqrt(np.sum(other**2)) for one, other in zip(into, out, strict=True)])

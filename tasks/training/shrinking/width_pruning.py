@@ -1,0 +1,171 @@
+"""Width pruning: the importance of every dimension of the residual stream and of every attention head on training rows,
+and the model without the least important ones.
+
+Method: Muralidharan et al. 2024 (Minitron), arXiv:2407.14679, with the first-order terms of Michel et al. 2019,
+arXiv:1905.10650. The model is not trained again. Shape letters: L layers, D width, H heads, N norms, B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tasks.engine.job import Job
+from tasks.errors import ModelError
+from tasks.methods.pruning.importance import most_important
+from tasks.methods.pruning.stream_importance import OF_HEADS, OF_STREAM, norms_of_dimensions, norms_of_heads
+from tasks.methods.pruning.widths import attention_maps, heads_to_keep, narrowed, width_and_heads_of
+from tasks.recipe.slices import WidthSlice
+from tasks.training.data.batches import by_length
+from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.finetune import labelled_loss
+from tasks.training.models.students import load_classifier, save_model, tables
+from tasks.training.precision import device, make_deterministic
+from tasks.training.selection import score_of_finished
+from tasks.training.shrinking.neuron_pruning import BATCH, TOKENS
+
+
+@dataclass
+class StreamImportance:
+    """The importance of the dimensions of the stream [D], and of the heads of each layer [L, H]."""
+
+    of_dimensions_D: Tensor
+    of_heads_LH: Tensor
+
+
+@dataclass
+class Seen:
+    """The tensors of one pass: the outputs of all norms of the stream, and by layer the contexts of attention."""
+
+    states: list[Tensor] = field(default_factory=list)
+    contexts: list[tuple[int, Tensor]] = field(default_factory=list)
+
+
+def cut_width(job: Job) -> dict[str, Any]:
+    """Write ``base`` without the least important dimensions and heads; return how many stay."""
+    knobs, place = job.read(WidthSlice), device()
+    make_deterministic(knobs.seed)
+    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    model = load_classifier(job.inputs["base"], task, place).eval()
+    old_width, old_heads = width_and_heads_of(model.config)
+    heads = heads_to_keep(old_heads, knobs.keep)
+    width = old_width // old_heads * heads
+    found = importance_of_stream(job, knobs, task, model, tokenizer)
+    kept_D = most_important(found.of_dimensions_D, width)
+    kept_LH = [most_important(importance_H, heads) for importance_H in found.of_heads_LH]
+    with torch.no_grad():
+        save_model(with_origin(narrowed(model, kept_D, kept_LH), model, kept_D, kept_LH), tokenizer, job.output)
+    written = load_classifier(job.output, task, place).eval()  # the folder alone has to give the judged answers
+    return {
+        "width": width,
+        "width_before": old_width,
+        "heads": heads,
+        "heads_before": old_heads,
+        "selection_score": score_of_finished(job, knobs, task, written, tokenizer),
+        "note": f"width {width:,} of {old_width:,} and {heads} of {old_heads} heads in each layer, by "
+        f"{knobs.importance}",
+    }
+
+
+def with_origin(small: Any, model: Any, kept_D: Sequence[int], kept_LH: Sequence[Sequence[int]]) -> Any:
+    """State in a config which dimensions and heads of the widest model of the chain the small one has: a later
+    distillation compares these."""
+    before = getattr(model.config, "limbeck_kept", None)
+    whole: dict[str, Any] = before or {
+        "dimensions": list(range(width_and_heads_of(model.config)[0])),
+        "heads": [list(range(width_and_heads_of(model.config)[1])) for _ in kept_LH],
+    }
+    small.config.limbeck_kept = {
+        "dimensions": [whole["dimensions"][number] for number in kept_D],
+        "heads": [[own[head] for head in heads] for own, heads in zip(whole["heads"], kept_LH, strict=True)],
+    }
+    return small
+
+
+def importance_of_stream(job: Job, knobs: WidthSlice, task: Task, model: Any, tokenizer: Any) -> StreamImportance:
+    """Return the importance of dimensions and heads by the measure that the knobs name."""
+    if knobs.importance == "random":
+        return drawn_importance(model, torch.Generator().manual_seed(knobs.seed))
+    if knobs.importance == "magnitude":
+        return importance_of_weights(model)
+    rows = read_rows(job.inputs["rows"], "train", task.head)
+    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
+    some = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows]
+    return importance_on_rows(knobs.importance, model, loss, encoded, np.sort(some), tokenizer.pad_token_id)
+
+
+def drawn_importance(model: Any, generator: torch.Generator) -> StreamImportance:
+    """Return a random importance: the control that every other importance has to beat."""
+    width, heads = width_and_heads_of(model.config)
+    heads_LH = torch.rand(len(attention_maps(model)), heads, generator=generator)
+    return StreamImportance(torch.rand(width, generator=generator), heads_LH)
+
+
+def importance_of_weights(model: Any) -> StreamImportance:
+    """Return the importance by the size of weights alone: of the embeddings, attention and feed-forward maps."""
+    maps, (width, heads) = attention_maps(model), width_and_heads_of(model.config)
+    linear = [one for one in model.base_model.modules() if isinstance(one, nn.Linear)]
+    outputs = {layer.output for layer in maps}
+    reads = [one.weight for one in linear if one.in_features == width and one not in outputs]
+    inputs = {one for layer in maps for one in layer.inputs}
+    writes = [one.weight for one in linear if one.out_features == width and one not in inputs]
+    writes += [table.T for table in tables(model).values() if table.shape[1] == width]
+    of_heads = [norms_of_heads(layer.inputs[2].weight, layer.output.weight, heads) for layer in maps]
+    of_dimensions_D = norms_of_dimensions(torch.cat([one.detach() for one in reads]), torch.cat(writes, 1).detach())
+    return StreamImportance(of_dimensions_D.cpu(), torch.stack(of_heads).detach().cpu())
+
+
+def importance_on_rows(
+    name: str, model: Any, loss: Any, encoded: Encoded, some: np.ndarray, pad: int
+) -> StreamImportance:
+    """Return the importance summed over some rows; one pass backwards of the sum of the losses gives the gradients of
+    every row, because rows do not mix."""
+    whole, (width, heads) = Epoch(0, encoded, []), width_and_heads_of(model.config)
+    heads_LH, dimensions_D = torch.zeros(len(attention_maps(model)), heads), torch.zeros(width)
+    for chosen in by_length(encoded.lengths_N[some], size=BATCH, tokens=TOKENS):
+        batch = some[chosen]
+        with stream_of(model) as seen, torch.enable_grad():
+            total = loss(Indices(whole, batch)).mean() * len(batch)
+        flat = [*seen.states, *(context for _, context in seen.contexts)]
+        gradients = torch.autograd.grad(total, flat)
+        mask_BT = collate(encoded, batch, pad, model.device).mask_BT
+        states, contexts = gradients[: len(seen.states)], gradients[len(seen.states) :]
+        own = [one.detach() for one in seen.states]
+        dimensions_D += OF_STREAM[name](own, states, mask_BT).cpu()
+        for (layer, context_BTC), gradients_BTC in zip(seen.contexts, contexts, strict=True):
+            heads_LH[layer] += OF_HEADS[name](context_BTC.detach(), gradients_BTC, mask_BT, heads).cpu()
+    if not bool(torch.isfinite(dimensions_D).all() and torch.isfinite(heads_LH).all()):
+        raise ModelError("the importance of dimensions is not finite; the model diverged: train it with a lower rate")
+    return StreamImportance(dimensions_D, heads_LH)
+
+
+@contextmanager
+def stream_of(model: Any) -> Iterator[Seen]:
+    """Record the outputs of the norms of the residual stream, and the contexts that the output maps of attention
+    read."""
+    seen, (width, _) = Seen(), width_and_heads_of(model.config)
+
+    def context_of(layer: int) -> Any:
+        return lambda module, inputs: seen.contexts.append((layer, inputs[0]))
+
+    def keep_state(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        seen.states.append(output)
+
+    norms = [one for one in model.base_model.modules() if isinstance(one, nn.LayerNorm)]
+    hooks = [norm.register_forward_hook(keep_state) for norm in norms if tuple(norm.normalized_shape) == (width,)]
+    hooks += [
+        layer.output.register_forward_pre_hook(context_of(number)) for number, layer in enumerate(attention_maps(model))
+    ]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,21 @@
+"""The code of one way to make a model smaller counts in the keys of its own stage alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.ports.code.fingerprint import program
+from tasks.ports.code.program import Program
+from tests.task_types.test_keys import remade, with_statements
+
+OWN = {
+    "tasks.methods.pruning.widths": {"prune-width"},
+    "tasks.methods.pruning.stream_importance": {"prune-width"},
+    "tasks.training.shrinking.width_pruning": {"prune-width"},
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_an_edit_remakes_no_stage_of_another_recipe(name: str) -> None:
+    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    assert remade(there, "classification") == OWN[name]
