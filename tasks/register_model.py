@@ -17,6 +17,7 @@ from tasks.gate.verdicts import Decision
 from tasks.ports.tracking.packer import Packer, started
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
+from tasks.report.format.numbers import megabytes
 from tasks.report.model_card import model_card
 from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
@@ -142,8 +143,9 @@ def describe(candidate: ResultRow, split: str) -> str:
     """Return a version's description in one line."""
     retained = candidate.share(split).value
     share = f"{retained:.1%} of the teacher, " if retained is not None else ""
-    pace = "speed unsteady" if candidate.unsteady else f"{candidate.speedup:.1f} times as fast"
-    return f"{candidate.name}: {share}{pace}, {(candidate.bytes or 0) / 1e6:.0f} MB"
+    known = "speed unknown" if candidate.speedup is None else f"{candidate.speedup:.1f} times as fast"
+    pace = "speed unsteady" if candidate.unsteady else known
+    return f"{candidate.name}: {share}{pace}, {megabytes(candidate.bytes)} MB"
 
 
 def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: Mapping[str, Any]) -> dict[str, str]:

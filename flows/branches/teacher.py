@@ -49,13 +49,15 @@ async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifa
 
 
 def hold_against_floor(knobs: TeacherSlice, teacher: Artifact) -> None:
-    """Raise GateError for a teacher below its floor, and log a warning if its rows are too few to tell. A plan does not
-    warn, and does not check a teacher that is not scored yet."""
+    """Raise GateError for a teacher below its floor, and warn on the run's page and in the terminal if its rows are too
+    few to tell. A plan does not warn, and does not check a teacher that is not scored yet."""
     doubt = require_floor(knobs, teacher.read(ModelFacts)) if teacher.facts else ""
     if doubt and not current_session().planning:
         from prefect.logging import get_run_logger
 
         get_run_logger().warning(doubt)
+        if (watcher := current_session().watcher) is not None:
+            watcher.note(f"warning: {doubt}")
 
 
 async def colleague(recipe: Recipe, knobs: Colleague, rows: Artifact, base: Artifact, number: int) -> Artifact:

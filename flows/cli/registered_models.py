@@ -169,10 +169,10 @@ def predict(
     """Predict one text, a pipe, or every row of a table; prints one JSON line for each, with all columns of the
     table."""
     from flows.inference.inputs import text_inputs
-    from flows.inference.predictions import json_lines, predicted, require_format, save_predictions
+    from flows.inference.predictions import json_lines, predicted, require_output, save_predictions
 
     if output is not None:
-        require_format(output)
+        require_output(output, given)
     inputs = text_inputs(given, text=text, pair=pair, second=second, stdin=sys.stdin)
     open_home()
     from flows.inference.model_folders import opened_model

@@ -54,6 +54,8 @@ def text_inputs(
 
     ``text`` and ``pair`` are the columns of a table. Raises DataError for a missing file or column, and without input.
     """
+    if given is not None and os.path.isdir(given):
+        raise DataError(f"{given!r} is a folder; {ADVICE}")
     if given is not None and given != "-" and not os.path.isfile(given):
         return one_text(given, second)
     if second is not None:

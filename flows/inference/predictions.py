@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,25 @@ def predicted(folder: Path, inputs: TextInputs, max_length: int | None = None) -
 def answers_to(folder: Path, inputs: TextInputs, max_length: int | None = None) -> list[Printed]:
     """Return the predictions of the rows that have a text."""
     rows, texts, pairs = inputs.filled, inputs.texts, inputs.pairs
-    return predict_texts(folder, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], max_length)
+    with quiet_loading():
+        return predict_texts(folder, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], max_length)
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Keep transformers from displaying a bar and a report while it loads weights: those that are missing are refused
+    in a sentence. Its settings are those of the caller's program again afterwards."""
+    from transformers import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def with_predictions(table: Any, answers: Sequence[Printed | None]) -> Any:
@@ -54,10 +73,12 @@ def json_lines(table: Any) -> Iterator[str]:
             yield json.dumps(row, ensure_ascii=False, default=str)
 
 
-def require_format(file: Path) -> Path:
-    """Return an output file; raise DataError if its ending names no format of tables."""
+def require_output(file: Path, given: str | None) -> Path:
+    """Return an output file; raise DataError if its ending names no format of tables, or if it is the input."""
     if file.suffix not in FILE_FORMATS:
         raise DataError(f"{file.name} cannot be written; name a file that ends in {', '.join(FILE_FORMATS)}")
+    if given is not None and file.exists() and os.path.exists(given) and file.samefile(given):
+        raise DataError(f"{file} is the table to predict, which would be replaced; name another file with --output")
     return file
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ AskUser = Callable[[str, Sequence[str]], str]
 DEFAULT_TEACHER, ITS_LAYERS = "google-bert/bert-base-uncased", 12
 LARGEST_CHECKED = 16 * 2**20
 """Bytes up to which the rows are divided at once, to find faulty ones."""
+DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 PLAIN_WORD = re.compile(r"[A-Za-z_][\w-]*")
 RESERVED = {"yes", "no", "true", "false", "on", "off", "null", "none", "y", "n"}
 """Words that some YAML readers take for a switch or for nothing."""
@@ -78,6 +80,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     from flows.run.knob_list import SCHEMA_FILE
     from tasks.ports.rows.tables import reading_sentence
 
+    require_no_model(source)
     path = training_table(source)
     values, opened, given, notes = columns_of_table(path)
     chosen, reasons = columns_chosen(path.name, values, wishes, ask)
@@ -87,7 +90,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         guess = replace(guess, labels=None)  # the file itself declares them, in order
     shape, why = student_of(wishes.teacher)
     rows = len(values[chosen.text])
-    name = re.sub(r"[^a-z0-9]+", "-", path.name.split(".")[0].lower()).strip("-")[:60] or "mine"
+    name = recipe_name(source)
     fields = {
         "schema": SCHEMA_FILE,
         "file": path.name,
@@ -126,6 +129,20 @@ def training_table(source: str) -> Path:
         return path
     spec = TaskSpec(name="mine")
     return split_files(Path(resolve_data(source, None, spec).uri), spec)["train"][0]
+
+
+def require_no_model(source: str) -> None:
+    """Raise DataError for the folder of a model, which holds no rows."""
+    if any(Path(source).expanduser().glob("*.safetensors")):
+        raise DataError(f"{source} holds a model and no rows; name your rows, and the model by --teacher {source}")
+
+
+def recipe_name(source: str) -> str:
+    """Return the name of a recipe for a table: that of its file, folder or hub id, in plain letters."""
+    path = Path(source).expanduser()
+    called = (path.resolve() if path.exists() else path).name.split(".")[0]
+    letters = unicodedata.normalize("NFKD", called).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:60].strip("-") or "mine"
 
 
 def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableFormat, list[str]]:
@@ -179,25 +196,54 @@ def columns_chosen(
     from tasks.ports.files.sources import nearest
     from tasks.task_types.common_rows import choose_columns
 
+    wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
+    if len(set(wished)) < len(wished):
+        raise RecipeError(f"--text, --label and --pair name {', '.join(wished)}; name a column of its own by each")
     for option, name in (("--text", wishes.text), ("--label", wishes.label), ("--pair", wishes.pair)):
         if name is not None and name not in values:
             raise RecipeError(
                 f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
             )
+    nested = [name for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)]
+    if named := next((name for name in wished if name in nested), None):
+        raise DataError(f"{file}: the column {named!r} holds lists or objects; a text or a label is one value a row")
+    values = {name: column for name, column in values.items() if name not in nested}
     chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)
     if chosen is None:
-        raise DataError(
-            f"{file} has the columns {', '.join(values)}, and none of them is a text beside a label with several "
-            f"values; name them by --text and --label"
-        )
+        raise DataError(nothing_to_learn(file, values, nested))
+    if any(DECIMAL_COMMA.fullmatch(value) for value in values[chosen.label] if isinstance(value, str)):
+        raise DataError(f"{file}: the column {chosen.label!r} has numbers with decimal commas; write them with points")
     chosen = replace(chosen, task=task_type(wishes.task).name if wishes.task else None)
-    if ask is not None and not chosen.is_sure:
+    if ask is not None and not chosen.is_sure and chosen.other_labels:
         label = ask("Which column holds the labels?", [chosen.label, *chosen.other_labels])
         chosen = replace(choose_columns(values, wishes.text, label, wishes.pair) or chosen, task=chosen.task)
     if ask is not None and chosen.pair and not wishes.pair:
         pair = ask(f"Is {chosen.pair} a second text beside {chosen.text}?", ["yes", "no"])
-        chosen = chosen if pair == "yes" else replace(chosen, pair=None, text=chosen.text)
+        chosen = chosen if pair == "yes" else replace(chosen, pair=None, text=ask_for_text(values, chosen, ask))
     return chosen, reasons_of(chosen, wishes)
+
+
+def ask_for_text(values: Mapping[str, list[Any]], chosen: ColumnChoice, ask: AskUser) -> str:
+    """Ask which of two columns of texts is the one to classify; the longer one is the default."""
+    from tasks.task_types.common_rows import mean_words
+
+    both = [name for name in (chosen.text, chosen.pair) if name is not None]
+    return ask("Which column holds the texts?", sorted(both, key=lambda name: -mean_words(values[name])))
+
+
+def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequence[str]) -> str:
+    """Return a sentence about a table in which no text stands beside a label."""
+    if file.removesuffix(".gz").endswith(".txt"):
+        return f"{file} is read as one text a line; save it as .csv or .tsv, with a label beside each text"
+    known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
+    single = [f"{name!r} has {next(iter(one))!r} in every row" for name, one in known.items() if len(one) == 1]
+    single += [f"{name!r} is empty" for name, one in known.items() if not one]
+    single += [f"{name!r} holds lists or objects" for name in nested]
+    why = f" ({'; '.join(single[:3])})" if single else ""
+    return (
+        f"{file} has the columns {', '.join([*values, *nested])}, and none of them is a text beside a label with "
+        f"several values{why}; name them by --text and --label"
+    )
 
 
 def reasons_of(chosen: ColumnChoice, wishes: Wishes) -> list[str]:

@@ -51,6 +51,8 @@ MESSAGES = {
     "string_too_short": "must have at least {min_length} characters",
 }
 """What is wrong with a value, by the library's name of the problem."""
+LISTED = re.compile(r"unknown [a-z -]+ '(?P<name>[^']*)'; legal are (?P<legal>[\w, /-]+)$")
+"""A sentence that lists the legal names; where one of them is near, it alone is named."""
 
 
 def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = ()) -> Recipe:
@@ -75,10 +77,14 @@ def find_recipe(name: str) -> Path:
     shelf = sorted(entry.stem for entry in SHELF.glob("*.yaml"))
     if name in shelf:
         return SHELF / f"{name}.yaml"
-    near = get_close_matches(path.stem, shelf, 1)
+    if path.is_dir():
+        raise RecipeError(f"{name!r} is a folder; name a recipe: a YAML file, or a name that `limbeck shelf` lists")
+    files = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+    near = get_close_matches(name, files, 1) or get_close_matches(path.stem, shelf, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise RecipeError(
-        f"the recipe {name!r} does not exist; {hint}on the shelf are {', '.join(shelf)}; or name a YAML file"
+        f"the recipe {name!r} does not exist; {hint}name a YAML file, or a recipe of the shelf: `limbeck shelf` lists "
+        f"them"
     )
 
 
@@ -88,8 +94,8 @@ def read_yaml(path: Path) -> CommentedMap:
         values = read_yaml_file(path, "rt")
     except ValueError as error:
         raise RecipeError(f"{path} is not readable YAML: {error}; correct it") from error
-    if not isinstance(values, CommentedMap):
-        raise RecipeError(f"{path} is not a mapping; a recipe starts with name: and task:")
+    if not isinstance(values, CommentedMap) or not set(values) & set(legal_keys(Recipe, ())):
+        raise RecipeError(f"{path} is not a recipe, which is a YAML file that starts with name: and task:")
     return values
 
 
@@ -253,7 +259,21 @@ def message_of(problem: Any) -> str:
         near = get_close_matches(str(problem["input"]), re.findall("'([^']*)'", str(context.get("expected", ""))), 1)
         return MESSAGES[problem["type"]].format(**context) + (f"; did you mean {near[0]!r}?" if near else "")
     message = str(problem["msg"]).removeprefix("Value error, ")
+    if message.endswith("; write it without quotes") and not reads_as_number(problem["input"]):
+        message = message.replace("write it without quotes", "write a number")
+    if named := LISTED.search(message):
+        near = get_close_matches(named["name"], named["legal"].split(", "), 1)
+        message = f"{message[: named.end('name') + 1]}; did you mean {near[0]!r}?" if near else message
     return f"{message[:1].lower()}{message[1:]}"
+
+
+def reads_as_number(value: Any) -> bool:
+    """Tell whether a text is a number."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def is_whole_number(value: Any) -> bool:

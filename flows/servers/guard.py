@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from flows.servers.access import LOGIN, PROOF, Access
 HEALTH = ("/health", "/api/health", "/api/ready")
 """Paths that report only whether a server is alive: load balancers request them by address, without a password."""
 LONGEST_CODE = 300
+NO_SETTINGS: Mapping[str, str] = {}
 PROTECTION = {
     "X-Frame-Options": "SAMEORIGIN",
     "X-Content-Type-Options": "nosniff",
@@ -38,8 +39,9 @@ const code = location.hash.slice(1), say = text => document.getElementById("said
 history.replaceState(null, "", location.pathname);
 fetch(location.pathname, {method: "POST", body: code, headers: {"Content-Type": "text/plain"}}).then(async answer => {
   if (!answer.ok) return say(await answer.text());
-  const {stored} = await answer.json();
+  const {stored, once} = await answer.json();
   for (const name in stored) localStorage.setItem(name, stored[name]);
+  for (const name in once) if (localStorage.getItem(name) === null) localStorage.setItem(name, once[name]);
   location.replace(/^[/]\\w[\\w/-]*$/.test(to) ? to : "/");  // a page of this server, and of no other
 });
 """
@@ -56,15 +58,22 @@ class Guard:
     """An ASGI application that filters the requests to another one."""
 
     def __init__(
-        self, app: Any, access: Access, *, also: Iterable[str] = (), keeps: str = "", closed: bool = False
+        self,
+        app: Any,
+        access: Access,
+        *,
+        also: Iterable[str] = (),
+        keeps: str = "",
+        closed: bool = False,
+        once: Mapping[str, str] = NO_SETTINGS,
     ) -> None:
         """Guard ``app``, whose public address is ``access.url``; ``also`` lists its other addresses.
 
         ``keeps`` selects how its pages stay logged in: ``storage`` (Prefect's page adds the password by itself) or
         ``cookie``; if empty, there are no login links. With ``closed`` the guard checks the password, because the
-        server itself does not.
+        server itself does not. ``once`` are settings of the server's pages for a browser that has none of its own.
         """
-        self.app, self.access, self.keeps, self.closed = app, access, keeps, closed
+        self.app, self.access, self.keeps, self.closed, self.once = app, access, keeps, closed, dict(once)
         addresses = (access.url, local_name(access.url), *also)
         self.origins = {address for address in addresses if address}
         self.hosts = {urlsplit(address).netloc.lower() for address in self.origins}
@@ -142,7 +151,7 @@ class Guard:
             return PlainTextResponse(USED_UP, 403)
         self.used.add(text)
         stored = {"prefect-password": b64encode(self.access.login.encode()).decode()} if self.keeps == "storage" else {}
-        answer = JSONResponse({"stored": stored}, headers={"Cache-Control": "no-store"})
+        answer = JSONResponse({"stored": stored, "once": self.once}, headers={"Cache-Control": "no-store"})
         if self.keeps == "cookie":
             answer.set_cookie(self.access.cookie_name, self.access.cookie, httponly=True, samesite="strict")
         return answer

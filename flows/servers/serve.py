@@ -27,6 +27,13 @@ PASSWORD = "LIMBECK_SERVER_PASSWORD"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 PREFECT, MLFLOW = "prefect.server.api.server:create_app", "mlflow.server.fastapi_app:app"
 STORES = "mlflow.server.handlers:initialize_backend_stores"
+FIRST_VISIT = {
+    "mlflow.workflowType_v1": '"machine_learning"',  # runs and models, not traces and prompts
+    "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true",  # its panel would cover a quarter of the first page
+    "mlflow.settings.telemetry.enabled_v1": "false",
+    "mlflow.telemetry.info.alert.dismissed_v1": "true",
+}
+"""Settings of MLflow's pages, under the names by which MLflow keeps them in the browser."""
 
 
 def main() -> None:
@@ -100,9 +107,8 @@ def mlflow(access: Access, given: argparse.Namespace) -> Any:
     with one_at_a_time(home.own_tracking_uri):
         create_mlflow_tables(home.own_tracking_uri)
         import_from_string(STORES)(home.own_tracking_uri, home.own_tracking_uri, "mlflow-artifacts:/")
-    return Guard(
-        import_from_string(MLFLOW), access, also=given.also, keeps="cookie" if given.links else "", closed=True
-    )
+    keeps = "cookie" if given.links else ""
+    return Guard(import_from_string(MLFLOW), access, also=given.also, keeps=keeps, closed=True, once=FIRST_VISIT)
 
 
 class OneStart:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.report.format.durations import duration
-from tasks.report.format.numbers import DASH, bounds, figure, percent
+from tasks.report.format.numbers import DASH, bounds, figure, megabytes, percent
 from tasks.report.format.speeds import format_latency
 from tasks.report.tables.ledger import HEADINGS, TIMES, format_figure, in_digits, part_of
 from tasks.results.record import Ledger
@@ -83,7 +83,7 @@ def model_tables(runs: Sequence[ComparedRun]) -> list[ComparisonTable]:
     figures: dict[str, Callable[[ResultRow, RunResult], str]] = {
         "Score, with its interval": lambda model, result: score_text(model, result.split),
         "Share of the teacher's score": lambda model, result: percent(model.share(result.split).value),
-        "Weights, MB": lambda model, result: figure(model.bytes, ".1f", 1e-6),
+        "Weights, MB": lambda model, result: megabytes(model.bytes),
         "Latency, ms": lambda model, result: format_latency(model),
         "Gate": lambda model, result: model.gate or DASH,
     }

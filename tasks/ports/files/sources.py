@@ -106,6 +106,10 @@ def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str |
     path = Path(source).expanduser()
     if path.exists():
         return path.resolve()
+    if "://" in source:
+        raise kind(f"{source!r} is an address; download it, and name the file or folder")
+    if path.is_symlink():
+        raise kind(f"{source!r} is a link to {os.readlink(path)!r}, which is not there; correct the link")
     if hub is None or looks_like_path(source):
         near = (
             get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], 1)

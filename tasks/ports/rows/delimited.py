@@ -82,7 +82,7 @@ def layout_of(path: Path, name: str, given: TableFormat) -> Layout:
     if not head:
         raise DataError(f"{name} is empty; name a file with rows")
     headless = looks_headless(head)
-    columns = given.columns or tuple(cell.strip() for cell in head[0])
+    columns = given.columns or named_cells(head[0])
     if len(columns) != len(head[0]):
         raise DataError(
             f"{name} has {len(head[0])} columns, and data.format.columns names {len(columns)} ({', '.join(columns)}); "
@@ -171,14 +171,27 @@ def lines_of(path: Path) -> int:
         return sum(bool(line.strip()) for line in file)
 
 
+def named_cells(first: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns in a header; a column of numbers of rows, which has no name, gets one."""
+    return tuple(cell.strip() or f"column {number}" for number, cell in enumerate(first, start=1))
+
+
 def looks_headless(head: Sequence[Sequence[str]]) -> bool:
-    """Tell whether the first line is a row: a cell of it is empty, a number, a text, or a value of its column."""
+    """Tell whether the first line is a row: a cell of it is empty, a number, a text, or a value of its column. The
+    first column may lack a name if it numbers the rows, as pandas writes it."""
     first, rest = head[0], head[1:]
     for place, cell in enumerate(first):
         below = [row[place] for row in rest if len(row) > place]
+        if place == 0 and len(first) > 1 and not cell.strip() and are_row_numbers(below):
+            continue
         if not cell.strip() or is_numeral(cell) or len(cell.split()) >= WORDS_OF_A_TEXT or cell in below:
             return True
     return False
+
+
+def are_row_numbers(cells: Sequence[str]) -> bool:
+    """Tell whether the cells of a column are different whole numbers."""
+    return bool(cells) and all(cell.strip().isdecimal() for cell in cells) and len(set(cells)) == len(cells)
 
 
 def is_numeral(cell: str) -> bool:

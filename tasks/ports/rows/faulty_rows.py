@@ -88,8 +88,8 @@ def without_classes(
     kept = [number for number in range(len(names)) if number not in left_out]
     if len(kept) < 2:
         raise DataError(
-            f"{count_of(len(kept), 'class')} of {len(names)} would be left without those that have too few rows; give "
-            f"each class more rows, or hold out fewer splits"
+            f"{len(kept)} of {len(names)} classes would be left without those that have too few rows; give each class "
+            f"more rows, or hold out fewer splits"
         )
     numbers = {number: place for place, number in enumerate(kept)}
     left = {

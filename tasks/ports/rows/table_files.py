@@ -7,6 +7,7 @@ delimited files stay as they are written, ``NA`` and ``null`` too; only an empty
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -149,6 +150,7 @@ def streamed(
 
     datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)  # our errors say the same in one sentence
     datasets.utils.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", "Length of header or names does not match")  # such lines are counted already
     with TemporaryDirectory(prefix="limbeck-table-") as cache:
         with without_torch():
             rows = datasets.load_dataset(

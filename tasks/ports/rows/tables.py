@@ -3,6 +3,7 @@ by the task type (``task_types/readers.py``)."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -84,9 +85,10 @@ def read_table(path: Path, given: TableFormat = NOTHING_STATED) -> tuple[pa.Tabl
         batches = list(table.batches)
         whole = pa.concat_tables(batches) if batches else pa.table({name: pa.array([]) for name in table.columns})
     if table.lines is not None and len(whole) != table.lines:
+        count = f"{path.name}: {len(whole):,} rows were read, and its lines are {table.lines:,} rows"
         raise DataError(
-            f"{path.name}: {len(whole):,} rows were read, and its lines are {table.lines:,} rows; state its delimiter, "
-            f"quoting and encoding in data.format"
+            f"{'; '.join(broken_lines(table)) or count}; put texts that contain the delimiter into quotes, or state "
+            f"delimiter, quoting and encoding in data.format"
         )
     return whole, table
 
@@ -99,9 +101,11 @@ def with_numbers(values: list[Any]) -> list[Any]:
         return values
     for number in (int, float):
         try:
-            return [None if value is None else number(value) for value in values]
+            found = [None if value is None else number(value) for value in values]
         except ValueError:
             continue
+        # A cell such as nan or inf is a word of its author, and no number.
+        return values if any(isinstance(one, float) and not math.isfinite(one) for one in found) else found
     return values
 
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from tasks.errors import RegistryError
 from tasks.ports.files.onnx_safety import EXPORT_TAGS, require_plain_graph
+from tasks.ports.files.sources import nearest
 from tasks.ports.tracking.client import Client, every, local_folder, summary_line
 from tasks.ports.tracking.verified_download import files_of, require_judged, require_no_code, write_folder
 
@@ -117,7 +118,8 @@ class VersionFiles(Client):
     def unknown_model(self, name: str) -> str:
         """Return the message for an unknown model, with a list of the known ones."""
         known = sorted(model.name for model in every(self.client.search_registered_models))
-        return f"there is no registered model {name!r}; known are {', '.join(known) or 'none: run a recipe first'}"
+        hint = nearest(name, known) or f"; known are {', '.join(known) or 'none: run a recipe first'}"
+        return f"there is no registered model {name!r}{hint}"
 
 
 def is_refused(tags: Mapping[str, str]) -> bool:

@@ -33,6 +33,12 @@ def amount(value: Any) -> str:
     return f"{found:,.4g}" if found < 1e4 else f"{found:,.0f}"
 
 
+def megabytes(size: Any) -> str:
+    """Return a number of bytes in megabytes, one below 0.1 with two significant digits; never 0 for a known size."""
+    found = number(size)
+    return DASH if found is None else f"{found / 1e6:,.1f}" if found >= 1e5 else f"{found / 1e6:.2g}"
+
+
 def percent(value: Any) -> str:
     """Return a share in per cent."""
     found = number(value)

@@ -12,6 +12,7 @@ from tasks.report.format.numbers import (
     bounds,
     count,
     figure,
+    megabytes,
     money,
     percent,
     plural,
@@ -164,7 +165,7 @@ def big(model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
     memory = number(model.memory_bytes)
     return tile(
         "Size",
-        figure(model.bytes, ".1f", 1e-6),
+        megabytes(model.bytes),
         "MB",
         [
             times(teacher.bytes, model.bytes, "smaller than the teacher"),
@@ -241,7 +242,7 @@ def exports_inside(result: RunResult, model: ResultRow) -> list[str]:
     ]
     return [
         f"onnx/{EXPORT_FORMATS[facts_of(one).format].file}: {figure(one.score(result.split).value)} {one.headline}, "
-        f"{format_latency(one)} ms, {figure(one.bytes, '.1f', 1e-6)} MB"
+        f"{format_latency(one)} ms, {megabytes(one.bytes)} MB"
         for one in published
     ]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import Bounded, baseline_lines
 from tasks.report.format.means import VARIED
+from tasks.report.format.numbers import megabytes
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
 from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
@@ -75,7 +76,7 @@ def cells(model: ResultRow, split: str, headline: str | None = None) -> list[str
         with_interval(model.score(split, headline)) + over_seeds(model, split, headline),
         DASH if teacher else number(model.share(split).value, ".1%"),
         number(model.parameters, ".2f", 1e-6, " M"),
-        number(model.bytes, ".1f", 1e-6),
+        megabytes(model.bytes),
         number(model.flops, ".2f", 1e-9),
         format_latency(model),
         format_speedup(model),

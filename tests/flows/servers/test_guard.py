@@ -22,6 +22,7 @@ from flows.home import Home
 from flows.run.environment import own_servers_environment, prepare_environment
 from flows.servers.access import LOGIN, PROOF, Access, read_servers, running_servers, write_servers
 from flows.servers.local import Server, listening, only_servers_of, serve
+from flows.servers.serve import FIRST_VISIT
 from tasks.errors import EngineError
 from tests.web_server import answered_by
 
@@ -135,7 +136,7 @@ def test_a_link_logs_one_browser_in_once(name: str, access: Access) -> None:
     assert status == 200
     if name == "mlflow":
         assert (
-            said == '{"stored":{}}'
+            json.loads(said) == {"stored": {}, "once": FIRST_VISIT}
             and "HttpOnly" in headers["set-cookie"]
             and "samesite=strict" in headers["set-cookie"].lower()
         )
@@ -147,6 +148,7 @@ def test_a_link_logs_one_browser_in_once(name: str, access: Access) -> None:
         )
     else:
         assert "set-cookie" not in headers and list(json.loads(said)["stored"]) == ["prefect-password"]
+        assert json.loads(said)["once"] == {}
     for refused in (
         code,
         "",

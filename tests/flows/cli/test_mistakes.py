@@ -1,0 +1,156 @@
+"""Mistakes of a first hour, through the command line: each ends with one sentence and a status, and leaves nothing
+behind in the folder or in the home."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from flows.home import Home
+from tests.command_line import Command, Done
+from tests.scoring.small import write_classifier
+from tests.tiny import write_tiny_rows
+
+TOO_SHORT, NO_TEXT = "3 is not in the range 8<=x<=8192", "the input holds no text"
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a newcomer has it after ``limbeck init``: rows, a teacher, a small model and a recipe."""
+    from flows.recipes.starter import Wishes, starter_recipe
+
+    folder = tmp_path_factory.mktemp("newcomer")
+    shutil.copytree(tiny_bert, folder / "bert")
+    write_classifier(folder / "my-model")
+    write_tiny_rows(folder)
+    (folder / "notes.yaml").write_text("shopping: [milk, bread]\n")
+    (folder / "gone.csv").symlink_to("nowhere.csv")
+    recipe = starter_recipe(str(folder / "train.csv"), folder / "train.yaml", Wishes(teacher=str(folder / "bert")))
+    (folder / "train.yaml").write_text(recipe.text)
+    return folder
+
+
+@pytest.fixture
+def mistaken(folder: Path, home: Home, command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line in that folder; it asserts that a command fails in one sentence, and writes nothing."""
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
+    monkeypatch.chdir(folder)
+
+    def run(*words: str, piped: str | None = None) -> Done:
+        before = things_in(folder, home.root)
+        done = command(*words, piped=piped)
+        assert done.status in (1, 2) and "Traceback" not in done.error and not done.output
+        said = done.error.strip().splitlines()
+        assert len(said) == 1 if done.status == 1 else said[-1].startswith("Error: "), done.error
+        assert things_in(folder, home.root) == before
+        return done
+
+    return run
+
+
+def things_in(folder: Path, home: Path) -> set[Path]:
+    """Return everything in a folder, and the files of a home but caches, locks and databases, which any command may
+    make."""
+    caches = {"cache", "prefect", "mlflow.db", "logs"}
+    kept = {path for path in home.rglob("*") if path.is_file() and path.suffix != ".lock"}
+    return {*folder.rglob("*"), *(path for path in kept if not caches & set(path.relative_to(home).parts[:1]))}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        # a command, an option, a name
+        ("rnu train.yaml", "No such command 'rnu'. Did you mean 'run'?"),
+        ("run train.yaml --foce finetune-teacher", "No such option: --foce (Possible options: --force)"),
+        ("run", "Missing argument 'RECIPE'"),
+        ("run trian.yaml", "the recipe 'trian.yaml' does not exist; did you mean 'train.yaml'? name a YAML file"),
+        ("run sst2-tinybret", "does not exist; did you mean 'sst2-tinybert'? name a YAML file, or a recipe of the"),
+        ("plan bert", "'bert' is a folder; name a recipe: a YAML file, or a name that `limbeck shelf` lists"),
+        ("validate notes.yaml", "notes.yaml is not a recipe, which is a YAML file that starts with name: and task:"),
+        ("validate train.csv", "train.csv is not a recipe"),
+        ("validate bert/model.safetensors", "is not readable YAML: it is not UTF-8 text"),
+        ("shelf sst2-tinybret", "did you mean 'sst2-tinybert'?"),
+        ("knobs teachr", "did you mean teacher?"),
+        # a knob, its value
+        ("run train.yaml --set teacher.modle=bert", "unknown key 'modle' in teacher; did you mean 'model'?"),
+        (
+            "run train.yaml --set teacher.steps=many",
+            "teacher.steps: 'many' is text, not a number; write a number",
+        ),
+        ("run train.yaml --set \"teacher.steps='7'\"", "'7' is text, not a number; write it without quotes"),
+        ("run train.yaml --set teacher.steps=-3", "--set teacher.steps: must be at least 1 (given: -3)"),
+        ("run train.yaml --set teacher.steps", "--set takes a.b=value, not 'teacher.steps'"),
+        ("run train.yaml --set students.haf.layers=2", "the entry 'haf' does not exist; known are half"),
+        ("run train.yaml --set gate.criteria.0.metric=retaind", "unknown metric 'retaind'; did you mean 'retained'?"),
+        # a file or a folder
+        ("run train.yaml --set teacher.model=./brt", "there is no file or folder './brt'; did you mean bert?"),
+        ("run train.yaml --set data.source=https://example.com/a.csv", "is an address; download it"),
+        ("init gone.csv", "'gone.csv' is a link to 'nowhere.csv', which is not there"),
+        ("init ./bert", "./bert holds a model and no rows; name your rows, and the model by --teacher ./bert"),
+        ("init bert/model.safetensors", "model.safetensors is not a table that can be read"),
+        ("init train.csv", "train.yaml already exists; name another file with --output"),
+        ("init train.csv -o nowhere/a.yaml", "nowhere' for a.yaml does not exist"),
+        ("init train.csv -o a.yaml --text text --label text", "name a column of its own by each"),
+        ("run train.yaml --json nowhere/a.json", "nowhere' for a.json does not exist"),
+        # a prediction
+        ("predict my-model texts.csv", "the file 'texts.csv' does not exist"),
+        ("predict my-model bert", "'bert' is a folder; give one text as"),
+        ("predict my-model train.csv --text txet", "train.csv has no column 'txet'; it has text, label; did you mean"),
+        ("predict my-model train.csv -o a.xlsx", "a.xlsx cannot be written; name a file that ends in .csv"),
+        ("predict my-model train.csv -o train.csv", "train.csv is the table to predict, which would be replaced"),
+        ("predict my-model ./train.csv -o ../newcomer0/train.csv", "is the table to predict, which would be replaced"),
+        ("predict ./my-modle 'the film'", "there is no folder './my-modle'"),
+        ("predict my-model 'the film' --max-length 3", TOO_SHORT),
+        ("predict bert 'the film was good'", "lacks the weights"),
+        # the registry, past runs
+        ("pull nosuch out", "there is no registered model 'nosuch'"),
+        ("show nosuch", "there is no registered model 'nosuch'"),
+        ("report --output nowhere/a.html", "nowhere' for a.html does not exist"),
+        ("explain zzzz", "zzzz"),
+        ("sweep train.yaml --strategies tpo --dry-run", "did you mean 'top'?"),
+        ("sweep train.yaml --drop x --dry-run", "--drop"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(words: str, sentence: str, mistaken: Command) -> None:
+    assert sentence in mistaken(*shlex.split(words)).error
+
+
+def test_a_broken_pipe_of_json_names_its_line(mistaken: Command) -> None:
+    assert "line 2 of the input is not JSON" in mistaken("predict", "my-model", piped='{"text": "a"}\n{bad\n').error
+    assert NO_TEXT in mistaken("predict", "my-model", piped="\n").error
+
+
+def test_a_teacher_that_is_cut_off_is_found_before_a_run(folder: Path, mistaken: Command) -> None:
+    weights = folder / "bert" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    try:
+        for name in ("validate", "plan", "run"):
+            assert "model.safetensors is not a whole file of weights" in mistaken(name, "train.yaml").error
+    finally:
+        weights.write_bytes(whole)
+
+
+def test_a_taken_port_is_one_sentence(mistaken: Command) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        said = mistaken("ui", "--prefect-port", port).error
+    assert f"port {port} for Prefect is used by another program" in said and "--prefect-port" in said
+
+
+def test_predictions_come_without_the_bars_and_reports_of_a_library(
+    folder: Path, home: Home, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
+    transformers.logging.enable_progress_bar()
+    transformers.logging.set_verbosity_warning()
+    done = command("predict", str(folder / "my-model"), "the film was good")
+    assert done.status == 0 and done.error == ""
