@@ -26,6 +26,15 @@ def test_every_room_is_in_the_table_and_every_line_is_a_room(package: str) -> No
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+def test_every_room_inside_of_a_room_is_in_its_line(package: str) -> None:
+    """Somebody who looks for pruning finds it by the table, without opening every folder."""
+    for room, line in table_of(package).items():
+        inside = [path.parent.name for path in (ROOT / package / room.removesuffix("*.py")).glob("*/__init__.py")]
+        if room != "*.py":
+            assert not [name for name in inside if f"`{name}/`" not in line], room
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_every_path_that_is_named_is_there(package: str) -> None:
     """A path begins in the package, or at the top; in a line of the table, in the room of that line."""
     text = (ROOT / package / "README.md").read_text()

@@ -20,6 +20,8 @@ from flows.cli.app import app
 from flows.deploy.pools import POOLS, read_site
 from flows.run.recipe_file import SHELF, read_yaml
 from tasks.recipe.recipe import Recipe
+from tests import databases
+from tests.command_line import Command, Done
 from tests.docs.readmes import PAGES, READMES, ROOT, blocks, commands_of, mentioned, name_of, ours, text_of
 
 FRONT = ROOT / "README.md"
@@ -40,14 +42,15 @@ def help_of(name: str) -> str:
     return done.stdout
 
 
-def limbeck(*words: str, cwd: Path, home: Path) -> subprocess.CompletedProcess[str]:
+def limbeck(*words: str, cwd: Path, home: Path) -> Done:
+    """Run a command in a process of its own."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_"))
     }
     environment |= {"LIMBECK_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+    line = [sys.executable, "-m", "flows.cli", *words]
+    done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def targets() -> set[str]:
@@ -86,8 +89,11 @@ def test_recipes_shown_are_valid_with_the_settings_shown(words: tuple[str, ...])
     assert done.exit_code == 0 and "is valid" in done.output, done.output
 
 
-def test_quick_commands_run_in_the_order_shown(tmp_path: Path, tiny_bert: Path) -> None:
-    """Those about rows of one's own; a plan of a recipe of the shelf would ask the hub for its data."""
+def test_quick_commands_run_in_the_order_shown(
+    tmp_path: Path, tiny_bert: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those about rows of one's own; a plan of a recipe of the shelf would ask the hub for its data. The janitor starts
+    a Prefect server, and gets a process of its own."""
     rows = "".join(
         f"{text} {number},{label}\n"
         for number in range(40)
@@ -98,11 +104,18 @@ def test_quick_commands_run_in_the_order_shown(tmp_path: Path, tiny_bert: Path) 
     quick = [words for words in SHOWN if words[0] in QUICK and (words[0] != "plan" or words[1] == "mine.yaml")]
     chosen = {" ".join(words): words for words in sorted(quick, key=lambda words: QUICK.index(words[0]))}
     assert {words[0] for words in quick} == set(QUICK)
+    home = tmp_path / "home"
+    databases.prepare(home)
+    monkeypatch.setenv("LIMBECK_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
     for words in chosen.values():
         fitting = ("teacher.model=bert", "students.half.layers=2", "students.half-without-teacher.layers=2")
         extra = [word for setting in fitting for word in ("--set", setting)] if words[0] == "plan" else []
-        done = limbeck(*words, *extra, cwd=tmp_path, home=tmp_path / "home")
-        assert done.returncode == 0, f"{words}: {done.stderr}"
+        if words[0] == "janitor":
+            done = limbeck(*words, cwd=tmp_path, home=home)
+        else:
+            done = command(*words, *extra)
+        assert done.status == 0, f"{words}: {done.error}"
 
 
 # --- recipes, settings and code ---------------------------------------------------------------------------------------
