@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prefect import flow
+from pydantic import JsonValue
 
 from flows.branches.all_stages import make_everything
 from flows.publish.results import publish_results
@@ -15,7 +14,7 @@ from tasks.recipe.recipe import Recipe
 
 
 @flow(name="compress", flow_run_name="{recipe.name}", on_failure=[on_failure])
-async def compress(recipe: Recipe) -> dict[str, Any]:
+async def compress(recipe: Recipe) -> dict[str, JsonValue]:
     """Fine-tune a teacher, distil students and drop layers, score every candidate, and register the results."""
     async with heeding_notices(), open_run(recipe) as run:
         judged, candidates, rows = await make_everything(recipe, run.sources, run.session)

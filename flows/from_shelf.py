@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow
+from pydantic import JsonValue
 
 from flows.compress import compress
 from flows.home import Home
@@ -15,10 +16,15 @@ from flows.run.notices import on_failure
 from flows.sweep_layers import sweep_layers
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import Sweep
+from tasks.results.sweep import SweepResult
 
 
 @flow(name="compress-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])
-async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), without: LeftOut = ()) -> dict[str, Any]:  # noqa: B008 - it is frozen
+async def compress_from_shelf(
+    recipe: ShelfName,
+    changes: Changes = Changes(),  # noqa: B008 - it is frozen
+    without: LeftOut = (),
+) -> dict[str, JsonValue]:
     """Make small models from a recipe of the shelf: fine-tune a teacher, distil students, drop layers, score every
     candidate, and register the results.
 
@@ -29,8 +35,7 @@ async def compress_from_shelf(recipe: ShelfName, changes: Changes = Changes(), w
         without: Sections of the recipe to leave out.
     """
     # Call the flow's function: as a subflow it would appear as a second run of the same name.
-    result: dict[str, Any] = await compress.fn(ready_recipe(recipe, changes, without))
-    return result
+    return await compress.fn(ready_recipe(recipe, changes, without))
 
 
 @flow(name="sweep-from-shelf", flow_run_name="{recipe}", on_failure=[on_failure])
@@ -39,7 +44,7 @@ async def sweep_from_shelf(
     sweep: Sweep = Sweep(),  # noqa: B008 - it is frozen
     changes: Changes = Changes(),  # noqa: B008 - it is frozen
     without: LeftOut = (),
-) -> dict[str, Any]:
+) -> SweepResult:
     """Find how many layers a task needs: drop layers of the recipe's teacher by every strategy, number and seed. The
     answer has an interval.
 
@@ -50,8 +55,7 @@ async def sweep_from_shelf(
         changes: Changes to the recipe, knob by knob.
         without: Sections of the recipe to leave out.
     """
-    result: dict[str, Any] = await sweep_layers.fn(ready_recipe(recipe, changes, without, sweep))
-    return result
+    return await sweep_layers.fn(ready_recipe(recipe, changes, without, sweep))
 
 
 def ready_recipe(name: str, changes: Any, without: tuple[str, ...], sweep: Sweep | None = None) -> Recipe:

@@ -32,7 +32,7 @@ PENDING = 3600.0  # seconds after which an unfinished model counts as abandoned
 
 
 @flow(name="janitor", flow_run_name="janitor")
-async def janitor() -> dict[str, Any]:
+async def janitor() -> dict[str, list[str]]:
     """End runs whose process no longer exists, in MLflow and Prefect; remove unfinished models, workspaces and uploads
     of crashed workers."""
     home = Home.from_environment()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from prefect import flow
@@ -36,7 +36,7 @@ async def resubmit(
     flow_run: UUID,
     attempts: Annotated[int, Field(ge=1, le=100)] = 3,
     wait: Annotated[float, Field(ge=0, le=86400)] = 30,
-) -> dict[str, Any]:
+) -> dict[str, str | int]:
     """Reschedule a crashed flow run, unless it has crashed too often or ran out of memory; then let it fail and send a
     notice.
 

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from prefect.artifacts import acreate_markdown_artifact
@@ -60,13 +59,22 @@ class Subject:
     """A version with its tags, its run and the folder of its files."""
 
     number: str
-    tags: Mapping[str, Any]
+    tags: Mapping[str, str]
     run: str
     folder: Path
 
 
+@dataclass
+class VersionFigures:
+    """The figures of a version: numbers for its run, tags for the version, and lines of a table."""
+
+    numbers: dict[str, float]
+    tags: dict[str, str]
+    lines: list[str]
+
+
 @flow(name="score-version", flow_run_name="score {scoring.name} {scoring.version}", on_failure=[on_failure])
-async def score_version(scoring: VersionToScore) -> dict[str, Any]:
+async def score_version(scoring: VersionToScore) -> dict[str, str | float | None]:
     """Score a registered version as served, together with the champion, and write the figures to the version.
 
     Args:
@@ -96,7 +104,7 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
         )
         known = await asyncio.to_thread(known_to, tracker, scoring, beside, store.folder(rows), workspace)
     figures = figures_of(scoring, recipe, card.read(ScoreFacts), same, beside, known)
-    await asyncio.to_thread(tracker.note_scores, scoring.name, subject.number, figures["numbers"], figures["tags"])
+    await asyncio.to_thread(tracker.note_scores, scoring.name, subject.number, figures.numbers, figures.tags)
     await leave(scoring, subject, figures)
     if same is not None and same < ALIKE:
         raise GateError(
@@ -104,7 +112,7 @@ async def score_version(scoring: VersionToScore) -> dict[str, Any]:
             f"least {ALIKE:.0%} are expected; the served model differs from the evaluated one: check the libraries "
             f"of this worker, or stop using the version"
         )
-    return {"name": scoring.name, "version": subject.number, "same": same, **figures["numbers"]}
+    return {"name": scoring.name, "version": subject.number, "same": same, **figures.numbers}
 
 
 def pull_version(tracker: Tracker, name: str, which: str, workspace: Path) -> Subject:
@@ -169,7 +177,7 @@ async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows:
     hit."""
     model = await asyncio.to_thread(resolve_model, str(subject.folder), None)
     other = await asyncio.to_thread(resolve_model, str(beside.folder), None) if beside else model
-    knobs = ScoreSlice(**score_knobs(recipe.scoring), task=recipe.spec)
+    knobs = ScoreSlice.model_validate({**score_knobs(recipe.scoring), "task": recipe.spec})
     return await score_model(knobs, models=[model], teacher=other, rows=rows, label=f"version {subject.number}")
 
 
@@ -220,8 +228,8 @@ def figures_of(
     same: float | None,
     beside: Subject | None,
     known: Mapping[str, int],
-) -> dict[str, Any]:
-    """Return the figures as numbers for the run, tags for the version, and lines of a table."""
+) -> VersionFigures:
+    """Return the figures of a version as served."""
     numbers: dict[str, float] = {} if same is None else {"score.as_judged": same}
     tags = {name: f"{value:.4f}" for name, value in numbers.items()}
     lines = [] if same is None else [f"| same predictions as in its evaluation | {same:.2%} |"]
@@ -248,7 +256,7 @@ def figures_of(
             )
         if scoring.source:
             break  # the other splits contain none of the given rows
-    return {"numbers": numbers, "tags": tags, "lines": lines}
+    return VersionFigures(numbers, tags, lines)
 
 
 def number(name: str, found: Estimate) -> dict[str, float]:
@@ -263,10 +271,10 @@ def format_with_interval(found: Estimate) -> str:
     return f"{found.value:.4f} [{found.low:.4f}, {found.high:.4f}]"
 
 
-async def leave(scoring: VersionToScore, subject: Subject, figures: Mapping[str, Any]) -> None:
+async def leave(scoring: VersionToScore, subject: Subject, figures: VersionFigures) -> None:
     """Write the figures to the flow run's page and its log."""
     head = f"{scoring.name} version {subject.number}"
-    table = "\n".join([f"| {head} | |", "|---|---|", *figures["lines"]])
+    table = "\n".join([f"| {head} | |", "|---|---|", *figures.lines])
     await acreate_markdown_artifact(table + "\n", key="scores", description=f"Scores of {head}, as served")
-    for line in figures["lines"]:
+    for line in figures.lines:
         get_run_logger().info(f"{head}: {line.strip('| ').replace(' | ', ': ')}")

@@ -7,9 +7,9 @@ publishing; it refuses if the stage's key differs. The artifact is in the store;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 from prefect import flow
 
@@ -52,7 +52,7 @@ STAGE_TASKS: dict[str, StageTask] = {
 
 
 @flow(name=FLOW, persist_result=False)
-async def make_stage(order: StageOrder) -> dict[str, Any]:
+async def make_stage(order: StageOrder) -> dict[str, str | int]:
     """Compute one stage for a run on another machine. Runs start this flow; to make models, start a recipe instead."""
     stage_task = stage_task_of(order.stage)
     async with heeding_notices(), open_stage(order) as session:
@@ -68,7 +68,7 @@ def stage_task_of(stage: str) -> StageTask:
     return STAGE_TASKS[stage]
 
 
-def knobs_of(stage_task: StageTask, values: dict[str, Any]) -> Knobs:
+def knobs_of(stage_task: StageTask, values: Mapping[str, object]) -> Knobs:
     """Return a stage's knobs, validated from plain values."""
     kind: type[Knobs] = get_type_hints(stage_task)["knobs"]
     return kind.model_validate(values)
@@ -82,11 +82,10 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
     require_same_store(order.store, home)
     store = await asyncio.to_thread(open_store, home.store, home.cache)
     await asyncio.to_thread(store.check)
-    tracker = Tracker(home.tracking_uri, None) if order.tracking else None
-    if tracker is not None:
-        await asyncio.to_thread(
-            tracker.join, order.tracking["experiment"], order.tracking["run"], order.tracking["number"]
-        )
+    below = order.tracking
+    tracker = Tracker(home.tracking_uri, None) if below else None
+    if tracker is not None and below:
+        await asyncio.to_thread(tracker.join, str(below["experiment"]), str(below["run"]), int(below["number"]))
     cores, forced = (
         min(available_cores(), order.cores or available_cores()),
         frozenset([order.stage] if order.force else []),

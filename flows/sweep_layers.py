@@ -9,8 +9,6 @@ strategy, trains only the missing models. Nothing is registered: copy the layers
 
 from __future__ import annotations
 
-from typing import Any
-
 from prefect import flow
 
 from flows.branches.all_stages import sweep_everything
@@ -20,10 +18,11 @@ from flows.run.notices import on_failure
 from flows.run.opening import open_run
 from flows.run.spot import heeding_notices
 from tasks.recipe.recipe import Recipe
+from tasks.results.sweep import SweepResult
 
 
 @flow(name="sweep-layers", flow_run_name="{recipe.name}", on_failure=[on_failure])
-async def sweep_layers(recipe: Recipe) -> dict[str, Any]:
+async def sweep_layers(recipe: Recipe) -> SweepResult:
     """Drop layers of one teacher by every strategy, number and seed, score all models, and report how many layers the
     task needs."""
     recipe = of_a_sweep(recipe)

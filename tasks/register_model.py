@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tasks.exports.package import PublishedExport, files_for_a_model
 from tasks.gate.decided import RunDecision
@@ -21,7 +20,7 @@ from tasks.report.format.numbers import megabytes
 from tasks.report.model_card import model_card
 from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
-from tasks.results.run import Registered
+from tasks.results.run import Registered, RunDescription
 from tasks.scoring.evaluation import FOLDER
 from tasks.stage.session import current_session
 from tasks.stage.task_ends import prefect_task
@@ -32,7 +31,7 @@ async def register_models(
     tracker: Tracker,
     folders: Mapping[str, Callable[[], Path]],
     judging: Judging,
-    about: Mapping[str, Any],
+    about: RunDescription,
     workspace: Path,
     exports: Mapping[str, Mapping[str, PublishedExport]],
 ) -> list[Registered]:
@@ -69,7 +68,7 @@ def register_one(
     candidate: ResultRow,
     judging: Judging,
     decision: Decision,
-    about: Mapping[str, Any],
+    about: RunDescription,
     packer: Packer,
     exports: Mapping[str, PublishedExport],
 ) -> Registered:
@@ -79,7 +78,7 @@ def register_one(
     card = model_card(
         candidate,
         teacher,
-        recipe.model_dump(mode="json"),
+        recipe,
         decision,
         {**about["data"], "registered": name, "run": tracker.parent},
         about["versions"],
@@ -148,7 +147,7 @@ def describe(candidate: ResultRow, split: str) -> str:
     return f"{candidate.name}: {share}{pace}, {megabytes(candidate.bytes)} MB"
 
 
-def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: Mapping[str, Any]) -> dict[str, str]:
+def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: RunDescription) -> dict[str, str]:
     """Return the tags by which a person chooses a version in the registry's table."""
     row = gate_row(recipe, candidate)
     return {

@@ -13,20 +13,20 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from flows.api.commands import recipe_words, run_command
 from tasks.results.record import PlannedRun
 from tasks.results.run import RunResult
+from tasks.task_types.interfaces import Printed
 
 __all__ = ["compress", "plan", "predict", "pull", "report"]
 
-RecipeSource = str | Path | Mapping[str, Any]
+RecipeSource = str | Path | Mapping[str, object]
 """A recipe: the name of one on the shelf, a YAML file, or its content as a dict."""
 
 
 def compress(
-    recipe: RecipeSource, *, changes: Mapping[str, Any] | None = None, force: Sequence[str] = (), quiet: bool = False
+    recipe: RecipeSource, *, changes: Mapping[str, object] | None = None, force: Sequence[str] = (), quiet: bool = False
 ) -> RunResult:
     """Run a recipe like ``limbeck run`` and return its results: one row per model, verdicts and registered versions.
 
@@ -41,7 +41,7 @@ def compress(
         return RunResult.model_validate(json.loads(output.read_text()))
 
 
-def plan(recipe: RecipeSource, *, changes: Mapping[str, Any] | None = None) -> PlannedRun:
+def plan(recipe: RecipeSource, *, changes: Mapping[str, object] | None = None) -> PlannedRun:
     """Return the stages of a run without running it, like ``limbeck plan``: cached or not, why, and estimated costs."""
     with tempfile.TemporaryDirectory(prefix="limbeck-api-") as folder:
         output = Path(folder) / "answer.json"
@@ -62,7 +62,7 @@ def predict(
     pairs: str | Sequence[str] | None = None,
     *,
     max_length: int | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Printed]:
     """Return the prediction of each text, like a pipeline of transformers: ``[{"label": "positive", "score": 0.98}]``.
 
     ``model`` is a folder, or a registered model as ``NAME@alias``, which is fetched for this call alone; ``pairs`` are

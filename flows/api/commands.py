@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tasks.errors import LimbeckError
 
@@ -20,7 +20,9 @@ SAID = "limbeck: "
 """Before each message of the command line."""
 
 
-def recipe_words(recipe: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None, folder: Path) -> list[str]:
+def recipe_words(
+    recipe: str | Path | Mapping[str, object], changes: Mapping[str, object] | None, folder: Path
+) -> list[str]:
     """Return a recipe and changes to its knobs as words of a command; a recipe given as a dict is written to
     ``folder``. JSON is YAML, too."""
     if isinstance(recipe, Mapping):

@@ -117,7 +117,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     trained = await shared.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
     if grid.dropping.signal == "teacher":
         await answers_for(recipe, shared, grid.dropping)
-    scoring = ScoreSlice(**score_knobs(recipe.scoring), task=recipe.spec)
+    scoring = ScoreSlice.model_validate({**score_knobs(recipe.scoring), "task": recipe.spec})
     looked_at = ContributionSlice(
         task_type=recipe.spec.kind, token=grid.dropping.token, max_length=grid.dropping.max_length
     )

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
@@ -16,13 +17,13 @@ from tasks.ports.store.collect import inputs_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import InspectSlice
 from tasks.results.record import Lineage, LineageNode
-from tasks.scoring.inspection_files import read_figures, read_texts
+from tasks.scoring.inspection_files import Texts, read_figures, read_texts
 from tasks.stage.session import Session, current_session
 
 
 async def inspect_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, JsonValue]]:
     """Return the error analysis of every candidate by name, each beside the teacher's predictions (the first)."""
     knobs = InspectSlice(task_type=recipe.spec.kind, split=recipe.gate.split)
     teachers = [None, *([cards[0]] * (len(cards) - 1))]
@@ -37,7 +38,7 @@ async def inspect_all(
 
 async def analyse_errors(
     knobs: InspectSlice, name: str, card: Artifact, rows: Artifact, teacher: Artifact | None
-) -> dict[str, Any] | None:
+) -> dict[str, JsonValue] | None:
     """Return the error analysis of one candidate; None if it fails, which does not fail the run, and in a plan."""
     try:
         found = await inspect_answers(knobs, card=card, rows=rows, teacher=teacher, label=name)
@@ -54,7 +55,7 @@ async def analyse_errors(
     return read_figures(folder)
 
 
-def texts_of(session: Session) -> dict[str, Any]:
+def texts_of(session: Session) -> Texts:
     """Return the texts of the rows that a run's error analyses chose, by row id."""
     return texts_in(
         [
@@ -65,7 +66,7 @@ def texts_of(session: Session) -> dict[str, Any]:
     )
 
 
-def texts_in(folders: Iterable[Path]) -> dict[str, Any]:
+def texts_in(folders: Iterable[Path]) -> Texts:
     """Return the texts that error analyses stored in these folders, by row id."""
     return {row: texts for folder in folders for row, texts in read_texts(folder).items()}
 

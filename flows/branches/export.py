@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
@@ -23,6 +22,7 @@ from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
 from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
+from tasks.recipe.knobs import Knobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, QuantizeSlice, SpeedSlice
 from tasks.results.export_formats import EXPORT_FORMATS, ways_of
@@ -73,7 +73,7 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
     """Export one candidate. The fp32 graph is always built, because the others are computed from it; if fp32 fails its
     check, they are not tried."""
     judged = {"task_type": recipe.spec.kind, "max_length": recipe.scoring.max_length}
-    slice_ = ExportSlice(**stage_knobs(knobs, Exporting), **judged)
+    slice_ = ExportSlice.model_validate({**stage_knobs(knobs, Exporting), **judged})
     full = await export_onnx(slice_, model=candidate.model, rows=rows, label=candidate.name)
     because = against_full(full.read(GraphFacts), knobs.parity) if full.facts else ""  # a plan has no figures
 
@@ -97,8 +97,8 @@ async def quantized(
     if name == "four-bit":
         slice_ = QuantizeSlice(ways=ways_of(name, knobs.ways), **judged)
     else:
-        of_recipe = stage_knobs(knobs, Quantizing) | {"ways": ways_of(name, knobs.ways)}
-        slice_ = QuantizeSlice(**of_recipe, **judged, reduce_range=fits_seven_bits(knobs))
+        own = {"ways": ways_of(name, knobs.ways), "reduce_range": fits_seven_bits(knobs)}
+        slice_ = QuantizeSlice.model_validate({**stage_knobs(knobs, Quantizing), **own, **judged})
     if name == "int8":
         return await quantize_onnx(slice_, export=full, rows=rows, label=candidate.name)
     return await quantize_to_four_bits(slice_, export=full, rows=rows, label=f"{candidate.name}-{name}")
@@ -133,7 +133,7 @@ async def timed(recipe: Recipe, export: Export) -> Export:
     )
 
 
-def stage_knobs(knobs: Exports, kind: type[Any]) -> dict[str, Any]:
+def stage_knobs(knobs: Exports, kind: type[Knobs]) -> dict[str, object]:
     """Return the knobs that one stage reads."""
     return {name: getattr(knobs, name) for name in kind.model_fields}
 

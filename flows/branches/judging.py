@@ -26,7 +26,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     Speed is measured after all scores, one model at a time, so that no other work of this run is on the machine.
     """
     teacher = await shared.teacher
-    knobs = ScoreSlice(**score_knobs(recipe.scoring), task=recipe.spec)
+    knobs = ScoreSlice.model_validate({**score_knobs(recipe.scoring), "task": recipe.spec})
     first = await score_model(knobs, models=[teacher], teacher=teacher, rows=shared.rows, label=candidates[0].name)
     cards = await asyncio.gather(
         *(

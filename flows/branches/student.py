@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
 from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
@@ -14,6 +13,7 @@ from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
 from tasks.recipe.candidates import DistilledCandidate
 from tasks.recipe.chains import depth_of
+from tasks.recipe.knobs import Knobs
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice
@@ -55,15 +55,18 @@ async def train_student(
     phase = recipe.inner_phase(student)
     if phase is not None:
         kept = await kept_signals(recipe, student, phase, shared, text)
-        knobs = IntermediateSlice(**knobs_with_seed(phase, seed), **of_student(recipe, student, made))
+        own = {**knobs_with_seed(phase, seed), **of_student(recipe, student, made)}
+        knobs = IntermediateSlice.model_validate(own)
         made = await distill_layers(
             knobs, start=made, signals=kept, **await origin_of(recipe, student, made, shared), **common
         )
     prediction = student.prediction or recipe.task_distillation.prediction
-    knobs_2 = PredictionSlice(
-        **by_signal(knobs_with_seed(prediction, seed), student.signal),
-        **of_student(recipe, student, made),
-        signal=student.signal,
+    knobs_2 = PredictionSlice.model_validate(
+        {
+            **by_signal(knobs_with_seed(prediction, seed), student.signal),
+            **of_student(recipe, student, made),
+            "signal": student.signal,
+        }
     )
     answers = await answers_for(recipe, shared, prediction, student.layers) if student.signal == "teacher" else None
     return await distill_predictions(
@@ -98,7 +101,8 @@ async def starting_point(recipe: Recipe, student: Student, shared: SharedArtifac
     shape = shape_of(student)
     key = (shape, student.start)
     if key not in shared.general:
-        knobs = GeneralSlice(**chosen(recipe.general_distillation), shape=shape, start=student.start)
+        own = {**chosen(recipe.general_distillation), "shape": shape, "start": student.start}
+        knobs = GeneralSlice.model_validate(own)
         shared.general[key] = asyncio.ensure_future(general_student(knobs, shared))
     return await shared.general[key]
 
@@ -115,7 +119,7 @@ def shape_of(student: Student) -> Shape:
     return Shape(**{name: getattr(student, name) for name in Shape.model_fields})
 
 
-def of_student(recipe: Recipe, student: Student, made: Artifact | None) -> dict[str, Any]:
+def of_student(recipe: Recipe, student: Student, made: Artifact | None) -> dict[str, object]:
     """Return the knobs of a phase that depend on the task and the student; without its shape and start if an earlier
     stage built it."""
     fresh = {"shape": shape_of(student), "start": student.start, "origin": student.origin} if made is None else {}
@@ -123,12 +127,12 @@ def of_student(recipe: Recipe, student: Student, made: Artifact | None) -> dict[
     return {"task_type": recipe.spec.kind, "transfer_alone": alone, **fresh}
 
 
-def knobs_with_seed(knobs: Any, seed: int) -> dict[str, Any]:
+def knobs_with_seed(knobs: Knobs, seed: int) -> dict[str, object]:
     """Return a section's knobs with a seed of its own."""
     return {**chosen(knobs), "seed": seed}
 
 
-def chosen(knobs: Any) -> dict[str, Any]:
+def chosen(knobs: Knobs) -> dict[str, object]:
     """Return a section's knobs without those of methods that it does not use."""
     others = {
         section for method, section in sections_of(type(knobs)).items() if method != getattr(knobs, "method", None)
@@ -136,7 +140,7 @@ def chosen(knobs: Any) -> dict[str, Any]:
     return {name: value for name, value in dict(knobs).items() if name not in others}
 
 
-def by_signal(knobs: Mapping[str, Any], signal: str) -> dict[str, Any]:
+def by_signal(knobs: Mapping[str, object], signal: str) -> dict[str, object]:
     """Return the knobs without those that only a training on a teacher's predictions reads, so that a labels-only
     baseline stays the same model when these change."""
     return {name: value for name, value in knobs.items() if signal == "teacher" or name not in OF_ANSWERS}

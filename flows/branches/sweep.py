@@ -12,7 +12,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts, known
 from flows.branches.dropped import make_dropped
@@ -81,7 +80,7 @@ class Search:
 def of_a_sweep(recipe: Recipe) -> Recipe:
     """Return the part of a recipe that a sweep uses, with its knobs: no students, no ensemble, no transfer or general
     text, no augmentation."""
-    unused: dict[str, Any] = {
+    unused: dict[str, tuple[()] | None] = {
         "students": (),
         "candidates": (),
         "general_distillation": None,
@@ -90,7 +89,7 @@ def of_a_sweep(recipe: Recipe) -> Recipe:
         "ensemble": None,
     }
     text = {} if recipe.pretraining is not None else {"corpus": None}
-    swept = recipe.model_copy(update=unused | text | {"sweep": recipe.sweep or Sweep()})
+    swept = recipe.model_copy(update={**unused, **text, "sweep": recipe.sweep or Sweep()})
     check_strategies(choices(swept)[0])
     return swept
 

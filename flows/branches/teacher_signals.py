@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Mapping
-from typing import Any
 
 from flows.branches.candidate import SharedArtifacts
 from flows.branches.teacher import width_and_heads_of_teacher
-from tasks.contracts import Artifact
+from tasks.contracts import Artifact, StageInputs
 from tasks.distill_task import record_signals
 from tasks.drop_layers import measure_contributions
 from tasks.finetune_teacher import answer_rows, mix_answers
@@ -180,7 +179,7 @@ def choose_storage(
     recipe: Recipe,
     knobs: SignalSlice,
     shared: SharedArtifacts,
-    inputs: Mapping[str, Any],
+    inputs: StageInputs,
     text: TextSize | None,
 ) -> TeacherLayers:
     """Return the choice for a layer map; ``text`` is the size of the rows, None in a plan that cannot know it."""
@@ -201,7 +200,7 @@ def choose_storage(
     return choice.replaced(kept=not against, why=against or "stored once, and read by every training")
 
 
-def reason_against(recipe: Recipe, knobs: SignalSlice, choice: TeacherLayers, inputs: Mapping[str, Any]) -> str:
+def reason_against(recipe: Recipe, knobs: SignalSlice, choice: TeacherLayers, inputs: StageInputs) -> str:
     """Return why the layers are not stored; empty if they are."""
     if computes_on_gpu(record_signals):
         return "a GPU runs the teacher faster than a disk reads its layers"

@@ -13,12 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from tasks.report.format.durations import duration
-from tasks.results.record import Reproduction
+from tasks.results.record import Ledger, Reproduction, StagePlan
 
 if TYPE_CHECKING:
     from tasks.ports.tracking.history import PastRun
     from tasks.report.comparison import ComparedRun
     from tasks.results.run import RunResult
+    from tasks.results.sweep import SweepResult
 
 QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
 
@@ -117,12 +118,10 @@ def show_tables(console: Console, result: RunResult) -> None:
         console.print(line, highlight=False, markup=False)
 
 
-def show_results(console: Console, written: Mapping[str, Any]) -> None:
+def show_results(console: Console, result: RunResult) -> None:
     """Print the table of a finished run, the gate's reasons, and the next commands."""
     from flows.publish.results import champion_line, counts, spent
-    from tasks.results.run import RunResult
 
-    result = RunResult.model_validate(written)
     show_tables(console, result)
     for entry in result.registered:
         if entry.decision == "refused":
@@ -168,7 +167,7 @@ def show_next_commands(console: Console, result: RunResult) -> None:
     )
 
 
-def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
+def show_sweep(console: Console, result: SweepResult) -> None:
     """Print the table of a finished sweep, the answer, the change of each layer by fine-tuning, and the next
     commands."""
     from flows.publish.results import spent
@@ -184,7 +183,7 @@ def show_sweep(console: Console, result: Mapping[str, Any]) -> None:
     console.print(similarity_table(result))
     hits = sum(stage["cache"] == "hit" for stage in result["stages"])
     console.print(f"{hits} of {len(result['stages'])} stages cached; nothing was registered.", highlight=False)
-    for line in spent(result.get("ledger")):
+    for line in spent(Ledger.model_validate(result["ledger"])):
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     console.print("\nNext:")
     console.print(
@@ -224,19 +223,19 @@ def show_reproduction(console: Console, found: Reproduction) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def show_sweep_plan(console: Console, name: str, rows: Sequence[StagePlan]) -> None:
     """Print the planned trainings of a sweep, a line for each kind of work, and how many of them are cached."""
     from rich.table import Table
 
     table = Table("kind", title=f"sweep of {name}: cost", title_justify="left")
     for heading in ("stages", "cached", "would run", "about"):
         table.add_column(heading, justify="right")
-    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    kinds: dict[str, list[StagePlan]] = {}
     for row in rows:
-        kinds.setdefault(kind_of(row["stage"]), []).append(row)
+        kinds.setdefault(kind_of(row.stage), []).append(row)
     for kind, found in kinds.items():
-        missing = [row for row in found if row["cache"] == "miss"]
-        known = [row["seconds"] for row in missing if row["seconds"] is not None]
+        missing = [row for row in found if row.cache == "miss"]
+        known = [row.seconds for row in missing if row.seconds is not None]
         table.add_row(
             kind,
             str(len(found)),
@@ -245,14 +244,14 @@ def show_sweep_plan(console: Console, name: str, rows: Sequence[Mapping[str, Any
             duration(sum(known)) if known else "",
         )
     console.print(table)
-    trainings = [row for row in rows if row["stage"].startswith("drop-layers")]
-    missing = [row for row in trainings if row["cache"] == "miss"]
+    trainings = [row for row in rows if row.stage.startswith("drop-layers")]
+    missing = [row for row in trainings if row.cache == "miss"]
     console.print(
         f"{len(trainings)} trainings of dropped models: {len(trainings) - len(missing)} are cached, {len(missing)} "
         f"would run.",
         highlight=False,
     )
-    if any(row["seconds"] is not None for row in rows if row["cache"] == "miss"):
+    if any(row.seconds is not None for row in rows if row.cache == "miss"):
         console.print(
             "About: the cost of earlier stages of the same kind, possibly with other settings, in sequence; stages "
             "may run in parallel.",

@@ -48,8 +48,8 @@ def demo(
         from flows.cli.runner import run_demo
 
         result = run_demo(seed=seed, seeds=seeds, home=home, console=out, ready=ready, json_path=json_file)
-    show_results(out, result)
-    out.print(f"\n{result['last_words']}", highlight=False, markup=False)
+    show_results(out, result.last)
+    out.print(f"\n{result.words}", highlight=False, markup=False)
 
 
 def init(
@@ -206,9 +206,9 @@ def sweep(
         return start(chosen, json_file, [], "sweep", plot)
     home = open_home()
     from flows.cli.console import show_sweep_plan
-    from flows.cli.runner import plan_recipe
+    from flows.cli.runner import plan_of, planned_session
 
-    show_sweep_plan(out, chosen.name, plan_recipe(chosen, home=home, kind="sweep"))
+    show_sweep_plan(out, chosen.name, plan_of(planned_session(chosen, home, "sweep")).stages)
 
 
 def plan(

@@ -71,7 +71,7 @@ def explain(
     found = find_run(mlflow, run)
     title = f"{found['kind']} {found['run'][:8]} of {found['recipe']}: {found['status']}"
     table = Table("stage", "cache", "reason", "time", "key", title=title, title_justify="left")
-    for row in mlflow.recall(found["run"], "stages")["stages"]:
+    for row in mlflow.logged_stages(found["run"]):
         made = (
             f"computed by run {row['made_by_run'][:8]}"
             if row["made_by_run"]

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tasks.gate.promotion import ALIASES, WITHDRAWN
-from tasks.ports.tracking.registry import RegistryState, missing
+from tasks.ports.tracking.registry import HistoryEntry, RegistryState, missing
 
 FIGURES = ("quality", "retained", "params_m", "size_mb", "latency_ms", "speedup")
 SHORT = {"quality": "score", "retained": "retained", "size_mb": "MB", "latency_ms": "ms", "speedup": "speed-up"}
@@ -59,7 +58,7 @@ def show_version(console: Console, name: str, standing: RegistryState, number: s
     say(console, history_lines(standing, number))
 
 
-def verdict(tags: Mapping[str, Any]) -> Text:
+def verdict(tags: Mapping[str, str]) -> Text:
     """Return the gate's verdict on a version, coloured; versions of older releases have only the tag ``gate``."""
     word = str(tags.get("gate.verdict") or tags.get("gate", ""))
     return Text(word, style=MARKS.get(word, ""))
@@ -90,7 +89,7 @@ def history_lines(standing: RegistryState, number: str | None = None) -> Iterato
         )
 
 
-def whence(entry: Mapping[str, Any]) -> str:
+def whence(entry: HistoryEntry) -> str:
     """Return the recipe behind a decision, or a person's reason."""
     because = " forced" if entry.get("forced") else ""
     return (
@@ -100,7 +99,7 @@ def whence(entry: Mapping[str, Any]) -> str:
     )
 
 
-def moved(entry: Mapping[str, Any]) -> str:
+def moved(entry: HistoryEntry) -> str:
     """Return the aliases that a decision moved."""
     moves = [f"{alias} {before or '—'} → {after or '—'}" for alias, (before, after) in entry.get("moves", {}).items()]
     return f": {', '.join(moves)}" if moves else ": no alias moved"

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from flows.home import Home
 from flows.run.history import as_it_was
@@ -71,14 +70,15 @@ def manifest_of_run(tracker: Tracker, found: PastRun) -> RunManifest:
         ) from error
 
 
-def recipe_again(then: RunManifest) -> dict[str, Any]:
+def recipe_again(then: RunManifest) -> dict[str, object]:
     """Return the recipe of a run with its original cores and threads, independent of today's defaults."""
     values = as_it_was({name: value for name, value in then.recipe.items() if name != "notify"})
     hardware = then.hardware
     # Older releases had no knob for threads: a stage that ran alone had half of the cores.
     alone = hardware.get("threads_alone", max(1, int(hardware["cores"] or 1) // 2))
     used = {"cores": hardware["cores"], "threads": hardware["threads"], "threads_alone": alone}
-    return values | {"resources": {**(values.get("resources") or {}), **used}}
+    before = values.get("resources")
+    return {**values, "resources": {**(before if isinstance(before, Mapping) else {}), **used}}
 
 
 def changed_sources(recipe: Recipe, then: RunManifest, home: Home) -> list[str]:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
 
 from flows.home import Home
 from flows.run.ledger import planned_cost
@@ -22,6 +24,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.results.facts import HeldBackFacts
 from tasks.results.record import PlannedRun, StagePlan
 from tasks.results.row import Cost
+from tasks.results.run import RunResult
 from tasks.scoring.costs.ledger import sum_of
 from tasks.stage.session import Session, StageRecord
 
@@ -37,7 +40,7 @@ def run_recipe(
     engines: ForkServer | None = None,
     command: str = "",
     kind: str = "run",
-) -> dict[str, Any]:
+) -> dict[str, JsonValue]:
     """Run a flow (``kind``: ``run`` or ``sweep``), with or without an earlier plan; write the result, with the command
     line, to ``json_path`` if given."""
     from flows.publish.metadata import run_metadata
@@ -45,7 +48,7 @@ def run_recipe(
     options, started = RunOptions(home, watcher, force, plan, engines, command), time.monotonic()
     token = RUN_OPTIONS.set(options)
     try:
-        result: dict[str, Any] = server_watch.run(flow_of(kind)(recipe))
+        result: dict[str, JsonValue] = server_watch.run(flow_of(kind)(recipe))
     except asyncio.CancelledError:
         if options.cancelled is not None:
             with contextlib.suppress(
@@ -84,7 +87,7 @@ def watched_run(
     json_path: Path | None = None,
     command: str = "",
     kind: str = "run",
-) -> dict[str, Any]:
+) -> dict[str, JsonValue]:
     """Plan and run a recipe with progress on the console; ``ready`` waits for the Prefect server, which starts during
     planning."""
     from flows.cli.console import Watcher
@@ -144,7 +147,7 @@ def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
             engines.close()
 
 
-def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, Any]]:
+def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, JsonValue]]:
     """Plan a run without running anything; return for each stage whether it is cached, why, and its estimated cost, in
     the form of ``limbeck plan --json``."""
     return [row.as_json() for row in plan_of(planned_session(recipe, home, kind)).stages]
@@ -244,20 +247,26 @@ def demo_recipe(home: Home, seed: int) -> Recipe:
     )
 
 
+class DemoResult(NamedTuple):
+    """The result of the demo's last language, and a summary of all."""
+
+    last: RunResult
+    words: str
+
+
 def run_demo(
     *, seed: int, seeds: int, home: Home, console: Any, ready: Callable[[], None], json_path: Path | None = None
-) -> dict[str, Any]:
+) -> DemoResult:
     """Generate a small language, compress a teacher of it, and compare the distilled student with the same student
     trained without a teacher."""
     from flows.run.demo import last_words, margins
-    from tasks.results.run import RunResult
 
     results = [
         watched_run(demo_recipe(home, number), home=home, console=console, ready=ready)
         for number in range(seed, seed + seeds)
     ]
     known = [RunResult.model_validate(result) for result in results]
-    result = {**results[-1], "margins": margins(known), "last_words": last_words(known)}
+    words = last_words(known)
     if json_path is not None:
-        write_json(json_path, result)
-    return result
+        write_json(json_path, {**results[-1], "margins": margins(known), "last_words": words})
+    return DemoResult(known[-1], words)

@@ -71,11 +71,17 @@ def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "ru
             command=typed(sys.argv[1:]),
             kind=kind,
         )
-    if plot is not None:
-        from tasks.report.sweep_plot import sweep_svg
+    if kind != "sweep":
+        from tasks.results.run import RunResult
 
-        plot.write_text(sweep_svg(result), encoding="utf-8")
-    show_sweep(out, result) if kind == "sweep" else show_results(out, result)
+        return show_results(out, RunResult.model_validate(result))
+    from tasks.report.sweep_plot import sweep_svg
+    from tasks.results.sweep import read_sweep
+
+    sweep = read_sweep(result)
+    if plot is not None:
+        plot.write_text(sweep_svg(sweep), encoding="utf-8")
+    show_sweep(out, sweep)
 
 
 def typed(words: list[str]) -> str:

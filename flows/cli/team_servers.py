@@ -12,7 +12,7 @@ from flows.cli.shared import out
 from flows.home import Home
 
 if TYPE_CHECKING:
-    from flows.stack.settings import Stack
+    from flows.stack.settings import Stack, StackOptions
 
 
 def up(
@@ -45,13 +45,13 @@ def up(
     from flows.stack.bringup import up as bring_up
     from flows.stack.setup.certificates import TlsOptions
 
-    wanted = {
+    wanted: StackOptions = {
         "host": host,
         "prefect_port": prefect_port,
         "mlflow_port": mlflow_port,
         "s3": s3,
         "buckets": buckets,
-        "pools": pools and tuple(pools.split(",")),
+        "pools": None if pools is None else tuple(pools.split(",")),
     }
     stack = bring_up(home, wanted, tell, TlsOptions(certificate, key, local_authority))
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
@@ -123,7 +123,7 @@ def restore(
     """Create a new stack from a backup, in a home that has none, and start it."""
     from flows.stack.backup import restore as bring_back
 
-    wanted = {"prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3}
+    wanted: StackOptions = {"prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3}
     stack = bring_back(Home.from_environment().create(), source, wanted, tell)
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
 

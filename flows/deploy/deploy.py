@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 import httpx
@@ -23,7 +22,6 @@ from prefect.client.schemas.actions import (
     DeploymentUpdate,
     GlobalConcurrencyLimitCreate,
     GlobalConcurrencyLimitUpdate,
-    WorkPoolCreate,
     WorkPoolUpdate,
 )
 from prefect.client.schemas.objects import ConcurrencyOptions, WorkPool
@@ -32,10 +30,19 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
-from flows.deploy.gpu_pool import Pools, gpu_pool, limit_pool, make_local_pool, require_pool
+from flows.deploy.gpu_pool import Pools, create_request, gpu_pool, limit_pool, make_local_pool, require_pool
 from flows.deploy.pools import LOCAL_GPUS, POOLS, RUNS, Site, read_pool, settled
-from flows.deploy.renamed import FORMER, former, set_by_people
-from flows.deploy.timetable import GPU_POOLS, Entry, automations, schedule_of, standing, timetable, triggers_of
+from flows.deploy.renamed import FORMER, SetByPeople, former, set_by_people
+from flows.deploy.timetable import (
+    GPU_POOLS,
+    Entry,
+    ScheduleEntry,
+    automations,
+    schedule_of,
+    standing,
+    timetable,
+    triggers_of,
+)
 from flows.servers.watch import ask_prefect
 from tasks.errors import ServerError
 
@@ -140,9 +147,7 @@ async def apply_pool(client: PrefectClient, name: str, options: DeployOptions) -
         there = None
     if there is None:
         template = settled(ours["base_job_template"], None, set_here)
-        await client.create_work_pool(
-            WorkPoolCreate(name=name, type=ours["type"], description=ours["description"], base_job_template=template)
-        )
+        await client.create_work_pool(create_request(name, {**ours, "base_job_template": template}))
         return Change("work pool", name, "created")
     if there.type != ours["type"]:
         raise ServerError(
@@ -150,13 +155,12 @@ async def apply_pool(client: PrefectClient, name: str, options: DeployOptions) -
             f"rename it, or delete it (prefect work-pool delete {name}), then deploy again"
         )
     before = None if options.reset else there.base_job_template
-    wanted = {
-        "description": ours["description"],
-        "base_job_template": settled(ours["base_job_template"], before, set_here),
-    }
+    template = settled(ours["base_job_template"], before, set_here)
+    wanted = {"description": ours["description"], "base_job_template": dict(template)}
     changed = [what for what, value in wanted.items() if getattr(there, what) != value]
     if changed:
-        await client.update_work_pool(name, WorkPoolUpdate(**{what: wanted[what] for what in changed}))
+        given = {what: wanted[what] for what in changed}
+        await client.update_work_pool(name, WorkPoolUpdate.model_validate(given))
     return Change("work pool", name, change_summary(changed))
 
 
@@ -235,44 +239,56 @@ async def create_or_rename(client: PrefectClient, entry: Entry, options: DeployO
     old = await former(client, entry.full_name)
     if old is None:
         return await create(client, entry), "created"
-    deployment = await create(client, entry, {} if options.reset else set_by_people(old))
+    deployment = await create(client, entry, None if options.reset else set_by_people(old))
     await client.delete_deployment(old.id)
     return deployment, f"created (it was {FORMER[entry.full_name]})"
 
 
-async def create(client: PrefectClient, entry: Entry, kept: Mapping[str, Any] | None = None) -> UUID:
+async def create(client: PrefectClient, entry: Entry, kept: SetByPeople | None = None) -> UUID:
     """Create a deployment with all fields and schedules of its entry; ``kept`` replaces some of them."""
-    fields = dict(entry.fields)
-    strategy = fields.pop("collision_strategy")
+    fields = entry.fields
+    strategy = fields["collision_strategy"]
+    ours: SetByPeople = {
+        "parameters": entry.parameters,
+        "schedules": [new_schedule(one) for one in entry.schedules],
+    }
+    given = kept or ours
     return await client.create_deployment(
         flow_id=await client.create_flow_from_name(entry.flow),
         name=entry.name,
         concurrency_options=ConcurrencyOptions(collision_strategy=strategy) if strategy else None,
-        **(
-            {"parameters": entry.parameters, "schedules": [new_schedule(one) for one in entry.schedules]}
-            | dict(kept or {})
-        ),
-        **fields,
+        parameters=given["parameters"],
+        schedules=given["schedules"],
+        entrypoint=fields["entrypoint"],
+        description=fields["description"],
+        tags=fields["tags"],
+        work_pool_name=fields["work_pool_name"],
+        work_queue_name=fields["work_queue_name"],
+        job_variables=fields["job_variables"],
+        enforce_parameter_schema=fields["enforce_parameter_schema"],
+        parameter_openapi_schema=dict(fields["parameter_openapi_schema"] or {}),
+        pull_steps=fields["pull_steps"],
+        concurrency_limit=fields["concurrency_limit"],
     )
 
 
 async def update(client: PrefectClient, entry: Entry, there: DeploymentResponse, options: DeployOptions) -> list[str]:
     """Write the fields of a deployment that differ; return their names."""
-    known = standing(there)
-    changed = [name for name, value in entry.fields.items() if known[name] != value]
-    written = {name: entry.fields[name] for name in changed if name != "collision_strategy"}
+    known, ours = dict(standing(there)), dict(entry.fields)
+    changed = [name for name, value in ours.items() if known[name] != value]
+    written = {name: ours[name] for name in changed if name != "collision_strategy"}
     if entry.fields["collision_strategy"]:
         written["concurrency_options"] = ConcurrencyOptions(collision_strategy=entry.fields["collision_strategy"])
     if options.reset and there.parameters != entry.parameters:
         changed, written = [*changed, "parameters"], {**written, "parameters": entry.parameters}
     if changed:
         # The server looks up a pool and its queue together, and removes tags that are not sent.
-        whole = {name: entry.fields[name] for name in ("work_pool_name", "work_queue_name", "tags")}
-        await client.update_deployment(there.id, DeploymentUpdate(**(whole | written)))
+        whole = {name: ours[name] for name in ("work_pool_name", "work_queue_name", "tags")}
+        await client.update_deployment(there.id, DeploymentUpdate.model_validate(whole | written))
     return changed
 
 
-def new_schedule(given: dict[str, Any]) -> DeploymentScheduleCreate:
+def new_schedule(given: ScheduleEntry) -> DeploymentScheduleCreate:
     """Return a new schedule in the form of Prefect's client."""
     return DeploymentScheduleCreate(
         schedule=schedule_of(given), active=given["active"], slug=given["slug"], parameters=given.get("parameters", {})

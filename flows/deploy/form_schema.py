@@ -6,8 +6,9 @@ PostgreSQL stores schemas as JSONB, which keeps no order of keys; Prefect's page
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict, cast
+
+from pydantic import JsonValue
 
 TITLE_WORDS = {
     "beta1": "beta 1",
@@ -35,16 +36,48 @@ CHOICES = {"string": "Text", "number": "Number", "integer": "Whole number", "boo
 """Names of the alternatives of a field that may be one of several types; those of sections are their own."""
 
 
-def for_people(schema: Mapping[str, Any]) -> dict[str, Any]:
+FieldSchema = TypedDict(
+    "FieldSchema",
+    {
+        "title": NotRequired[str],
+        "position": NotRequired[int],
+        "type": NotRequired[str],
+        "enum": NotRequired[list[JsonValue]],
+        "anyOf": NotRequired["list[FieldSchema]"],
+        "$ref": NotRequired[str],
+        "semantic": NotRequired[str],
+    },
+)
+"""A field of a form, or one of its alternatives; its other entries are those of a JSON schema."""
+
+
+class SectionSchema(TypedDict, total=False):
+    """One object of a form; its other entries are those of a JSON schema."""
+
+    title: str
+    properties: dict[str, FieldSchema]
+
+
+class FormSchema(SectionSchema, total=False):
+    """A whole form with its sections by their names."""
+
+    definitions: dict[str, SectionSchema]
+
+
+def for_people(schema: FormSchema) -> FormSchema:
     """Return a schema with positions, and with titles instead of names of fields and classes."""
     definitions = {name: titled_section(given, name) for name, given in schema.get("definitions", {}).items()}
-    return {**titled_section(schema, ""), **({"definitions": definitions} if definitions else {})}
+    titled = cast(FormSchema, {**schema, **titled_section(schema, "")})
+    if definitions:
+        titled["definitions"] = definitions
+    return titled
 
 
-def titled_section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def titled_section(given: SectionSchema, name: str) -> SectionSchema:
     """Return one object of a schema with its fields in order."""
-    fields = given.get("properties", {})
-    titled = {**given, "title": human_title(name)} if name else dict(given)
+    fields, titled = given.get("properties", {}), given.copy()
+    if name:
+        titled["title"] = human_title(name)
     if fields:
         titled["properties"] = {
             key: titled_field(value, key, place) for place, (key, value) in enumerate(fields.items())
@@ -52,20 +85,21 @@ def titled_section(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     return titled
 
 
-def titled_field(given: Mapping[str, Any], name: str, place: int) -> dict[str, Any]:
+def titled_field(given: FieldSchema, name: str, place: int) -> FieldSchema:
     """Return one field with its position and title; a title that the model declares itself stays."""
     declared = str(given.get("title") or "")
     automatic = declared.lower().replace(" ", "_") == name.lower()
-    kept = {key: value for key, value in given.items() if key != "semantic"}
+    kept = given.copy()
+    kept.pop("semantic", None)
     if "anyOf" in kept:
         kept["anyOf"] = [titled_choice(one) for one in kept["anyOf"]]
     return {**kept, "title": declared if declared and not automatic else human_title(name), "position": place}
 
 
-def titled_choice(given: Mapping[str, Any]) -> dict[str, Any]:
+def titled_choice(given: FieldSchema) -> FieldSchema:
     """Return one alternative of a field with a title, if it has no section's."""
     if "$ref" in given or "title" in given or given.get("type") not in CHOICES:
-        return dict(given)
+        return given.copy()
     return {**given, "title": "One of a list" if "enum" in given else CHOICES[str(given["type"])]}
 
 

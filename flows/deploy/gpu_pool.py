@@ -8,7 +8,7 @@ from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.objects import WorkPool
 
-from flows.deploy.pools import LOCAL_GPUS, RUNS, Site, local_pool
+from flows.deploy.pools import LOCAL_GPUS, RUNS, PoolDefinition, Site, local_pool
 from flows.deploy.timetable import GPU_POOLS
 from tasks.errors import RecipeError
 from tasks.ports.work_pools import DEVICE, device_of
@@ -49,11 +49,22 @@ def gpu_pool(pools: Pools, before: str | None, named: str | None, site: Site) ->
     return ready[0] if ready else UNCHOSEN_POOL
 
 
+def create_request(name: str, pool: PoolDefinition) -> WorkPoolCreate:
+    """Return the request that creates a pool."""
+    return WorkPoolCreate(
+        name=name,
+        type=pool["type"],
+        description=pool["description"],
+        base_job_template=dict(pool["base_job_template"]),
+        concurrency_limit=pool.get("concurrency_limit"),
+    )
+
+
 async def make_local_pool(client: PrefectClient, pools: dict[str, WorkPool]) -> bool:
     """Create the pool for the GPUs of this machine if no pool names its hardware; return whether it was created."""
     if with_hardware(pools) or LOCAL_GPUS in pools:
         return False
-    pools[LOCAL_GPUS] = await client.create_work_pool(WorkPoolCreate(name=LOCAL_GPUS, **local_pool(LOCAL_GPUS)))
+    pools[LOCAL_GPUS] = await client.create_work_pool(create_request(LOCAL_GPUS, local_pool(LOCAL_GPUS)))
     return True
 
 

@@ -11,12 +11,14 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
+
+from pydantic import JsonValue
 
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_yaml import read_yaml_file
 from tasks.ports.machine import available_cores, device_class, total_memory, used_gpus
-from tasks.ports.work_pools import DEVICE, device_of
+from tasks.ports.work_pools import DEVICE, default_value, device_of, variables_of
 from tasks.recipe.running import THREADS_ALONE
 
 RUNS = "cpu"
@@ -31,39 +33,74 @@ FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "pools"
 POOLS = (RUNS, "ecs-gpu", "k8s-gpu")
 OURS = "limbeck"
 """The key under which a template stores the defaults with which it was deployed."""
-Template = dict[str, Any]
-Site = Mapping[str, Mapping[str, Any]]
+Site = Mapping[str, Mapping[str, object]]
+"""For each pool, defaults of its variables that are set at this site."""
 
 
-def read_pool(name: str) -> dict[str, Any]:
+class Variable(TypedDict, total=False):
+    """A variable of a template, by its JSON schema."""
+
+    title: str
+    description: str
+    type: str
+    default: object
+
+
+class Variables(TypedDict):
+    """The variables of a template; its other entries are those of a JSON schema."""
+
+    properties: dict[str, Variable]
+
+
+class Deployed(TypedDict):
+    """The values with which a template was deployed."""
+
+    defaults: dict[str, object]
+
+
+class Template(TypedDict):
+    """A base job template of Prefect, as the files of this repository have it."""
+
+    job_configuration: dict[str, JsonValue]
+    variables: Variables
+    limbeck: NotRequired[Deployed]
+
+
+class PoolDefinition(TypedDict):
+    """A work pool as it is created."""
+
+    type: str
+    description: str
+    base_job_template: Template
+    concurrency_limit: NotRequired[int]
+
+
+def read_pool(name: str) -> PoolDefinition:
     """Read a pool's file: type, description and template."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    found["base_job_template"][OURS] = {"defaults": defaults_in(found["base_job_template"])}
+    found: PoolDefinition = json.loads((FOLDER / f"{name}.json").read_text())
+    found["base_job_template"]["limbeck"] = {"defaults": defaults_in(found["base_job_template"])}
     return found
 
 
-def local_pool(name: str) -> dict[str, Any]:
+def local_pool(name: str) -> PoolDefinition:
     """Return the definition of a pool of processes whose workers are on this machine: the pool of GPU stages names its
     hardware and has one place for each GPU; every other pool has as many places as the machine has memory for."""
     pool = read_pool("cpu")
     if name == LOCAL_GPUS:
         template = pool["base_job_template"]
         template["variables"]["properties"][DEVICE] = device_variable(device_class())
-        return pool | {
-            "description": "Stages that run models, as processes of one machine.",
-            "concurrency_limit": gpu_places(),
-        }
+        pool["description"] = "Stages that run models, as processes of one machine."
+        pool["concurrency_limit"] = gpu_places()
     return pool
 
 
-def is_outdated(there: Template, ours: Template) -> bool:
+def is_outdated(there: Mapping[str, object], ours: Template) -> bool:
     """Return whether a pool of this machine needs our template: the template of one that a worker made lets runs choose
     a command, and another machine may have other hardware."""
-    is_open = "command" in (there.get("variables") or {}).get("properties", {})
-    return is_open or device_of(there) != device_of(ours)
+    return "command" in variables_of(there) or device_of(there) != device_of(ours)
 
 
-def device_variable(device: str) -> dict[str, Any]:
+def device_variable(device: str) -> Variable:
     """Return the variable of a template that names the hardware of a pool's workers."""
     given = read_pool("k8s-gpu")["base_job_template"]["variables"]["properties"][DEVICE]
     return {**given, "default": device}
@@ -108,25 +145,23 @@ def read_site(path: Path | None) -> Site:
     return found
 
 
-def defaults_of(template: Template) -> dict[str, Any]:
+def defaults_of(template: Template | Mapping[str, object]) -> dict[str, object]:
     """Return every variable of a template with its default, None if it has none."""
-    return {name: variable.get("default") for name, variable in template["variables"]["properties"].items()}
+    return {name: default_value(variable) for name, variable in variables_of(template).items()}
 
 
-def defaults_in(template: Template) -> dict[str, Any]:
+def defaults_in(template: Template | Mapping[str, object]) -> dict[str, object]:
     """Return the variables of a template that have a default, with that default."""
     return {name: default for name, default in defaults_of(template).items() if default is not None}
 
 
-def settled(ours: Template, there: Template | None, set_here: Mapping[str, Any]) -> Template:
+def settled(ours: Template, there: Mapping[str, object] | None, set_here: Mapping[str, object]) -> Template:
     """Return the template to deploy: ``ours`` with the defaults that this site has set, earlier or now."""
     remembered = (there or {}).get(OURS)
     template, own = deepcopy(ours), dict(set_here)
-    if there is not None and remembered is not None:
-        changed = {
-            name: value for name, value in defaults_in(there).items() if value != remembered["defaults"].get(name)
-        }
-        own = {**changed, **own}
+    if there is not None and isinstance(remembered, Mapping):
+        before = remembered["defaults"]
+        own = {**{name: value for name, value in defaults_in(there).items() if value != before.get(name)}, **own}
     for name, value in own.items():
         if name in template["variables"]["properties"]:
             template["variables"]["properties"][name]["default"] = value

@@ -7,10 +7,11 @@ import asyncio
 import sys
 
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+from prefect.client.schemas.actions import WorkPoolUpdate
 from prefect.exceptions import ObjectNotFound
 
 from flows.deploy.deploy import server
+from flows.deploy.gpu_pool import create_request
 from flows.deploy.pools import RUNS, is_outdated, local_pool, run_places
 from tasks.errors import LimbeckError
 
@@ -22,10 +23,10 @@ async def register(name: str) -> None:
         try:
             there = await client.read_work_pool(name)
         except ObjectNotFound:
-            await client.create_work_pool(WorkPoolCreate(name=name, **ours))
+            await client.create_work_pool(create_request(name, ours))
         else:
             if there.type == ours["type"] and is_outdated(there.base_job_template, ours["base_job_template"]):
-                await client.update_work_pool(name, WorkPoolUpdate(base_job_template=ours["base_job_template"]))
+                await client.update_work_pool(name, WorkPoolUpdate(base_job_template=dict(ours["base_job_template"])))
         if name == RUNS:
             await limit_runs(client)
 

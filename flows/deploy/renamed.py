@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.actions import DeploymentScheduleCreate
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.exceptions import ObjectNotFound
+from pydantic import JsonValue
 
 FORMER = {
     "compress-from-shelf/shelf-recipe": "compress-from-shelf/on-demand",
@@ -28,7 +29,15 @@ async def former(client: PrefectClient, name: str) -> DeploymentResponse | None:
         return None
 
 
-def set_by_people(old: DeploymentResponse) -> dict[str, Any]:
+class SetByPeople(TypedDict):
+    """What people may have set in a deployment."""
+
+    parameters: dict[str, JsonValue]
+    """Default parameters."""
+    schedules: list[DeploymentScheduleCreate]
+
+
+def set_by_people(old: DeploymentResponse) -> SetByPeople:
     """Return what people may have set in a deployment: its default parameters and its schedules."""
     schedules = [
         DeploymentScheduleCreate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ruamel.yaml import YAML
 
@@ -62,7 +62,8 @@ def image_of(client: Any, repository: str, tag: str) -> str:
 def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str) -> SiteValues:
     """Return the variables of the GPU pool, from the outputs of the stacks by their names."""
     storage, workers, control = (stacks[name] for name in STACKS_READ)
-    environment = defaults_of(read_pool(AWS_POOL)["base_job_template"])["env"]
+    template = read_pool(AWS_POOL)["base_job_template"]
+    environment = cast(Mapping[str, str], defaults_of(template)["env"])
     account = {
         f"MLFLOW_TRACKING_{field.upper()}": f"{storage['MlflowWorker']}:{field}::" for field in ("username", "password")
     }

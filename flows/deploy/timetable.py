@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events import DeploymentTriggerTypes
 from prefect.events.schemas.automations import AutomationCore
 from prefect.flows import load_flow_from_entrypoint
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 from ruamel.yaml import YAML
 
 from flows.deploy.form_schema import for_people
@@ -35,17 +35,72 @@ KNOWN = {
 GPU_POOLS = ("ecs-gpu", "k8s-gpu")
 
 
+class PoolEntry(TypedDict):
+    """The work pool of a deployment."""
+
+    name: str
+    work_queue_name: NotRequired[str]
+    job_variables: NotRequired[dict[str, JsonValue]]
+
+
+class LimitEntry(TypedDict):
+    """How many runs of a deployment there may be at once, and the fate of further ones."""
+
+    limit: int
+    collision_strategy: NotRequired[str]
+
+
+class ScheduleEntry(TypedDict):
+    """A schedule of a deployment."""
+
+    slug: str
+    cron: str
+    timezone: NotRequired[str]
+    active: bool
+    parameters: NotRequired[dict[str, JsonValue]]
+
+
+class DeploymentEntry(TypedDict):
+    """A deployment as it stands in the file."""
+
+    name: str
+    entrypoint: str
+    work_pool: PoolEntry
+    description: NotRequired[str]
+    parameters: NotRequired[dict[str, JsonValue]]
+    tags: NotRequired[list[str]]
+    enforce_parameter_schema: NotRequired[bool]
+    concurrency_limit: NotRequired[LimitEntry]
+    schedules: NotRequired[list[ScheduleEntry]]
+    triggers: NotRequired[list[dict[str, JsonValue]]]
+
+
+class DeploymentFields(TypedDict):
+    """The fields of a deployment that are compared with the server, and written if they differ."""
+
+    entrypoint: str | None
+    description: str | None
+    tags: list[str]
+    work_pool_name: str | None
+    work_queue_name: str | None
+    job_variables: dict[str, JsonValue]
+    enforce_parameter_schema: bool
+    parameter_openapi_schema: Mapping[str, object] | None
+    pull_steps: list[dict[str, JsonValue]]
+    concurrency_limit: int | None
+    collision_strategy: str | None
+
+
 @dataclass
 class Entry:
     """One deployment as defined in the file."""
 
     flow: str
     name: str
-    fields: dict[str, Any]
-    """Fields that are compared with the server, and written if they differ."""
-    parameters: dict[str, Any]
-    schedules: list[dict[str, Any]]
-    triggers: list[Any]
+    fields: DeploymentFields
+    parameters: dict[str, JsonValue]
+    schedules: list[ScheduleEntry]
+    triggers: list[dict[str, JsonValue]]
 
     @property
     def full_name(self) -> str:
@@ -55,7 +110,8 @@ class Entry:
 
 def timetable() -> list[Entry]:
     """Read every deployment; the schema of its form is computed from the flow's current parameters."""
-    return [entry_of(given) for given in read(FOLDER / "prefect.yaml")["deployments"]]
+    given: list[DeploymentEntry] = read(FOLDER / "prefect.yaml")["deployments"]
+    return [entry_of(one) for one in given]
 
 
 def automations() -> list[AutomationCore]:
@@ -63,12 +119,12 @@ def automations() -> list[AutomationCore]:
     return [AutomationCore.model_validate(given) for given in read(FOLDER / "automations.yaml")["automations"]]
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Any:
     """Read a YAML file of this repository."""
-    return dict(YAML(typ="safe").load(path.read_text(encoding="utf-8")))
+    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
 
 
-def entry_of(given: Mapping[str, Any]) -> Entry:
+def entry_of(given: DeploymentEntry) -> Entry:
     """Convert one entry of the file; raise ValueError on unknown fields, so that one that only `prefect deploy` reads
     does not go unnoticed."""
     unknown = set(given) - KNOWN
@@ -78,8 +134,8 @@ def entry_of(given: Mapping[str, Any]) -> Entry:
             f"{sorted(KNOWN)}"
         )
     flow: Any = load_flow_from_entrypoint(given["entrypoint"])
-    limit = given.get("concurrency_limit") or {}
-    fields = {
+    limit = given.get("concurrency_limit")
+    fields: DeploymentFields = {
         "entrypoint": given["entrypoint"],
         "description": given.get("description") or flow.description,
         "tags": list(given.get("tags", ())),
@@ -89,8 +145,8 @@ def entry_of(given: Mapping[str, Any]) -> Entry:
         "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
         "parameter_openapi_schema": for_people(to_plain_values(flow.parameters.model_dump(exclude_unset=True))),
         "pull_steps": [],
-        "concurrency_limit": limit.get("limit"),
-        "collision_strategy": limit.get("collision_strategy"),
+        "concurrency_limit": limit["limit"] if limit else None,
+        "collision_strategy": limit.get("collision_strategy") if limit else None,
     }
     return Entry(
         flow.name,
@@ -107,27 +163,25 @@ def to_plain_values(values: Any) -> Any:
     return json.loads(json.dumps(values))
 
 
-def standing(found: DeploymentResponse) -> dict[str, Any]:
+def standing(found: DeploymentResponse) -> DeploymentFields:
     """Return the fields of an entry as they are in a deployment on the server."""
     limit, options = found.global_concurrency_limit, found.concurrency_options
-    same = (
-        "entrypoint",
-        "description",
-        "tags",
-        "work_pool_name",
-        "work_queue_name",
-        "job_variables",
-        "enforce_parameter_schema",
-        "parameter_openapi_schema",
-    )
-    return {name: getattr(found, name) for name in same} | {
+    return {
+        "entrypoint": found.entrypoint,
+        "description": found.description,
+        "tags": found.tags,
+        "work_pool_name": found.work_pool_name,
+        "work_queue_name": found.work_queue_name,
+        "job_variables": found.job_variables,
+        "enforce_parameter_schema": found.enforce_parameter_schema,
+        "parameter_openapi_schema": found.parameter_openapi_schema,
         "pull_steps": found.pull_steps or [],
         "concurrency_limit": limit.limit if limit else None,
         "collision_strategy": str(options.collision_strategy.value) if limit and options else None,
     }
 
 
-def schedule_of(given: Mapping[str, Any]) -> CronSchedule:
+def schedule_of(given: ScheduleEntry) -> CronSchedule:
     """Return a schedule in the form of Prefect's client."""
     return CronSchedule(cron=given["cron"], timezone=given.get("timezone", "UTC"))
 

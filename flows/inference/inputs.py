@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
+
+from pydantic import JsonValue
 
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
@@ -102,7 +104,7 @@ def table_of_lines(stdin: TextIO, *, explicit: bool, column: str) -> Any:
     return arrow_table([{column: line} for line in lines])
 
 
-def json_rows(lines: list[str]) -> Iterator[dict[str, Any]]:
+def json_rows(lines: list[str]) -> Iterator[dict[str, JsonValue]]:
     """Yield the objects of JSON Lines."""
     for number, line in enumerate(lines, start=1):
         try:
@@ -114,7 +116,7 @@ def json_rows(lines: list[str]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def arrow_table(rows: list[dict[str, Any]]) -> Any:
+def arrow_table(rows: Sequence[Mapping[str, JsonValue]]) -> Any:
     """Return rows as an Arrow table with the columns of all rows."""
     import pyarrow
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tasks.errors import ModelError
 from tasks.ports.files.sources import looks_like_path, resolve_model
+from tasks.ports.tracking.download import FetchedVersion
 from tasks.scoring.onnx_models import is_export
 
 VERSION_NAME = re.compile(r"[^/@]+(@[^/@]+)?")
@@ -58,7 +59,7 @@ def fetched_version(tracker: Any, named: str, folder: Path) -> ModelFolder:
     return ModelFolder(folder, f"{found['name']} version {found['version']}{refusal_of(found)}")
 
 
-def refusal_of(found: dict[str, Any]) -> str:
+def refusal_of(found: FetchedVersion) -> str:
     """Return the gate's refusal of a fetched version with its reasons; empty for an accepted version."""
     if found["refused"] is None:
         return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tasks.errors import RegistryError
 from tasks.ports.hub import address_of, files_to_upload, require_repository_name, upload
+from tasks.ports.tracking.download import FetchedVersion
 from tasks.ports.tracking.tracker import Tracker
 
 UNKNOWN_LICENCE = "unknown"
@@ -74,7 +75,7 @@ def licensed(card: Path, licence: str) -> str:
     return str(found.data.get("license_name") or found.data.get("license") or UNKNOWN_LICENCE)
 
 
-def lines_about(found: dict[str, str], folder: Path, repo: str, *, public: bool, licence: str) -> list[str]:
+def lines_about(found: FetchedVersion, folder: Path, repo: str, *, public: bool, licence: str) -> list[str]:
     """Return the description of an upload: the version, the repository, and every file with its size."""
     files = files_to_upload(folder)
     sizes = {name: path.stat().st_size for name, path in files.items()}

@@ -6,9 +6,10 @@ from __future__ import annotations
 from flows.run.opening import teacher_name
 from tasks.recipe.recipe import Recipe
 from tasks.report.hub_header import public
+from tasks.results.run import Licence
 
 
-def licences_of(recipe: Recipe) -> list[dict[str, str]]:
+def licences_of(recipe: Recipe) -> list[Licence]:
     """Return every source of a run's models with its licence; a local path is reduced to its last part."""
     teacher, data, augmentation = recipe.teacher, recipe.data, recipe.augmentation
     named = teacher_name(recipe) if recipe.pretraining else teacher.model

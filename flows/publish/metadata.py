@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+
+from pydantic import JsonValue, TypeAdapter
 
 from flows.home import Home
 from flows.run.opening import PINNED, teacher_name
@@ -14,11 +15,14 @@ from tasks.ports.store.open import open_store
 from tasks.ports.tracking.runs import made_with
 from tasks.recipe.recipe import Recipe
 from tasks.results.record import Provenance
+from tasks.results.run import StageLine
+
+STAGES = TypeAdapter(tuple[StageLine, ...])
 
 
 def run_metadata(
-    recipe: Recipe, result: Mapping[str, Any], *, home: Home, seconds: float, command: str
-) -> dict[str, Any]:
+    recipe: Recipe, result: Mapping[str, JsonValue], *, home: Home, seconds: float, command: str
+) -> dict[str, JsonValue]:
     """Return the kind and the provenance of a result; ``command`` is empty if it was not recorded."""
     made = made_by(recipe, seconds=seconds, command=command)
     minutes = {**made.minutes, "cached": round(cached_seconds(result, home) / 60, 2)}
@@ -38,9 +42,9 @@ def made_by(recipe: Recipe, *, seconds: float, command: str) -> Provenance:
     )
 
 
-def cached_seconds(result: Mapping[str, Any], home: Home) -> float:
+def cached_seconds(result: Mapping[str, JsonValue], home: Home) -> float:
     """Return the total seconds of the run's cached stages when they were computed."""
-    hits = {stage["key"] for stage in result["stages"] if stage["cache"] == "hit"}
+    hits = {stage.key for stage in STAGES.validate_python(result["stages"]) if stage.cache == "hit"}
     if not hits:
         return 0.0
     store = open_store(home.store, home.cache)

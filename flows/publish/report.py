@@ -8,13 +8,13 @@ import os
 import time
 import webbrowser
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from prefect.logging import get_run_logger
+from pydantic import JsonValue
 
 from flows.branches.error_analysis import lineage_of, texts_in, texts_of
 from flows.home import Home
@@ -35,8 +35,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.report.page.page import PAGE, report_link, run_page, sweep_page
 from tasks.results.record import AboutRun
 from tasks.results.run import RunResult
-
-Result = dict[str, Any]
+from tasks.results.sweep import read_sweep
+from tasks.scoring.inspection_files import Texts
 
 
 def for_the_page(recipe: Recipe, run: Run) -> AboutRun:
@@ -54,11 +54,11 @@ def for_the_page(recipe: Recipe, run: Run) -> AboutRun:
     )
 
 
-async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Store a run's result and its page with the run in MLflow; return the page's path and link. An error here is
-    logged as a warning and affects nothing else."""
+async def leave_report(links: Mapping[str, str], make: Callable[[], None]) -> dict[str, JsonValue]:
+    """Store a run's page with the run in MLflow, by ``make``; return the page's path and link. An error here is logged
+    as a warning and affects nothing else."""
     try:
-        await asyncio.to_thread(make_report, recipe, run, dict(result))
+        await asyncio.to_thread(make)
     except Exception as error:
         said = str(error).strip().splitlines()
         get_run_logger().warning(
@@ -66,18 +66,15 @@ async def leave_report(recipe: Recipe, run: Run, result: Mapping[str, Any]) -> d
             f"other results of this run are stored"
         )
         return {}
-    return {"artifact": PAGE, "link": report_link(result["links"])}
+    return {"artifact": PAGE, "link": report_link(links)}
 
 
-def make_report(recipe: Recipe, run: Run, result: Result) -> None:
+def make_report(recipe: Recipe, run: Run, result: RunResult) -> None:
     """Render a run's page and pictures, and log them together with the result."""
-    if "cells" in result:
-        return keep_report(run.tracker, sweep_page(result))
-    keep_result(run.tracker, result)  # first: if the page fails, it can be rendered from the result later
-    curves = read_curves(run.tracker, [stage["key"] for stage in result["stages"]])
-    shown = RunResult.model_validate(result)
-    page = run_page(shown, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
-    keep_report(run.tracker, page, pictures_of(shown))
+    keep_result(run.tracker, result.as_json())  # first: if the page fails, it can be rendered from the result later
+    curves = read_curves(run.tracker, [stage.key for stage in result.stages])
+    page = run_page(result, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
+    keep_report(run.tracker, page, pictures_of(result))
 
 
 def pictures_of(result: RunResult) -> dict[str, bytes]:
@@ -126,22 +123,24 @@ def past_report(tracker: Tracker, found: PastRun, *, home: Home, texts: bool) ->
         )
     result = {**tracker.recall(found["run"], name), "run": found["run"]}
     if name == "sweep":
-        return sweep_page(result)
-    curves = read_curves(tracker, [stage["key"] for stage in result["stages"]], experiment=found["experiment"])
-    shown = stored_texts(home, result) if texts and shows_texts(tracker, found["run"]) else None
-    return run_page(RunResult.model_validate(result), curves=curves, texts=shown)
+        return sweep_page(read_sweep(result))
+    known = RunResult.model_validate(result)
+    curves = read_curves(tracker, [stage.key for stage in known.stages], experiment=found["experiment"])
+    shown = stored_texts(home, known) if texts and shows_texts(tracker, found["run"]) else None
+    return run_page(known, curves=curves, texts=shown)
 
 
 def shows_texts(tracker: Tracker, run: str) -> bool:
     """Return whether a run's recipe allows texts on its page."""
-    return bool((tracker.recall(run, "recipe").get("report") or {}).get("texts", True))
+    section = tracker.recall(run, "recipe").get("report")
+    return bool(section.get("texts", True)) if isinstance(section, dict) else True
 
 
-def stored_texts(home: Home, result: Mapping[str, Any]) -> dict[str, Any] | None:
+def stored_texts(home: Home, result: RunResult) -> Texts | None:
     """Return the texts of displayed rows from the store; None if the store does not have them (any more)."""
     store = open_store(home.store, home.cache)
     try:
-        found = [store.find(stage["key"]) for stage in result["stages"] if stage["name"] == "inspect-answers"]
+        found = [store.find(stage.key) for stage in result.stages if stage.name == "inspect-answers"]
         kept = [store.folder(artifact) for artifact in found if artifact is not None]
     except LimbeckError:
         return None

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from prefect.logging import get_run_logger
 from prefect.utilities.annotations import quote
+from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate, label
 from flows.branches.export import for_the_folders, gate_word
@@ -19,7 +19,7 @@ from flows.branches.judging_sets import answers_of_sets
 from flows.publish.events import announce
 from flows.publish.licences import licences_of
 from flows.publish.manifest import manifest_of
-from flows.publish.report import for_the_page, leave_report
+from flows.publish.report import for_the_page, leave_report, make_report
 from flows.publish.run_page import leave_pages
 from flows.run.ledger import ancestors_of, costs_of_candidates, ledger_of
 from flows.run.mlflow_run import knobs_of_candidates
@@ -37,7 +37,7 @@ from tasks.report.page.headline import chosen, gate_tag
 from tasks.results.facts import MetricFacts, ModelFacts, RowsFacts
 from tasks.results.record import Ledger
 from tasks.results.row import Amount, ResultRow
-from tasks.results.run import Promotion, Registered, RunResult, StageLine
+from tasks.results.run import Promotion, Registered, RunDescription, RunResult, SourceFacts, StageLine
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.scoring.further.resamples import FurtherMetric
 from tasks.stage.session import Session, StageRecord
@@ -47,7 +47,7 @@ SHARED = {"distill-general", "pretrain-base"}
 
 async def publish_results(
     recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], *, data: Artifact
-) -> dict[str, Any]:
+) -> dict[str, JsonValue]:
     """Log the figures, register the models, publish the pages, send the recipe's notices, and return the content of the
     ``--json`` file."""
     costs = costs_of_candidates([row.name for row in rows], run.session, ancestors_of(recipe))
@@ -78,9 +78,9 @@ async def publish_results(
     await asyncio.to_thread(run.tracker.ledger, ledger)
     await asyncio.to_thread(run.tracker.note, "manifest", manifest.as_json())
     written = result.as_json()
-    written["report"] = await leave_report(recipe, run, written)
+    written["report"] = await leave_report(result.links or {}, partial(make_report, recipe, run, result))
     await leave_pages(result, run.tracker)
-    await tell_of(recipe, written)
+    await tell_of(recipe, result)
     announce(result)
     for line in summary(result):
         get_run_logger().info(line)
@@ -232,16 +232,15 @@ def spent(ledger: Ledger | None) -> list[str]:
     )
 
 
-def describe_run(recipe: Recipe, run: Run, data: Artifact) -> dict[str, Any]:
+def describe_run(recipe: Recipe, run: Run, data: Artifact) -> RunDescription:
     """Return the provenance of a run's models for their model cards."""
-    sources = {name: artifact.sha256 for name, artifact in run.sources.items()}
-    described = {
+    described: SourceFacts = {
         "licences": licences_of(recipe),
         "teacher_licence": recipe.teacher.licence,
         "teacher": teacher_name(recipe),
         "synthetic": recipe.data.synthetic,
-        "digests": sources,
-        **dict(data.facts),
+        "digests": {name: artifact.sha256 for name, artifact in run.sources.items()},
+        "rows": data.read(RowsFacts).rows,
         "held_back": held_back(run.session),
     }
     versions = {name: version(name) for name in PINNED}

@@ -5,54 +5,57 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
-from typing import Any
 
 from prefect.logging import get_run_logger
 
-from flows.branches.candidate import deviation
-from flows.branches.sweep import Swept, Tried, selection_score
+from flows.branches.candidate import Candidate, deviation
+from flows.branches.sweep import Swept, selection_score
 from flows.publish.manifest import manifest_of
 from flows.publish.report import for_the_page, leave_report
 from flows.publish.results import spent, stage_row
 from flows.run.ledger import costs_of_candidates, ledger_of
 from flows.run.opening import Run, held_back
+from tasks.ports.tracking.run_files import keep_report
 from tasks.recipe.recipe import Recipe
+from tasks.report.page.page import sweep_page
 from tasks.results.facts import ModelFacts, ScoreFacts, SimilarityFacts
-
-SIZES = {"parameters", "bytes", "flops"}
-"""Figures of a scorecard that every row of a sweep has."""
+from tasks.results.sweep import LayerSimilarity, SweepCell, SweepResult, read_sweep
 
 
-async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> dict[str, Any]:
+async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> SweepResult:
     """Log the figures, publish table and plot in the Prefect UI and in MLflow, and return the content of the ``--json``
     file; nothing is registered."""
     from tasks.report.sweep_plot import sweep_svg
     from tasks.report.tables.sweep import answer_lines, sweep_markdown
 
-    result = sweep_result(recipe, swept) | {
-        "stages": [stage_row(record).as_json() for record in run.session.records],
-        "links": run.tracker.urls(None),
-    }
-    costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in result["cells"]], run.session)
-    cells = [{**cell, "cost": costs[f"{cell['strategy']}-{cell['drop']}"].as_json()} for cell in result["cells"]]
-    ledger = ledger_of(run.session)
-    result |= {"cells": cells, "ledger": ledger.as_json(), "held_back": held_back(run.session).as_json()}
-    result |= for_the_page(recipe, run).as_json()
+    found, ledger = sweep_result(recipe, swept), ledger_of(run.session)
+    costs = costs_of_candidates([f"{cell['strategy']}-{cell['drop']}" for cell in found["cells"]], run.session)
+    for cell in found["cells"]:
+        cell["cost"] = costs[f"{cell['strategy']}-{cell['drop']}"].as_json()
+    result = read_sweep(
+        {
+            **found,
+            "stages": [stage_row(record).as_json() for record in run.session.records],
+            "links": run.tracker.urls(None),
+            "ledger": ledger.as_json(),
+            "held_back": held_back(run.session).as_json(),
+            **for_the_page(recipe, run).as_json(),
+        }
+    )
     plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
     await asyncio.to_thread(run.tracker.sweep, result, plot, text)
     await asyncio.to_thread(run.tracker.log_stages, run.session.records)
     await asyncio.to_thread(run.tracker.ledger, ledger)
-    result["manifest"] = manifest_of(recipe, run, kind="sweep").as_json()
-    await asyncio.to_thread(run.tracker.note, "manifest", result["manifest"])
-    result["report"] = await leave_report(recipe, run, result)
+    result["manifest"] = manifest = manifest_of(recipe, run, kind="sweep").as_json()
+    await asyncio.to_thread(run.tracker.note, "manifest", manifest)
+    result["report"] = await leave_report(result["links"], lambda: keep_report(run.tracker, sweep_page(result)))
     await leave_artifacts(result, plot, text)
     for line in [*answer_lines(result), *spent(ledger)]:
         get_run_logger().info(line)
     return result
 
 
-def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
+def sweep_result(recipe: Recipe, swept: Swept) -> SweepResult:
     """Return every figure of a sweep and its answer."""
     from tasks.scoring.quality.layers_needed import chosen_by_drop, layers_needed
 
@@ -74,8 +77,10 @@ def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
         "halving": grid.halving,
         "after_finetuning": grid.dropping.after_finetuning,
         "teacher": {
-            "score": teacher.metrics[split][headline].as_json(),
-            **teacher.model_dump(mode="json", include=SIZES),
+            "score": teacher.metrics[split][headline].as_bounds(),
+            "parameters": teacher.parameters,
+            "bytes": teacher.bytes,
+            "flops": teacher.flops,
         },
         "cells": [{**cell, "chosen": (cell["drop"], cell["strategy"]) in chosen} for cell in cells],
         "answer": layers_needed(cells),
@@ -83,39 +88,41 @@ def sweep_result(recipe: Recipe, swept: Swept) -> dict[str, Any]:
     }
 
 
-def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> dict[str, Any]:
+def cell_row(swept: Swept, strategy: str, drop: int, split: str) -> SweepCell:
     """Return the figures of one strategy at one number of layers: scored, dropped out after the first rung, or
     undefined."""
     tried = swept.tried.get((strategy, drop))
-    about = {"strategy": strategy, "drop": drop, "layers": swept.grid.layers - drop}
+    about = SweepCell(strategy=strategy, drop=drop, layers=swept.grid.layers - drop, state="undefined")
     if tried is None:
-        return {**about, "state": "undefined"}
-    return {**about, **figures(swept, tried, split), "rung_score": tried.rung}
-
-
-def figures(swept: Swept, tried: Tried, split: str) -> dict[str, Any]:
-    """Return the scores of a candidate, or only its state if it dropped out before scoring."""
+        return about
     if tried.candidate is None or tried.card is None:
-        return {"state": "dropped out"}
-    card, models = tried.card.read(ScoreFacts), tried.candidate.models
-    per_seed, means = tried.candidate.as_in_recipe(card.per_seed[split][card.headline]), card.means[split]
-    made = [model.read(ModelFacts) for model in models]
+        return {**about, "state": "dropped out", "rung_score": tried.rung}
+    return {**scored_cell(about, swept, tried.candidate, tried.card.read(ScoreFacts), split), "rung_score": tried.rung}
+
+
+def scored_cell(about: SweepCell, swept: Swept, candidate: Candidate, card: ScoreFacts, split: str) -> SweepCell:
+    """Return a cell with the scores of its candidate."""
+    per_seed, means = candidate.as_in_recipe(card.per_seed[split][card.headline]), card.means[split]
+    made = [model.read(ModelFacts) for model in candidate.models]
     return {
+        **about,
         "state": "scored",
         "kept": list(made[0].kept_layers),
         "seeds": list(swept.grid.dropping.seeds),
-        "score": means.metrics[card.headline].as_json(),
+        "score": means.metrics[card.headline].as_bounds(),
         "per_seed": per_seed,
         "deviation": deviation(per_seed),
-        "difference": means.difference.as_json() if means.difference else None,
-        "selection_score": selection_score(tried.candidate),
-        **card.model_dump(mode="json", include=SIZES),
+        "difference": means.difference.as_bounds() if means.difference else None,
+        "selection_score": selection_score(candidate),
+        "parameters": card.parameters,
+        "bytes": card.bytes,
+        "flops": card.flops,
         "train_seconds": [facts.train_seconds for facts in made],
-        "checkpoints": [model.sha256 for model in models],
+        "checkpoints": [model.sha256 for model in candidate.models],
     }
 
 
-def similarity_rows(facts: SimilarityFacts) -> list[dict[str, Any]]:
+def similarity_rows(facts: SimilarityFacts) -> list[LayerSimilarity]:
     """Return one row for the embeddings and for each layer, counted from 0 as in ``kept``."""
     names = ["embeddings", *range(len(facts.cka) - 1)]
     return [
@@ -124,7 +131,7 @@ def similarity_rows(facts: SimilarityFacts) -> list[dict[str, Any]]:
     ]
 
 
-async def leave_artifacts(result: Mapping[str, Any], plot: str, text: str) -> None:
+async def leave_artifacts(result: SweepResult, plot: str, text: str) -> None:
     """Publish the answer, the table and the plot on the Prefect run page."""
     from prefect.artifacts import acreate_image_artifact, acreate_markdown_artifact
 

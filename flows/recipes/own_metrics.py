@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from flows.home import Home
 from tasks.engine.events import EngineOrder
@@ -25,6 +25,9 @@ from tasks.ports.own_metrics import (
     registered_metric,
 )
 from tasks.task_types.types import task_type
+
+if TYPE_CHECKING:
+    from tasks.scoring.further.trial import TrialFacts
 
 TRIAL_SECONDS = 120.0
 METRIC_LIBRARIES = ("datasets", "evaluate", "numpy", "scipy", "sklearn")
@@ -116,7 +119,7 @@ def imported_modules(tree: ast.Module) -> list[str]:
     return found
 
 
-async def trial(folder: Path, name: str, sha256: str, task: str) -> dict[str, Any]:
+async def trial(folder: Path, name: str, sha256: str, task: str) -> TrialFacts:
     """Run the trial of a metric in an engine, which inherits no password and no address."""
     with tempfile.TemporaryDirectory(prefix="limbeck-") as place:
         workspace = Path(place)
@@ -129,7 +132,7 @@ async def trial(folder: Path, name: str, sha256: str, task: str) -> dict[str, An
         }
         engine = run_engine("tasks.scoring.further", order, workspace, lambda event: None)
         try:
-            return await asyncio.wait_for(engine, TRIAL_SECONDS)
+            return cast("TrialFacts", await asyncio.wait_for(engine, TRIAL_SECONDS))
         except TimeoutError:
             raise RecipeError(
                 f"the trial of the metric {name} was ended after {TRIAL_SECONDS:.0f} seconds; make it faster"

@@ -274,7 +274,7 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
     return best, found[best]
 
 
-def student_of(teacher: str | None) -> tuple[dict[str, Any], str]:
+def student_of(teacher: str | None) -> tuple[dict[str, str], str]:
     """Return the lines of a student that is smaller than its teacher, and the reason of its size."""
     layers, width = (ITS_LAYERS, None) if teacher is None else shape_of_teacher(teacher)
     if layers is None:

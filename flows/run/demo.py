@@ -4,9 +4,9 @@ forms."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from flows.home import Home
 from tasks.recipe.recipe import Recipe
@@ -58,13 +58,23 @@ def with_language(recipe: Recipe, home: Home) -> Recipe:
 # --- the demo's final message -----------------------------------------------------------------------------------------
 
 
-def margins(results: Sequence[RunResult]) -> dict[str, dict[str, Any]]:
+class DemoGain(TypedDict):
+    """The gain of the distilled student over a baseline in points, by seed and as a mean, with the 95 % t interval over
+    seeds (None for one seed)."""
+
+    points: list[float]
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def margins(results: Sequence[RunResult]) -> dict[str, DemoGain]:
     """Return by baseline the gain of the distilled student over the same student without its teacher, in points: by
     seed, mean, and the 95 % t interval over seeds (None for one seed)."""
     import numpy as np
     from scipy import stats
 
-    found = {}
+    found: dict[str, DemoGain] = {}
     for baseline in BASELINES:
         points = [100 * (score_of(result, STUDENT) - score_of(result, baseline)) for result in results]
         low, high = None, None
@@ -110,10 +120,13 @@ def gap_of(result: RunResult, baseline: str) -> str:
     )
 
 
-def apart(found: Mapping[str, Any]) -> str:
+def apart(found: DemoGain) -> str:
     """Return a sentence part about a gain over seeds, and whether its interval excludes zero."""
-    word = "ahead by" if found["low"] > 0 else "behind by" if found["high"] < 0 else "not distinguishable, by"
-    return f"{word} {found['mean']:+.1f} points [{found['low']:+.1f}, {found['high']:+.1f}]"
+    low, high = found["low"], found["high"]
+    if low is None or high is None:
+        return f"{found['mean']:+.1f} points"
+    word = "ahead by" if low > 0 else "behind by" if high < 0 else "not distinguishable, by"
+    return f"{word} {found['mean']:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
 def score_of(result: RunResult, name: str) -> float:

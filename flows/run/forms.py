@@ -13,7 +13,9 @@ from inspect import cleandoc
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, create_model
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from flows.run.recipe_file import SHELF, find_recipe, forget_licences, read_yaml, validate
 from tasks.recipe.knobs import Choices, Knobs
@@ -45,7 +47,7 @@ class Form(BaseModel):
 class OnTheShelf(Choices):
     """The names of the shelf's recipes, read when a form is generated."""
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Add the current names to the schema."""
         return {**handler(core), "enum": sorted(path.stem for path in SHELF.glob("*.yaml"))}
 
@@ -132,7 +134,7 @@ def recipe_of_the_shelf(
     return validate(values, path)
 
 
-def paths_in(changes: Mapping[str, Any], above: str = "") -> Iterator[str]:
+def paths_in(changes: Mapping[str, object], above: str = "") -> Iterator[str]:
     """Yield the dotted path of every change, and of every section that contains one."""
     for name, change in changes.items():
         yield f"{above}{name}"
@@ -140,7 +142,7 @@ def paths_in(changes: Mapping[str, Any], above: str = "") -> Iterator[str]:
             yield from paths_in(change, f"{above}{name}.")
 
 
-def enter_changes(values: Any, changes: Mapping[str, Any]) -> None:
+def enter_changes(values: Any, changes: Mapping[str, object]) -> None:
     """Apply changes in place: sections are changed knob by knob, all other values are replaced."""
     for name, change in changes.items():
         if isinstance(change, Mapping) and isinstance(values.get(name), Mapping):

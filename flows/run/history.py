@@ -3,8 +3,8 @@ needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -52,11 +52,13 @@ def recipe_of(tracker: Tracker, run: str, sets: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"the recipe of run {run[:8]} is no longer legal ({what}); run an edited one") from error
 
 
-def as_it_was(values: dict[str, Any]) -> dict[str, Any]:
+def as_it_was(values: Mapping[str, object]) -> dict[str, object]:
     """Return a recipe with a default that older releases left implicit: without holdout rows, the gate uses the
     validation split."""
-    held = (values.get("data") or {}).get("holdout_rows")
-    return values if held else {**values, "gate": {"split": "validation", **(values.get("gate") or {})}}
+    data, gate = values.get("data"), values.get("gate")
+    if isinstance(data, Mapping) and data.get("holdout_rows"):
+        return dict(values)
+    return {**values, "gate": {"split": "validation", **(gate if isinstance(gate, Mapping) else {})}}
 
 
 class VerifiedResult(NamedTuple):

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import NotRequired, TypedDict, cast
+
+from pydantic import JsonValue
 
 from flows.run.recipe_file import SHELF
 from tasks.errors import RecipeError
@@ -18,8 +20,31 @@ SCHEMA_FILE = SHELF / "recipe.schema.json"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MOST_HINTS = 5
 TYPES = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "null": "empty"}
-SchemaNode = Mapping[str, Any]
-"""A part of a JSON schema."""
+SchemaNode = TypedDict(
+    "SchemaNode",
+    {
+        "$ref": NotRequired[str],
+        "$defs": NotRequired["dict[str, SchemaNode]"],
+        "title": NotRequired[str],
+        "description": NotRequired[str],
+        "type": NotRequired[str],
+        "default": NotRequired[JsonValue],
+        "const": NotRequired[JsonValue],
+        "enum": NotRequired[list[JsonValue]],
+        "required": NotRequired[list[str]],
+        "properties": NotRequired["dict[str, SchemaNode]"],
+        "patternProperties": NotRequired["dict[str, SchemaNode]"],
+        "additionalProperties": NotRequired["SchemaNode | bool"],
+        "items": NotRequired["SchemaNode | bool"],
+        "anyOf": NotRequired["list[SchemaNode]"],
+        "oneOf": NotRequired["list[SchemaNode]"],
+        "minimum": NotRequired[float],
+        "maximum": NotRequired[float],
+        "exclusiveMinimum": NotRequired[float],
+        "exclusiveMaximum": NotRequired[float],
+    },
+)
+"""A part of a JSON schema, with the entries that are read here."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +65,9 @@ class Knob:
         return self.path.replace("[]", "").replace(".<name>", "")
 
 
-def recipe_schema() -> dict[str, Any]:
+def recipe_schema() -> SchemaNode:
     """Return the JSON schema of a recipe."""
-    return {"$schema": DIALECT, **Recipe.model_json_schema(), "title": "Recipe of Limbeck"}
+    return cast(SchemaNode, {"$schema": DIALECT, **Recipe.model_json_schema(), "title": "Recipe of Limbeck"})
 
 
 def schema_text() -> str:
@@ -78,8 +103,9 @@ def sections_in(field: SchemaNode, schema: SchemaNode, path: str) -> Iterator[tu
         yield path, schema["$defs"][field["$ref"].rpartition("/")[2]]
     for choice in (*field.get("anyOf", ()), *field.get("oneOf", ())):
         yield from sections_in(choice, schema, path)
-    if isinstance(field.get("items"), Mapping):
-        yield from sections_in(field["items"], schema, f"{path}[]")
+    items = field.get("items")
+    if isinstance(items, Mapping):
+        yield from sections_in(items, schema, f"{path}[]")
     for named in values_by_name(field):
         yield from sections_in(named, schema, f"{path}.<name>")
 
@@ -112,7 +138,8 @@ def limits_of(field: SchemaNode, schema: SchemaNode) -> str:
 def bounds_of(field: SchemaNode) -> str:
     """Return the bounds of a number in words."""
     words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-    return ", ".join(f"{word} {field[bound]:,}" for bound, word in words.items() if bound in field)
+    given: Mapping[str, object] = field
+    return ", ".join(f"{word} {given[bound]:,}" for bound, word in words.items() if bound in given)
 
 
 def default_of(value: object) -> str:

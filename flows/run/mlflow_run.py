@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
 
 from flows.home import Home
 from flows.run.judging_sources import SOURCE
@@ -68,14 +67,14 @@ def data_of(recipe: Recipe, sources: Mapping[str, Artifact]) -> list[DataSource]
     ]
 
 
-def knobs_of_candidates(recipe: Recipe) -> dict[str, dict[str, Any]]:
+def knobs_of_candidates(recipe: Recipe) -> dict[str, Mapping[str, object]]:
     """Return the knobs of the teacher and of every candidate, with those of its phases, also where they are the
     recipe's."""
     teacher = {"model": recipe.teacher.model, **recipe.teacher.key_values()}
     return {"teacher": teacher, **{one.name: knobs_of_candidate(recipe, one) for one in recipe.planned}}
 
 
-def knobs_of_candidate(recipe: Recipe, candidate: CandidateKnobs) -> dict[str, Any]:
+def knobs_of_candidate(recipe: Recipe, candidate: CandidateKnobs) -> Mapping[str, object]:
     """Return the knobs of one candidate; ``general`` is the distillation on general text."""
     own = candidate.key_values()
     if not isinstance(candidate, DistilledCandidate):
@@ -85,7 +84,7 @@ def knobs_of_candidate(recipe: Recipe, candidate: CandidateKnobs) -> dict[str, A
         "general": recipe.general_distillation,
         "intermediate": candidate.intermediate or recipe.task_distillation.intermediate,
     }
-    taken: dict[str, Any] = {
+    taken: dict[str, object] = {
         name: phase.key_values() for name, phase in first.items() if phase and recipe.takes(student, name)
     }
     return {**own, "intermediate": None, **taken, "prediction": last.key_values()}

@@ -16,8 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import LimbeckError, RecipeError
+from tasks.gate.decided import AliasDecision
 from tasks.recipe.knobs import BLOCK
 from tasks.recipe.recipe import Recipe
+from tasks.results.run import Promotion, Registered, RunResult
 
 Notice = tuple[str, str]
 """Subject and body."""
@@ -127,17 +129,18 @@ def sentence_of(message: str) -> str:
     return re.sub(r"^Flow run encountered an exception: ", "", message.strip() or "no message")
 
 
-def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice | None:
+def tell_refusal(result: RunResult, page: str | None = None) -> Notice | None:
     """Return the notice of the candidates refused by the gate or in the comparison with the champion; None if there are
     none.
 
     If some candidates were accepted, the notice is sent only for a new decision, not again by every run that repeats
     it; if none was accepted, it is always sent.
     """
-    judged, recipe = result["registered"], result["recipe"]
-    refused = [entry for entry in judged if "refused" in (entry["decision"], entry.get("outcome"))]
-    nobody = all(entry["decision"] == "refused" for entry in judged)
-    if not refused or not (nobody or (result.get("promotion") or {}).get("news", True)):
+    judged, recipe, promotion = result.registered, result.recipe, result.promotion
+    refused = [entry for entry in judged if "refused" in (entry.decision, entry.outcome)]
+    nobody = all(entry.decision == "refused" for entry in judged)
+    is_repeated = promotion is not None and "news" in promotion.model_fields_set and not promotion.news
+    if not refused or (is_repeated and not nobody):
         return None
     if nobody:
         subject = f"Limbeck: {recipe}: the gate accepted none of {len(judged)}"
@@ -149,22 +152,27 @@ def tell_refusal(result: Mapping[str, Any], page: str | None = None) -> Notice |
         )
         head = f"Refused candidates of {recipe}; they are registered, and none became champion."
     more = (
-        [f"… and {len(refused) - SHOWN} more: {', '.join(entry['candidate'] for entry in refused[SHOWN:])}"]
+        [f"… and {len(refused) - SHOWN} more: {', '.join(entry.candidate for entry in refused[SHOWN:])}"]
         if len(refused) > SHOWN
         else []
     )
     body = "\n".join([head, *map(refusal_line, refused[:SHOWN]), *more])
-    return subject, with_links(body, {"MLflow": result["links"].get("run"), "Prefect": page})
+    return subject, with_links(body, {"MLflow": mlflow_link(result), "Prefect": page})
 
 
-def refusal_line(entry: Mapping[str, Any]) -> str:
+def mlflow_link(result: RunResult) -> str | None:
+    """Return the link to a run in MLflow; None if MLflow is not a server."""
+    return (result.links or {}).get("run")
+
+
+def refusal_line(entry: Registered) -> str:
     """Return a line with the reasons for a refusal: failed gate criteria, or the comparison with the champion."""
     why = (
-        "; ".join(entry["reasons"])
-        if entry["decision"] == "refused"
-        else f"accepted by the gate, refused against the champion: {entry['why']}"
+        "; ".join(entry.reasons)
+        if entry.decision == "refused"
+        else f"accepted by the gate, refused against the champion: {entry.why}"
     )
-    return f"- {entry['candidate']}{verdict_of(entry)}: {why}"
+    return f"- {entry.candidate}{verdict_of(entry)}: {why}"
 
 
 def tell_promotion(
@@ -191,9 +199,9 @@ def tell_promotion(
     return f"Limbeck: {what}", with_links("\n".join(lines), links or {})
 
 
-def verdict_of(entry: Mapping[str, Any]) -> str:
+def verdict_of(entry: Registered) -> str:
     """Return the gate's verdict in brackets; empty if there is none."""
-    return f" ({entry['verdict']})" if isinstance(entry.get("verdict"), str) else ""
+    return "" if entry.verdict is None else f" ({entry.verdict})"
 
 
 def with_links(body: str, links: Mapping[str, str | None]) -> str:
@@ -224,7 +232,7 @@ async def on_failure(flow: Any, flow_run: Any, state: Any) -> None:
         await send(slugs, tell_failure(name, flow.name, message, page, run="" if name else flow_run.name))
 
 
-def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+def recipe_behind(parameters: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     """Return the name of a flow run's recipe and its notification blocks; for a recipe of the shelf, the parameters
     hold its name and the changes."""
     given, changes = parameters.get("recipe"), parameters.get("changes")
@@ -233,46 +241,44 @@ def recipe_behind(parameters: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
         return given, tuple(told or ())
     if isinstance(given, Recipe):
         return given.name, given.notify
-    known = dict(given or {})
+    known = given if isinstance(given, Mapping) else {}
     return str(known.get("name", "")), tuple(known.get("notify") or ())
 
 
-async def tell_of(recipe: Recipe, result: Mapping[str, Any]) -> None:
+async def tell_of(recipe: Recipe, result: RunResult) -> None:
     """Send the notices of a finished run: refused candidates, and a new champion or challenger."""
     slugs = notification_blocks(recipe.notify)
     for notice in news_of(result) if slugs else []:
         await send(slugs, notice)
 
 
-def news_of(result: Mapping[str, Any]) -> list[Notice]:
+def news_of(result: RunResult) -> list[Notice]:
     """Return the notices of a finished run."""
     refusal = tell_refusal(result)
-    name = result["registered"][0]["name"] if result["registered"] else ""
-    return [
-        *([refusal] if refusal else []),
-        *promotions_in(name, result.get("promotion") or {}, {"MLflow": result["links"].get("run")}),
-    ]
+    name = result.registered[0].name if result.registered else ""
+    moved = promotions_in(name, result.promotion, {"MLflow": mlflow_link(result)}) if result.promotion else []
+    return [*([refusal] if refusal else []), *moved]
 
 
-def promotions_in(name: str, decided: Mapping[str, Any], links: Mapping[str, str | None] | None = None) -> list[Notice]:
+def promotions_in(name: str, decided: Promotion, links: Mapping[str, str | None] | None = None) -> list[Notice]:
     """Return a notice for each moved alias that concerns people: a new champion, or a challenger to be examined."""
-    moves, words = decided.get("moves", {}), {word["version"]: word for word in decided.get("words", ())}
+    reasons = {word.version: word.reason for word in decided.words}
     return [
         tell_promotion(
             name=name,
-            version=moves[alias],
+            version=version,
             alias=alias,
-            before=moves.get("previous") if alias == "champion" else None,
-            candidate=(decided["champion"] or {}).get("candidate", "") if alias == "champion" else "",
-            why=words.get(moves[alias], {}).get("reason", ""),
+            before=decided.moves.get("previous") if alias == "champion" else None,
+            candidate=decided.champion.candidate if alias == "champion" and decided.champion else "",
+            why=reasons.get(version, ""),
             links=links,
         )
         for alias in TOLD
-        if moves.get(alias)
+        if (version := decided.moves.get(alias))
     ]
 
 
-async def tell_of_promotion(name: str, decided: Mapping[str, Any]) -> None:
+async def tell_of_promotion(name: str, decided: AliasDecision) -> None:
     """Send the notices of a manual promotion or rollback to the blocks of ``LIMBECK_NOTIFY``; there is no recipe."""
-    for notice in promotions_in(name, decided):
+    for notice in promotions_in(name, Promotion.model_validate(decided)):
         await send(notification_blocks(()), notice)

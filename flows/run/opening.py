@@ -300,7 +300,7 @@ def teacher_name(recipe: Recipe) -> str:
     return Path(recipe.teacher.model).name.lower()
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
+def write_json(path: Path, values: Mapping[str, object]) -> None:
     """Write a result file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")

@@ -257,7 +257,8 @@ async def ask_prefect() -> None:
     Raises httpx.HTTPError if there is no answer.
     """
     import httpx
-    from prefect.client.orchestration import ServerType, get_client  # type: ignore[attr-defined]
+    from prefect.client.base import ServerType
+    from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):

@@ -13,19 +13,19 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from flows.home import Home
 from flows.stack import bringup, credentials, databases, supervision
 from flows.stack.databases import OWNERS, address
 from flows.stack.programs import need
 from flows.stack.services import s3_environment
-from flows.stack.settings import Stack
+from flows.stack.settings import Stack, StackOptions
 from flows.stack.setup.choice import choose
 from flows.stack.setup.folders import lay_out
 from tasks.errors import StackError
@@ -40,7 +40,31 @@ BUCKETS = {"store": "STORE", "artifacts": "MLFLOW"}
 """Each bucket and the owner of the keys that open it: the middle of ``LIMBECK_S3_<OWNER>_ACCESS_KEY``."""
 
 
-def backup(home: Home, target: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+class SavedSettings(TypedDict):
+    """The settings of a stack, as a backup has them; see ``Settings``."""
+
+    host: str
+    ports: Mapping[str, int]
+    s3: str
+    buckets: str
+    pools: Sequence[str]
+    proxy: bool
+    tls: str
+    migrated: Mapping[str, str]
+
+
+class Contents(TypedDict):
+    """The table of contents of a backup."""
+
+    made: str
+    versions: dict[str, str]
+    """Versions of the servers whose databases were saved."""
+    settings: SavedSettings
+    files: dict[str, str]
+    """The sha256 of every file."""
+
+
+def backup(home: Home, target: Path, tell: Callable[[str], None]) -> Contents:
     """Save the stack of a home and return the table of contents; a failed backup leaves nothing at the target."""
     stack = running(home)
     if target.exists():
@@ -72,9 +96,9 @@ def running(home: Home) -> Stack:
     return stack
 
 
-def save(stack: Stack, folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+def save(stack: Stack, folder: Path, tell: Callable[[str], None]) -> Contents:
     """Write databases, objects and secrets into a folder; write and return their table of contents."""
-    secret, hashes = credentials.load(stack.secrets_file), {}
+    secret, hashes = credentials.load(stack.secrets_file), dict[str, str]()
     for database in OWNERS:
         tell(f"database {database}")
         hashes[f"{database}.dump"] = dump(stack, secret, database, folder / f"{database}.dump")
@@ -85,10 +109,10 @@ def save(stack: Stack, folder: Path, tell: Callable[[str], None]) -> dict[str, A
         tell(f"{bucket}: {count} files")
     credentials.write(folder / "secrets.json", secret)
     hashes["secrets.json"] = hash_file(folder / "secrets.json", remember=False)
-    contents = {
+    contents: Contents = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": databases.versions(),
-        "settings": asdict(stack.settings),
+        "settings": cast(SavedSettings, asdict(stack.settings)),
         "files": hashes,
     }
     (folder / CONTENTS).write_text(json.dumps(contents, indent=1) + "\n")
@@ -156,7 +180,7 @@ def pack(folder: Path, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[[str], None]) -> Stack:
+def restore(home: Home, source: Path, wanted: StackOptions, tell: Callable[[str], None]) -> Stack:
     """Create a new stack from a backup and start it. A home that has a stack is refused, so that nothing is
     overwritten."""
     if not Stack.of(home).is_new:
@@ -181,17 +205,24 @@ def restore(home: Home, source: Path, wanted: Mapping[str, Any], tell: Callable[
     return bringup.up(home, {}, tell)
 
 
-def likeness(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def likeness(settings: SavedSettings, wanted: StackOptions) -> StackOptions:
     """Return the settings of a restored stack: those of the backup, overridden by the given options. Buckets cannot
     become folders or the reverse, because their layouts differ."""
-    given = {name: value for name, value in wanted.items() if value is not None}
-    kind = given.get("s3", settings["s3"])
+    asked = wanted.get("s3")
+    kind = settings["s3"] if asked is None else asked
     if (kind == "folder") != (settings["s3"] == "folder"):
         raise StackError(
             f"this backup is of a stack with s3 {settings['s3']!r}, which cannot be restored into {kind!r}: restore "
             f"buckets into buckets, and folders into folders"
         )
-    return {"s3": kind, "buckets": settings["buckets"], "pools": tuple(settings["pools"])} | given
+    return {
+        "host": wanted.get("host"),
+        "prefect_port": wanted.get("prefect_port"),
+        "mlflow_port": wanted.get("mlflow_port"),
+        "s3": kind,
+        "buckets": wanted.get("buckets") or settings["buckets"],
+        "pools": wanted.get("pools") or tuple(settings["pools"]),
+    }
 
 
 @contextmanager
@@ -229,10 +260,10 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
             shutil.copyfileobj(content, file)
 
 
-def checked(folder: Path, source: Path) -> dict[str, Any]:
+def checked(folder: Path, source: Path) -> Contents:
     """Return the table of contents of a backup; raise StackError if a file is missing or its sha256 differs."""
     try:
-        contents: dict[str, Any] = json.loads((folder / CONTENTS).read_text())
+        contents: Contents = json.loads((folder / CONTENTS).read_text())
     except (OSError, ValueError) as error:
         raise StackError(
             f"{source} has no readable {CONTENTS}; name the folder or the file written by limbeck backup"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from flows.deploy.pools import RUNS, local_pool, run_places
 from flows.home import Home
@@ -18,7 +18,7 @@ from flows.stack.credentials import PERSON
 from flows.stack.launch import clear
 from flows.stack.programs import SOFTWARE, missing_packages, need
 from flows.stack.services import mark, s3_environment, services
-from flows.stack.settings import Stack
+from flows.stack.settings import Stack, StackOptions
 from flows.stack.setup import certificates
 from flows.stack.setup.certificates import NO_TLS_OPTIONS, TlsOptions
 from flows.stack.setup.choice import choose
@@ -28,7 +28,7 @@ from tasks.errors import StackError
 Tell = Callable[[str], None]
 
 
-def up(home: Home, wanted: Mapping[str, Any], tell: Tell, tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
+def up(home: Home, wanted: StackOptions, tell: Tell, tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
     """Start the stack, or the missing processes of a running one; return it when every server is ready."""
     require_programs()
     stack = choose(home, wanted, tls)
@@ -201,7 +201,7 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
         supervision.start_process(stack, name)
     for name in stack.replicas:
         address = f"http://127.0.0.1:{stack.settings.ports[name]}" if stack.settings.proxy else stack.prefect_url
-        start(stack, name, lambda address=address: probes.prefect_ready(address), tell, before)  # type: ignore[misc]
+        start(stack, name, partial(probes.prefect_ready, address), tell, before)
     start(stack, "services", lambda: supervision.states(stack)["services"] == "RUNNING", tell, before)
     if stack.settings.proxy:
         start(stack, "proxy", lambda: probes.prefect_ready(stack.prefect_url, stack.authorities), tell, before)
@@ -229,4 +229,4 @@ def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
     for pool in stack.settings.pools:
         supervision.start_process(stack, f"worker-{pool}")
     for pool in stack.settings.pools:
-        start(stack, f"worker-{pool}", lambda pool=pool: bool(probes.workers_online(stack, secret, pool)), tell, before)  # type: ignore[misc]
+        start(stack, f"worker-{pool}", partial(probes.is_served, stack, secret, pool), tell, before)

@@ -18,7 +18,10 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flows.stack.programs import ProcessOwner
 
 DAEMONS = {"ceph-mon": ("-i", "a"), "ceph-osd": ("-i", "0"), "radosgw": ("-n", "client.rgw")}
 """Arguments of each daemon, in start order."""
@@ -85,12 +88,17 @@ rgw dns name = localhost
 """
 
 
+def as_this_user() -> ProcessOwner:
+    """Return no arguments: programs run as the user of this process."""
+    return {}
+
+
 class Ceph:
     """One cluster in one folder; ``find`` returns the path of a program, ``started`` returns extra arguments for
     ``subprocess.run`` (another user, for example)."""
 
     def __init__(
-        self, folder: Path, *, find: Callable[[str], str] = str, started: Callable[[], dict[str, Any]] = dict
+        self, folder: Path, *, find: Callable[[str], str] = str, started: Callable[[], ProcessOwner] = as_this_user
     ) -> None:
         self.folder, self.find, self.started = folder, find, started
         self.conf, self.keyring = folder / "ceph.conf", folder / "keyring"

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from flows.stack.programs import need, owner
+from flows.stack.programs import ProcessOwner, need, owner
 from flows.stack.services import environment_of, mlflow_database, python, services
 from flows.stack.settings import Stack
 from tasks.errors import StackError
@@ -57,7 +56,7 @@ def initialise(stack: Stack, secret: Mapping[str, str]) -> None:
     unfinished.rename(folder / "cluster")
 
 
-def as_owner(key: str) -> dict[str, Any]:
+def as_owner(key: str) -> ProcessOwner:
     """Return arguments of ``subprocess.run`` that start a program as its package's user; none without root rights."""
     user = owner(key)
     return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def servers(stack: Stack) -> Iterator[Finding]:
         "redis": lambda: probes.redis_ready(stack, secret),
     }
     for name in stack.replicas if stack.settings.proxy else ():
-        asked[name] = lambda name=name: probes.prefect_ready(f"http://127.0.0.1:{stack.settings.ports[name]}")  # type: ignore[misc]
+        asked[name] = partial(probes.prefect_ready, f"http://127.0.0.1:{stack.settings.ports[name]}")
     asked |= {
         "Prefect": lambda: probes.prefect_ready(stack.prefect_url, stack.authorities),
         "MLflow": lambda: probes.mlflow_ready(stack, secret),
@@ -247,7 +248,7 @@ def gpu_stages(stack: Stack) -> Iterator[Finding]:
         yield Finding("GPU stages", WARNING, said, "limbeck up --pools cpu,gpu-local, limbeck deploy")
         return
     limit = pool.get("concurrency_limit")
-    served = bool(probes.workers_online(stack, secret, pool["name"]))
+    served = bool(probes.workers_online(stack, secret, str(pool["name"])))
     said = f"in the pool {pool['name']}, on {device}, {f'{limit} at once' if limit else 'without a limit'}"
     yield Finding(
         "GPU stages",

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.deploy.pools import is_outdated
+from pydantic import JsonValue
+
+from flows.deploy.pools import PoolDefinition, is_outdated
 from flows.stack import databases
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack
@@ -57,7 +59,7 @@ def trusting(authorities: Path | None) -> ssl.SSLContext | None:
     return ssl.create_default_context(cafile=authorities) if authorities else None
 
 
-def request_for(url: str, user: str, password: str, body: Mapping[str, Any] | None = None) -> urllib.request.Request:
+def request_for(url: str, user: str, password: str, body: Mapping[str, object] | None = None) -> urllib.request.Request:
     """Return a request, with basic authentication if a user is given."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"} if data else {})
@@ -67,7 +69,7 @@ def request_for(url: str, user: str, password: str, body: Mapping[str, Any] | No
 
 
 def ask(
-    url: str, user: str, password: str, body: Mapping[str, Any] | None = None, authorities: Path | None = None
+    url: str, user: str, password: str, body: Mapping[str, object] | None = None, authorities: Path | None = None
 ) -> Any:
     """Send a request to a server and return the JSON of its response."""
     return send(request_for(url, user, password, body), authorities)
@@ -115,6 +117,11 @@ def postgres_ready(stack: Stack, secret: Mapping[str, str]) -> bool:
     return databases.answers(stack, secret)
 
 
+def is_served(stack: Stack, secret: Mapping[str, str], pool: str) -> bool:
+    """Return whether a pool has an online worker."""
+    return bool(workers_online(stack, secret, pool))
+
+
 def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[str]:
     """Return the names of a pool's online workers; none if Prefect does not answer."""
     try:
@@ -124,12 +131,12 @@ def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[s
     return [str(worker["name"]) for worker in found if worker["status"] == "ONLINE"]
 
 
-def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, Any] | None = None) -> Any:
+def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, object] | None = None) -> Any:
     """Send a request to Prefect's API with the people's account and return the JSON of its response."""
     return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body, stack.authorities)
 
 
-def found(stack: Stack, secret: Mapping[str, str], path: str) -> dict[str, Any]:
+def found(stack: Stack, secret: Mapping[str, str], path: str) -> dict[str, JsonValue]:
     """Return an object of Prefect's; empty if there is none."""
     try:
         return dict(ask_prefect(stack, secret, path))
@@ -139,7 +146,7 @@ def found(stack: Stack, secret: Mapping[str, str], path: str) -> dict[str, Any]:
         return {}
 
 
-def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: Mapping[str, Any]) -> None:
+def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: PoolDefinition) -> None:
     """Create a process pool; of an existing one, replace a template that lets runs choose a command (a worker made it),
     or that names other hardware than this machine's."""
     try:
@@ -161,7 +168,7 @@ def limit_queue(stack: Stack, secret: Mapping[str, str], pool: str, places: int)
         change(stack, secret, f"work_pools/{pool}/queues/default", {"concurrency_limit": places})
 
 
-def change(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, Any]) -> None:
+def change(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, object]) -> None:
     """Change the given fields of an object of Prefect's."""
     given = {name: value for name, value in body.items() if value is not None}
     request = request_for(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], given)

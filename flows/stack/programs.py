@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypedDict
 
 from tasks.errors import StackError
 
@@ -127,6 +128,14 @@ def version_of(software: Software) -> str:
     )
     numbers = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
     return numbers.group() if numbers else "unknown"
+
+
+class ProcessOwner(TypedDict, total=False):
+    """Arguments of ``subprocess.run`` for the user of a program."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
 
 
 def owner(key: str) -> pwd.struct_passwd | None:

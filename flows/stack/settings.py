@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TypedDict
 
 from flows.home import Home
 from tasks.errors import StackError
@@ -55,6 +56,17 @@ class Settings:
     stack's own); empty without TLS, which is for the loopback address alone."""
     migrated: Mapping[str, str] = field(default_factory=dict)
     """Versions of Prefect and MLflow for which the databases were last migrated."""
+
+
+class StackOptions(TypedDict, total=False):
+    """Settings asked for on the command line; None is as before, or the default."""
+
+    host: str | None
+    prefect_port: int | None
+    mlflow_port: int | None
+    s3: str | None
+    buckets: str | None
+    pools: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)

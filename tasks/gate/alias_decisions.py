@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.gate.criteria import Champion
@@ -34,7 +34,7 @@ from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store_documents import LeaseNote
-from tasks.ports.tracking.registry import Registry, RegistryState, lock_key
+from tasks.ports.tracking.registry import DecisionReasons, HistoryWord, Registry, RegistryState, lock_key
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import only_one
 from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, unseen_by_both
@@ -210,11 +210,11 @@ def commit(
     judged: Mapping[str, Mapping[str, str]] | None = None,
     *,
     kind: str,
-    **said: Any,
+    **said: Unpack[DecisionReasons],
 ) -> bool:
     """Record a decision, then tag the versions, then move the aliases (``previous`` first); return whether the decision
     differs from the last one."""
-    words = [
+    words: list[HistoryWord] = [
         {
             "version": word.version,
             "candidate": versions[word.version].candidate,
@@ -224,7 +224,7 @@ def commit(
         }
         for word in outcome.words
     ]
-    moves = {alias: [standing.aliases.get(alias), number] for alias, number in outcome.moves.items()}
+    moves = {alias: [standing.aliases.get(alias), after] for alias, after in outcome.moves.items()}
     tags: dict[str, dict[str, str]] = {number: dict(found) for number, found in (judged or {}).items()}
     news = bool(moves or outcome.states) or not is_repeated(standing, words)
     if news:
@@ -240,19 +240,20 @@ def commit(
         tags.setdefault(crowned, {})["gate.replaced"] = before
     for number, found in tags.items():
         registry.tag(number, found, standing.versions[number])
-    for alias, number in outcome.moves.items():  # type: ignore[assignment]
-        registry.move(alias, number)
+    for alias, after in outcome.moves.items():
+        registry.move(alias, after)
     return news
 
 
-def is_repeated(standing: RegistryState, words: Sequence[Mapping[str, Any]]) -> bool:
+def is_repeated(standing: RegistryState, words: Sequence[HistoryWord]) -> bool:
     """Return whether the last decision was that of a run and identical: a repeated run adds no new decision."""
     if not standing.history or standing.history[-1]["kind"] != "run":
         return False
-    seen = ("version", "outcome", "verdict")
-    return [[word[name] for name in seen] for word in standing.history[-1].get("words", [])] == [
-        [word[name] for name in seen] for word in words
-    ]
+
+    def seen(given: Sequence[HistoryWord]) -> list[tuple[str, str, str]]:
+        return [(word["version"], word["outcome"], word["verdict"]) for word in given]
+
+    return seen(standing.history[-1].get("words", [])) == seen(words)
 
 
 def summary(outcome: Outcome, aliases: Mapping[str, str | None], versions: Mapping[str, Version]) -> AliasDecision:

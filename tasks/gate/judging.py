@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from tasks.errors import DataError
 from tasks.gate.criteria import Champion
@@ -24,6 +23,7 @@ from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow
 from tasks.scoring.evaluation import (
     Evaluation,
     JudgedRows,
+    ModelDescription,
     bound_interval,
     paired_gain,
     read_evaluation,
@@ -199,7 +199,7 @@ def interval_of(
     )
 
 
-def about_model(recipe: Recipe, model: ResultRow) -> dict[str, Any]:
+def about_model(recipe: Recipe, model: ResultRow) -> ModelDescription:
     """Return the description of a model in its evaluation."""
     row = gate_row(recipe, model)
     written = model.as_json()

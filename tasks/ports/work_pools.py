@@ -10,10 +10,21 @@ DEVICE = "device"
 """Variable of a pool's template: the device class of its workers. A pool without one gets no stages by default."""
 
 
-def device_of(template: Mapping[str, Any]) -> str:
+def variables_of(template: object) -> Mapping[str, object]:
+    """Return the variables of a pool's base job template by name; empty if it has none."""
+    variables = template.get("variables") if isinstance(template, Mapping) else None
+    found = variables.get("properties") if isinstance(variables, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def default_value(variable: object) -> object:
+    """Return the default of a template's variable; None if it has none."""
+    return variable.get("default") if isinstance(variable, Mapping) else None
+
+
+def device_of(template: object) -> str:
     """Return the device class of a pool's workers from its base job template; empty if none is set."""
-    variables = (template.get("variables") or {}).get("properties") or {}
-    return str((variables.get(DEVICE) or {}).get("default") or "")
+    return str(default_value(variables_of(template).get(DEVICE)) or "")
 
 
 async def has_worker(client: Any, name: str) -> bool:

@@ -4,12 +4,12 @@ models, and shows their scores."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
 from tasks.catalog import GLUE, GLUE_HUB
 from tasks.ports.markdown import one_line
+from tasks.recipe.recipe import Recipe
 from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
 from tasks.task_types.types import TASK_TYPES
@@ -20,27 +20,27 @@ HUB_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]{0,60}")
 """The form of the Hub's licence ids; any other text is the name of a licence that the Hub does not know."""
 
 
-def header(model: ResultRow, recipe: Mapping[str, Any], task: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+def header(model: ResultRow, recipe: Recipe, teacher_licence: str) -> str:
     """Return the card's machine-readable part. A teacher or a data set that is only a folder is left out, as it has no
     page at the Hub; so is the language of a task that is not GLUE's, unless the recipe states it."""
     from huggingface_hub import ModelCardData
 
-    base = None if recipe.get("pretraining") else recipe["teacher"]["model"]
-    hub_task = TASK_TYPES[task["kind"]].hub_task
-    rows = hub_data(recipe, task)
-    licence, licence_name = licence_entries(one_line(data["teacher_licence"]))
+    base = None if recipe.pretraining else recipe.teacher.model
+    hub_task = TASK_TYPES[recipe.spec.kind].hub_task
+    rows = hub_data(recipe)
+    licence, licence_name = licence_entries(one_line(teacher_licence))
     return ModelCardData(
         license=licence,
         license_name=licence_name,
-        language=card_language(recipe, task),
+        language=card_language(recipe),
         base_model=base if base and is_hub_id(base) else None,
         datasets=[rows] if rows else None,
         library_name="transformers",
         pipeline_tag=hub_task,
         tags=["limbeck", role_of(model.role).tag, hub_task],
         metrics=[HUB_METRICS.get(name, name) for name in model.metrics["validation"] if "/" not in name],  # own/NAME
-        model_name=f"{recipe['name']}-{model.name}",
-        eval_results=hub_scores(model, task["name"], hub_task, rows),
+        model_name=f"{recipe.name}-{model.name}",
+        eval_results=hub_scores(model, recipe.spec.name, hub_task, rows),
     ).to_yaml()
 
 
@@ -51,17 +51,17 @@ def licence_entries(licence: str) -> tuple[str, str | None]:
     return (known, None) if HUB_LICENCE.fullmatch(known) else ("other", licence)
 
 
-def card_language(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str | None:
+def card_language(recipe: Recipe) -> str | None:
     """Return the language that the recipe states for its rows, or that of GLUE, which is English."""
-    return (recipe.get("data") or {}).get("language") or ("en" if hub_data(recipe, task) == GLUE_HUB else None)
+    return recipe.data.language or ("en" if hub_data(recipe) == GLUE_HUB else None)
 
 
-def hub_data(recipe: Mapping[str, Any], task: Mapping[str, Any]) -> str | None:
+def hub_data(recipe: Recipe) -> str | None:
     """Return the hub id of the rows; None for a file or a folder that is not a copy of a GLUE task."""
-    source = (recipe.get("data") or {}).get("source") or ""
+    source = recipe.data.source
     if source and is_hub_id(source):
-        return str(source)
-    return GLUE_HUB if not source and task["name"] in GLUE else None
+        return source
+    return GLUE_HUB if not source and recipe.spec.name in GLUE else None
 
 
 def is_hub_id(source: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from tasks.catalog import glue_task
+from tasks.catalog import TaskSpec
 from tasks.gate.verdicts import Decision
 from tasks.ports.markdown import code_span, escaped, one_line
+from tasks.recipe.judging import Gate
+from tasks.recipe.recipe import Recipe
 from tasks.report.format.baseline_comparison import Bounded, baseline_sentence
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import plural
@@ -18,7 +19,7 @@ from tasks.report.tables.exports_section import exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
 from tasks.results.row import Conditions, Estimate, ResultRow
-from tasks.results.run import StageLine
+from tasks.results.run import CardFacts, StageLine
 from tasks.task_types.interfaces import ErrorFigure
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
@@ -80,9 +81,9 @@ UNLICENSED = "The recipe does not state the licences given as unknown: clarify t
 def model_card(
     model: ResultRow,
     teacher: ResultRow,
-    recipe: Mapping[str, Any],
+    recipe: Recipe,
     decision: Decision,
-    data: Mapping[str, Any],
+    data: CardFacts,
     versions: Mapping[str, str],
     stages: Sequence[StageLine],
     *,
@@ -90,15 +91,15 @@ def model_card(
 ) -> str:
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of the exports published with the
     model."""
-    task = task_of(recipe)
-    synthetic = SYNTHETIC if data.get("synthetic") else ""
+    task = recipe.spec
+    synthetic = SYNTHETIC if data["synthetic"] else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
-        header=header(model, recipe, task, data),
-        name=f"{recipe['name']}: {model.name}",
+        header=header(model, recipe, data["teacher_licence"]),
+        name=f"{recipe.name}: {model.name}",
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
-        figures="\n".join(figure_rows(model, VIEWS[task["kind"]].card_figure)),
+        figures="\n".join(figure_rows(model, VIEWS[task.kind].card_figure)),
         licences="\n".join(
             f"- {one['what']}: {code_span(one['source'])}, licence: {escaped(one['licence'])}."
             for one in data["licences"]
@@ -106,31 +107,29 @@ def model_card(
         rows=", ".join(f"{count:,} {split}" for split, count in data["rows"].items()),
         held="".join(f"- {line}\n" for line in held_back_lines(data.get("held_back"))),
         seeds="".join(f"- {line}\n" for line in seed_lines(model)),
-        recipe=recipe["name"],
+        recipe=recipe.name,
         run=data["run"][:8],
         stages="\n".join(
             f"| {stage.name}{' ' + stage.label if stage.label else ''} | `{stage.key[:16]}` |" for stage in stages
         ),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         digests=", ".join(f"{name} `{digest[:12]}`" for name, digest in data["digests"].items()),
-        gate=gate_words(decision, recipe.get("gate", {}), data["registered"]),
-        auto_class=TASK_TYPES[task["kind"]].auto_class,
+        gate=gate_words(decision, recipe.gate, data["registered"]),
+        auto_class=TASK_TYPES[task.kind].auto_class,
         use=usage(task),
         longest=longest_input(recipe),
-        exports=exports_section(exports, task, recipe.get("gate", {}).get("split", "validation")),
+        exports=exports_section(exports, task, recipe.gate.split),
         limits="\n\n".join(part for part in (LIMITS, sentence(model.note), synthetic, unlicensed) if part),
     )
 
 
-def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> str:
+def gate_words(decision: Decision, gate: Gate, registered: str) -> str:
     """Return the gate's verdict with its reasons.
 
     The card is written before promotion, and the champion is known only at promotion: criteria relative to the champion
     have no verdict here, so that no card calls a version accepted that the registry calls refused.
     """
-    pending = [
-        criterion["metric"] for criterion in gate.get("criteria", ()) if criterion.get("relative_to") == "champion"
-    ]
+    pending = [criterion.metric for criterion in gate.criteria if criterion.relative_to == "champion"]
     said = f"{'Accepted' if decision.accepted else 'Refused'}{f' ({decision.verdict})' if decision.verdict else ''}."
     if pending:
         so_far = (
@@ -148,11 +147,11 @@ def gate_words(decision: Decision, gate: Mapping[str, Any], registered: str) -> 
     )
 
 
-def longest_input(recipe: Mapping[str, Any]) -> str:
-    """Return a sentence on the longest input of the evaluation, in tokens; empty if the recipe does not state it."""
-    tokens = recipe.get("scoring", {}).get("max_length")
+def longest_input(recipe: Recipe) -> str:
+    """Return a sentence on the longest input of the evaluation, in tokens."""
+    tokens = recipe.scoring.max_length
     sentence = f"The model was evaluated with inputs of at most {tokens} tokens; `truncation=True` applies that limit"
-    return f"{sentence}, in a `pipeline`, too.\n\n" if tokens else ""
+    return f"{sentence}, in a `pipeline`, too.\n\n"
 
 
 def sentence(note: str | None) -> str:
@@ -160,29 +159,23 @@ def sentence(note: str | None) -> str:
     return f"Note: {escaped(note, 1000)}." if note else ""
 
 
-def summary(model: ResultRow, teacher: ResultRow, recipe: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+def summary(model: ResultRow, teacher: ResultRow, recipe: Recipe, data: CardFacts) -> str:
     """Return a sentence that describes the model, and one that compares it with the same shape trained without a
     teacher."""
-    split = recipe.get("gate", {}).get("split", "validation")
+    split = recipe.gate.split
     ours, theirs = (row.score(split, model.headline).value for row in (model, teacher))
     pace = f", {times_as_fast(model)}" if model.speedup is not None else ""
-    what = f"A {model.role} of {code_span(data['teacher'])} on {code_span(task_of(recipe)['name'])}"
+    what = f"A {model.role} of {code_span(data['teacher'])} on {code_span(recipe.spec.name)}"
     sentence = baseline_sentence(model, split)
     beside = f"{format_figure(ours)} (teacher {format_figure(theirs)}){pace}"
     made = f" It is {escaped(model.making)}." if model.making else ""
     return f"{what}: {model.headline} on {split} {beside}.{made} {sentence}".rstrip()
 
 
-def task_of(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the task's columns, labels and metrics."""
-    task = recipe["task"]
-    return glue_task(task).model_dump(mode="json") if isinstance(task, str) else dict(task)
-
-
-def usage(task: Mapping[str, Any]) -> str:
+def usage(task: TaskSpec) -> str:
     """Return the lines of code that run the model; a pair is passed as two texts."""
-    code = VIEWS[task["kind"]].code
-    return code.checkpoint.format(text=code.text(bool(task.get("pair"))))
+    code = VIEWS[task.kind].code
+    return code.checkpoint.format(text=code.text(bool(task.pair)))
 
 
 def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:

@@ -4,15 +4,16 @@ lines 1, 2 and 3 points below."""
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from typing import Any
+
+from tasks.results.sweep import SweepResult
 
 SIZE = (8.0, 4.8)
 MARKERS = "osD^v<>PX*"
 SPREAD = 0.3  # width over which the strategies of one number of layers are spread, so that intervals do not overlap
 
 
-def sweep_svg(result: Mapping[str, Any]) -> str:
+def sweep_svg(result: SweepResult) -> str:
     """Return the plot; equal results give equal text."""
     import logging
 
@@ -41,7 +42,7 @@ def sweep_svg(result: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-def draw_teacher(axes: Any, result: Mapping[str, Any]) -> None:
+def draw_teacher(axes: Any, result: SweepResult) -> None:
     """Draw the teacher's score and the lines at the distances of the answer."""
     score = 100 * result["teacher"]["score"]["value"]
     axes.axhline(score, color="black", linewidth=1.2, label="teacher")
@@ -52,14 +53,19 @@ def draw_teacher(axes: Any, result: Mapping[str, Any]) -> None:
         )
 
 
-def draw_strategy(axes: Any, result: Mapping[str, Any], strategy: str, number: int) -> None:
+def draw_strategy(axes: Any, result: SweepResult, strategy: str, number: int) -> None:
     """Draw one strategy's means with their intervals; cells that dropped out or are undefined are left out."""
     cells = [cell for cell in result["cells"] if cell["strategy"] == strategy and cell["state"] == "scored"]
     if not cells:
         return
     shift = SPREAD * ((number + 0.5) / len(result["strategies"]) - 0.5)
     places = [cell["drop"] + shift for cell in cells]
-    means, lows, highs = ([100 * cell["score"][name] for cell in cells] for name in ("value", "low", "high"))
+    scores = [cell["score"] for cell in cells]
+    means, lows, highs = (
+        [100 * score["value"] for score in scores],
+        [100 * score["low"] for score in scores],
+        [100 * score["high"] for score in scores],
+    )
     reach = [
         [mean - low for mean, low in zip(means, lows, strict=True)],
         [high - mean for mean, high in zip(means, highs, strict=True)],

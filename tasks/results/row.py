@@ -8,9 +8,9 @@ releases lack fields, and may have others, which are preserved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Self, TypedDict, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
 Number = int | float
 """A figure as stored in the file: counts stay integers."""
@@ -29,9 +29,17 @@ class Stated(BaseModel):
         own = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self).model_validate({**own, **changes})
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, JsonValue]:
         """Return the values to write to JSON files, without fields that were never set."""
         return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
+
+
+class Bounds(TypedDict):
+    """A defined figure with the bounds of its interval, as JSON files have it."""
+
+    value: float
+    low: float
+    high: float
 
 
 class Estimate(Stated):
@@ -40,6 +48,10 @@ class Estimate(Stated):
     value: Number | None = None
     low: Number | None = None
     high: Number | None = None
+
+    def as_bounds(self) -> Bounds:
+        """Return a defined figure as JSON files have it."""
+        return cast(Bounds, self.as_json())
 
 
 UNDEFINED = Estimate()
@@ -231,7 +243,7 @@ class ResultRow(Stated):
     """By labels-only baseline and split."""
     plain: bool = False
     """Whether the model was trained with labels alone."""
-    inspection: dict[str, Any] | None = None
+    inspection: dict[str, JsonValue] | None = None
     """Results of its error analysis."""
     made_from: str | None = None
     """The model that an entry of ``candidates`` is made from; None for other models."""
@@ -300,7 +312,7 @@ class ResultRow(Stated):
             difference={name: found.difference or UNDEFINED for name, found in sets.items()},
         )
 
-    def unscored(self) -> dict[str, Any]:
+    def unscored(self) -> dict[str, object]:
         """Return the figures of a row without scores, with the splits and metrics of this one."""
         metrics = {split: dict.fromkeys(found, UNKNOWN) for split, found in self.metrics.items()}
         return {

@@ -6,7 +6,8 @@ wrote are required, so that a run of an older release can still be displayed and
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, NotRequired, TypedDict
 
 from pydantic import BeforeValidator, ConfigDict
 
@@ -67,13 +68,24 @@ class Champion(Stated):
     candidate: str = ""
 
 
+class StoredOutcome(Stated):
+    """The outcome for one version, with its reason."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    version: str
+    outcome: str = ""
+    reason: str = ""
+
+
 class Promotion(Stated):
-    """The changes of aliases after a run, and the champion."""
+    """The changes of aliases after a run or a person's request, and the champion."""
 
     moves: dict[str, str | None] = {}
     aliases: dict[str, str] = {}
     champion: Champion | None = None
     news: bool = False
+    words: tuple[StoredOutcome, ...] = ()
 
 
 class RunResult(Stated):
@@ -108,3 +120,45 @@ class RunResult(Stated):
     licences: tuple[dict[str, str], ...] | None = None
     texts: str | None = None
     """The file of texts in the suggested commands for the registered model."""
+
+
+# --- cards ------------------------------------------------------------------------------------------------------------
+
+
+class Licence(TypedDict):
+    """A source of a run's models with its licence, as stated in the recipe."""
+
+    what: str
+    source: str
+    licence: str
+
+
+class SourceFacts(TypedDict):
+    """The facts on the sources of a run's models, for their cards."""
+
+    licences: Sequence[Licence]
+    teacher_licence: str
+    teacher: str
+    synthetic: bool
+    digests: Mapping[str, str]
+    """Digests of the sources, by name."""
+    rows: Mapping[str, int]
+    """Rows by split."""
+    held_back: NotRequired[HeldBackFacts]
+
+
+class CardFacts(SourceFacts):
+    """The same with the registered model's name, and the id of the run in MLflow."""
+
+    registered: str
+    run: str
+
+
+class RunDescription(TypedDict):
+    """The provenance of a run's models, for their registration."""
+
+    teacher: str
+    data: SourceFacts
+    versions: Mapping[str, str]
+    """Versions of libraries, by name."""
+    stages: Sequence[StageLine]

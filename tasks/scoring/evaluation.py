@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -48,11 +48,33 @@ class JudgedRows:
     """Digests of the sentences that the models of this run learn from, sorted."""
 
 
+class ModelDescription(TypedDict):
+    """The description of a model in its evaluation."""
+
+    candidate: str
+    role: str
+    recipe: str
+    task: str
+    kind: str
+    headline: str
+    checkpoint: str | None
+    figures: Mapping[str, object]
+
+
+class EvaluationFacts(ModelDescription):
+    """The same with the split and the rows on which it was evaluated."""
+
+    schema: int
+    split: str
+    rows: int
+    rows_sha256: str
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """A model's predictions and figures, as read from disk."""
 
-    about: Mapping[str, Any]
+    about: EvaluationFacts
     labels_N: np.ndarray
     predictions_SN: np.ndarray
     groups_N: np.ndarray | None = None
@@ -79,7 +101,7 @@ def read_judged_rows(folder: Path, split: str, digest: str) -> JudgedRows:
     return JudgedRows(split, rows.ids, rows.labels_N, digest, rows.groups_N)
 
 
-def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Mapping[str, Any]) -> Path:
+def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Mapping[str, object]) -> Path:
     """Write the model's predictions on one split, taken from a scorecard in the order of the rows, together with the
     figures.
 

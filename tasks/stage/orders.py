@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Never, TypedDict
+from typing import Never, TypedDict
 
 from attrs import evolve
 from pydantic import BaseModel, ConfigDict, Field
@@ -100,7 +100,7 @@ class StageOrder(BaseModel):
     stage_hours: float = Field(
         STAGE_HOURS, gt=0, title="Hours", description="Hours on the clock after which the stage is ended."
     )
-    tracking: dict[str, Any] = Field(
+    tracking: dict[str, str | int] = Field(
         default_factory=dict, title="Tracking", description="The MLflow run to which the stage belongs."
     )
     asked_by: str = Field("", title="Requested by", description="The flow run that requested it.")

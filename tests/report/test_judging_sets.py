@@ -179,10 +179,8 @@ def test_a_purge_for_a_set_is_counted_with_the_other() -> None:
 
 def test_the_page_has_a_table_for_every_set() -> None:
     part = judging_section(result_of(MODELS, held_back={"judging": SETS}))
-    assert part is not None and [one["name"] for one in part["sets"]] == ["snli", "ax-b"]
-    assert [cells[0] for cells in part["sets"][0]["rows"]] == ["teacher", "4x312"], (
-        "an export that was not scored has no row"
-    )
+    assert part is not None and [one.name for one in part.sets] == ["snli", "ax-b"]
+    assert [cells[0] for cells in part.sets[0].rows] == ["teacher", "4x312"], "an export that was not scored has no row"
     assert judging_section(result_of([stated("teacher", "teacher")])) is None
 
 

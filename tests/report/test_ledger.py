@@ -80,14 +80,14 @@ def test_what_was_counted_with_is_told_also_on_the_page() -> None:
     assert first == "Basis: i in r; no grid (costs.region), so no CO2e." and "0.5 h: $~1 on demand, $? spot" in whole
     assert warning == "Warning: the price of i in r is old."
     part = ledger_section(RESULT)
-    assert part is not None and part["counted"][:3] == [first, whole, warning]
+    assert part is not None and part.counted[:3] == [first, whole, warning]
 
 
 def test_the_page_has_emissions_in_both_units_and_the_unknown_is_no_zero() -> None:
     part = ledger_section(RESULT)
-    assert part is not None and {"kg CO2e", "lb CO2e"} <= set(part["heads"])
-    at = part["heads"].index("kg CO2e")
-    spent, saved = ([cell["value"] for cell in line["cells"][at : at + 2]] for line in part["sums"])
+    assert part is not None and {"kg CO2e", "lb CO2e"} <= set(part.heads)
+    at = part.heads.index("kg CO2e")
+    spent, saved = ([cell.value for cell in line.cells[at : at + 2]] for line in part.sums)
     assert spent == ["—", "2"] and saved == ["—", "—"]
 
 
@@ -96,12 +96,12 @@ def test_what_no_stage_knows_or_needs_has_a_sentence_and_no_column_of_unknowns()
     cost = {"seconds": figure(9.0), "gpu_seconds": figure(0.0), "kwh": figure(0.5)}
     ledger = LEDGER | {"stages": [], "total": UNKNOWN | cost, "saved": UNKNOWN | cost}
     part = ledger_section(RESULT.replaced(ledger=ledger, models=()))
-    assert part is not None and part["heads"] == ["seconds", "kWh"]
-    assert part["counted"][-2:] == [
+    assert part is not None and part.heads == ["seconds", "kWh"]
+    assert part.counted[-2:] == [
         "Unknown for this run: kg CO2e, lb CO2e, $ on demand, $ spot.",
         "Zero for this run: GPU seconds.",
     ]
-    assert not [said for said in part["methods"] if "unknown" in said or "GPU" in said]
+    assert not [said for said in part.methods if "unknown" in said or "GPU" in said]
 
 
 def test_a_plan_says_of_how_many_stages_nothing_is_known() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.report.format.pareto import Front, Point
-from tasks.report.page.charts import drop_chart, front_chart
+from tasks.report.page.charts import DropPoint, drop_chart, front_chart
 from tasks.report.page.curves import curve_chart, spread
 from tasks.report.page.lineage_chart import levels_of, without_shortcuts
 from tasks.report.page.svg import (
@@ -120,7 +120,7 @@ def test_every_seed_of_a_curve_has_its_last_value_apart_from_the_others() -> Non
 def test_a_front_of_one_model_and_a_chart_of_one_number_can_be_drawn() -> None:
     alone = Point("only", "student", 3.0, 0.9)
     ET.fromstring(front_chart(Front("latency", "ms", (alone,), frozenset({"only"}), ()), "accuracy"))
-    ET.fromstring(drop_chart({"top": [{"drop": 1, "value": 0.9, "low": None, "high": None}]}, None, "accuracy"))
+    ET.fromstring(drop_chart({"top": [DropPoint(1, 0.9)]}, None, "accuracy"))
 
 
 def test_levels_and_shortcuts_by_hand() -> None:

@@ -55,12 +55,12 @@ def test_the_page_finds_every_figure_chart_and_count_in_the_error_analysis(name:
     assert {*view.counted} | {"rows"} == {*found["apart"]["counts"]}
     assert {*view.examples} == {*found["apart"]["examples"]}
     shown = analysis_of(result, result.models[0])
-    assert [title for title, _ in shown["figures"]] == [one.title for one in view.figures]
-    assert all(figure != "—" for _, figure in shown["figures"]) and "<svg" in shown["chart"]
-    assert bool(shown["confusion"]) == bool(view.matrix)
+    assert [title for title, _ in shown.figures] == [one.title for one in view.figures]
+    assert all(figure != "—" for _, figure in shown.figures) and "<svg" in (shown.chart or "")
+    assert bool(shown.confusion) == bool(view.matrix)
     apart = disagreement_section(result, result.models[0], {})
-    assert apart is not None and [title for title, _ in apart["lines"]] == list(view.counted.values())
-    assert apart["lists"][0]["title"] == view.examples["surest"]
+    assert apart is not None and [title for title, _ in apart.lines] == list(view.counted.values())
+    assert apart.lists[0].title == view.examples["surest"]
 
 
 def test_answers_are_written_by_name_or_as_numbers() -> None:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from flows.home import Home
 from flows.stack import supervision
 from flows.stack.programs import SOFTWARE, need
-from flows.stack.settings import INNER, Settings, Stack, choose_ports, free_from
+from flows.stack.settings import INNER, Settings, Stack, StackOptions, choose_ports, free_from
 from flows.stack.setup.certificates import NO_TLS_OPTIONS, TlsOptions
 from tasks.errors import StackError
 
 
-def choose(home: Home, wanted: Mapping[str, Any], tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
+def choose(home: Home, wanted: StackOptions, tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
     """Return the existing stack with the changes asked for, or a new one; refuse to change fixed settings."""
     stack = Stack.of(home)
-    given = {name: value for name, value in wanted.items() if value is not None}
     if stack.is_new:
-        return new_stack(stack, given, tls)
+        return new_stack(stack, wanted, tls)
     old = stack.settings
-    for name in ("s3", "buckets", "host"):
-        if name in given and given[name] != getattr(old, name):
+    fixed = {"s3": wanted.get("s3"), "buckets": wanted.get("buckets"), "host": wanted.get("host")}
+    for name, value in fixed.items():
+        if value is not None and value != getattr(old, name):
             raise StackError(
                 f"this stack has {name} {getattr(old, name)!r}, chosen at its first start; to change it, back the "
                 f"stack up, stop it, move {stack.root} away, start a new one and restore the backup"
             )
-    ports = {**old.ports, **{name: given[f"{name}_port"] for name in ("prefect", "mlflow") if f"{name}_port" in given}}
+    ports = {**old.ports, **{name: port for name, port in ports_in(wanted).items() if port is not None}}
     for name in INNER.keys() - ports.keys():  # of an earlier release
         ports[name] = next(port for port in free_from(INNER[name]) if port not in ports.values())
     kind = tls.kind(old.host, old.tls)
@@ -36,7 +34,8 @@ def choose(home: Home, wanted: Mapping[str, Any], tls: TlsOptions = NO_TLS_OPTIO
         require_tls(old.proxy)
         if supervision.connect(stack) is not None:
             raise StackError("TLS of a running stack cannot be changed: limbeck down first, then limbeck up again")
-    new = replace(old, ports=ports, pools=given.get("pools", old.pools), tls=kind)
+    pools = wanted.get("pools")
+    new = replace(old, ports=ports, pools=old.pools if pools is None else pools, tls=kind)
     stack = replace(stack, settings=new)
     if new != old:
         stack.save()
@@ -54,9 +53,15 @@ def require_tls(proxy: bool) -> None:
         )
 
 
-def new_stack(stack: Stack, given: Mapping[str, Any], tls: TlsOptions) -> Stack:
+def ports_in(wanted: StackOptions) -> dict[str, int | None]:
+    """Return the requested ports, by the name of their server."""
+    return {"prefect": wanted.get("prefect_port"), "mlflow": wanted.get("mlflow_port")}
+
+
+def new_stack(stack: Stack, wanted: StackOptions, tls: TlsOptions) -> Stack:
     """Choose the settings of a new stack and save them."""
-    host = given.get("host", Settings.host)
+    host, buckets, pools = wanted.get("host"), wanted.get("buckets"), wanted.get("pools")
+    host = Settings.host if host is None else host
     if host in ("0.0.0.0", "::", ""):
         raise StackError(
             f"--host {host!r} is not an address that other machines can use; give the address or name under which "
@@ -64,13 +69,13 @@ def new_stack(stack: Stack, given: Mapping[str, Any], tls: TlsOptions) -> Stack:
         )
     if kind := tls.kind(host):
         require_tls(True)
-    ports = choose_ports(host, {name: given.get(f"{name}_port") for name in ("prefect", "mlflow")})
+    ports = choose_ports(host, ports_in(wanted))
     settings = Settings(
         host=host,
         ports=ports,
-        s3=given.get("s3") or usual_s3(),
-        buckets=given.get("buckets", Settings.buckets),
-        pools=given.get("pools", Settings.pools),
+        s3=wanted.get("s3") or usual_s3(),
+        buckets=Settings.buckets if buckets is None else buckets,
+        pools=Settings.pools if pools is None else pools,
         proxy=not SOFTWARE["nginx"].missing,
         tls=kind,
     )

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import unquote
 
 from tasks.errors import RegistryError
@@ -18,13 +18,22 @@ from tasks.ports.tracking.client import Client, every, local_folder, summary_lin
 from tasks.ports.tracking.verified_download import files_of, require_judged, require_no_code, write_folder
 
 
+class FetchedVersion(TypedDict):
+    """A registered version whose files were written into a folder."""
+
+    name: str
+    version: str
+    description: str
+    refused: list[str] | None
+    """The gate's reasons; None for an accepted version."""
+
+
 class VersionFiles(Client):
     """The files of registered versions."""
 
-    def download(self, name: str, alias: str | int, folder: Path) -> dict[str, Any]:
+    def download(self, name: str, alias: str | int, folder: Path) -> FetchedVersion:
         """Write a registered version as one flat Hugging Face folder after a check of its digests; a folder that is
-        not empty is refused. Return its name, version and description, and under ``refused`` the gate's reasons, or
-        None for an accepted one."""
+        not empty is refused."""
         folder = folder.resolve()
         if folder.exists() and not folder.is_dir():
             raise RegistryError(f"{folder} is a file; name a new folder")

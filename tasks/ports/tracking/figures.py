@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from tasks.results.row import Amount, Cost, ResultRow
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric
 
 WORDS = ("worse", "inside the noise", "not known by one seed", "better")
 
@@ -19,7 +22,7 @@ def best_of(tags: Mapping[str, str]) -> str:
     return tags["best"] if tags["standing"] == "champion" else f"{tags['best']}: {tags['standing']}"
 
 
-def decision_figures(model: ResultRow, teacher: ResultRow, split: str) -> list[Any]:
+def decision_figures(model: ResultRow, teacher: ResultRow, split: str) -> list[Metric]:
     """Return the metrics for the choice between candidates, with names short enough for MLflow's cards; undefined
     values are left out."""
     from mlflow.entities import Metric
@@ -122,14 +125,14 @@ def score_of(model: ResultRow, split: str) -> float | None:
     return None if value is None else float(value)
 
 
-def flatten(values: Mapping[str, object], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Return nested values as one flat mapping with dotted names."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for name, value in values.items():
         flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return flat
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a number, and thus a metric."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

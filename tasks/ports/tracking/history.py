@@ -8,7 +8,9 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
+
+from pydantic import JsonValue
 
 from tasks.ports.tracking.client import Client, every
 from tasks.ports.tracking.figures import best_of
@@ -43,6 +45,20 @@ class PastRun(TypedDict):
     """Its best candidate, in words."""
     figures: dict[str, float]
     """Figures of the best candidate, by their names in MLflow."""
+
+
+class LoggedStage(TypedDict):
+    """One stage of a flow run, as ``run/stages.json`` has it."""
+
+    stage: str
+    state: str
+    cache: str
+    why: str
+    seconds: float
+    key: str
+    sha256: str | None
+    made_by_run: str | None
+    """The run that computed it, for a cache hit."""
 
 
 class LoggedCandidate(TypedDict):
@@ -111,7 +127,7 @@ class RunHistory(Client):
             search = partial(self.client.search_runs, experiments, "tags.limbeck = 'candidate'")
             return sorted({run.data.tags["task"] for run in every(search) if "task" in run.data.tags})
 
-    def recall(self, run: str, name: str) -> dict[str, Any]:
+    def recall(self, run: str, name: str) -> dict[str, JsonValue]:
         """Return a JSON file that a run has logged: its ``recipe``, ``stages`` or ``ledger``."""
         with self.asking(f"read the {name} of run {run[:8]}"), tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
             text = Path(self.client.download_artifacts(run, f"run/{name}.json", folder)).read_text()
@@ -119,6 +135,10 @@ class RunHistory(Client):
                 return dict(json.loads(text))
             except ValueError as error:
                 raise OSError(f"run/{name}.json is not JSON ({error})") from error
+
+    def logged_stages(self, run: str) -> list[LoggedStage]:
+        """Return the stages of a run, as it has logged them."""
+        return cast(list[LoggedStage], self.recall(run, "stages")["stages"])
 
     def open_runs(self) -> list[dict[str, str]]:
         """Return the flow runs with status RUNNING in MLflow, each with its process and its Prefect run."""

@@ -10,7 +10,7 @@ import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tasks.architectures.judged_length import write_judged_length
 from tasks.architectures.known_architectures import longest
@@ -20,7 +20,19 @@ from tasks.task_types.views import VIEWS
 PINNED = ("torch", "transformers", "mlflow", "safetensors", "numpy")
 
 
-def package(order: dict[str, Any]) -> None:
+class PackingOrder(TypedDict):
+    """A checkpoint folder to be converted."""
+
+    folder: str
+    output: str
+    task_type: str
+    max_length: int
+    pairs: bool
+    """Whether its inputs have a second text."""
+    card: str
+
+
+def package(order: PackingOrder) -> None:
     """Save model and tokenizer in MLflow's transformers flavour, with pinned requirements, signature, example and
     model card."""
     import mlflow.transformers

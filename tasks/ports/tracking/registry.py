@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import unquote, urlparse
 
 from tasks.errors import DataError, RegistryError
@@ -37,11 +37,55 @@ from tasks.ports.tracking.versions import require_legal_name
 DECISION = "decision."
 STORE = "limbeck.store"
 LONGEST = 5000  # characters of a tag that MLflow's databases can store
+SHORTEST = ("n", "at", "kind", "moves")
+"""The facts that are left of a decision that is too long without all others."""
 # maximum characters of the gate's and of a person's reason if a decision is too long for a tag
 REASON, BECAUSE = (
     120,
     500,
 )
+
+
+class HistoryWord(TypedDict):
+    """The outcome of a decision for one version."""
+
+    version: str
+    candidate: str
+    verdict: str
+    outcome: str
+    reason: str
+
+
+class DecisionReasons(TypedDict, total=False):
+    """The run or the request behind a decision."""
+
+    recipe: str
+    run: str
+    """Id of the run in MLflow."""
+    policy: str
+    to: str
+    """The alias that a person named."""
+    forced: bool
+    because: str
+    """The reason of a person."""
+
+
+class DecisionFacts(DecisionReasons, total=False):
+    """The facts on a decision, by its kind."""
+
+    moves: dict[str, list[str | None]]
+    """By alias the version before, and after."""
+    words: list[HistoryWord]
+    cut: bool
+    """Whether parts were shortened or left out."""
+
+
+class HistoryEntry(DecisionFacts):
+    """A decision in a registered model's history; ``n`` counts from 1."""
+
+    n: int
+    at: str
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -51,7 +95,7 @@ class RegistryState:
     aliases: Mapping[str, str]
     versions: Mapping[str, Mapping[str, str]]
     """Tags of every version by number, with its description."""
-    history: Sequence[Mapping[str, Any]]
+    history: Sequence[HistoryEntry]
     """Every decision, oldest first."""
     store: str = ""
     """The store whose lock protects the decisions; empty before the first decision that recorded it."""
@@ -120,11 +164,16 @@ class Registry:
         """Return a version's complete package: the original if the artifact store is a folder, else a download."""
         return package if package.is_dir() else self.tracker.fetch(f"models:/{self.name}/{version.version}", package)
 
-    def record(self, standing: RegistryState, kind: str, **said: Any) -> int:
+    def record(self, standing: RegistryState, kind: str, **said: Unpack[DecisionFacts]) -> int:
         """Record a decision and return its number; the caller holds the lock, so that no two decisions get the same
         number."""
         number = max((int(entry["n"]) for entry in standing.history), default=0) + 1
-        entry = {"n": number, "at": datetime.now(UTC).isoformat(timespec="seconds"), "kind": kind, **said}
+        entry: HistoryEntry = {
+            "n": number,
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "kind": kind,
+            **said,
+        }
         with self.tracker.asking(f"record a decision on {self.name}"):
             self.assert_held()
             if self.store and not standing.store:
@@ -183,9 +232,9 @@ def require_same_store(name: str, theirs: str, ours: str) -> None:
         )
 
 
-def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+def history_of(tags: Mapping[str, str]) -> list[HistoryEntry]:
     """Return the decisions in order; an unreadable one still counts."""
-    found = []
+    found: list[HistoryEntry] = []
     for name in sorted(name for name in tags if name.startswith(DECISION)):
         try:
             entry = json.loads(tags[name])
@@ -193,17 +242,20 @@ def history_of(tags: Mapping[str, str]) -> list[dict[str, Any]]:
             entry = None
         last = name.removeprefix(DECISION)
         number = int(last) if last.isdecimal() else 0
-        found.append({"kind": "unreadable", "at": "", **(entry if isinstance(entry, dict) else {}), "n": number})
+        known = cast(DecisionFacts, entry if isinstance(entry, dict) else {})
+        found.append({"kind": "unreadable", "at": "", **known, "n": number})
     return found
 
 
-def fitting(entry: Mapping[str, Any]) -> str:
+def fitting(entry: HistoryEntry) -> str:
     """Return an entry as JSON that fits into a tag of MLflow: long reasons are shortened, and with very many versions
     the last remarks are left out."""
     body = as_json(entry)
     if len(body) <= LONGEST:
         return body
-    words = [{**word, "reason": shortened(word["reason"], REASON)} for word in entry.get("words", [])]
+    words: list[HistoryWord] = [
+        {**word, "reason": shortened(word["reason"], REASON)} for word in entry.get("words", [])
+    ]
     because = {"because": shortened(entry["because"], BECAUSE)} if "because" in entry else {}
     while len(body) > LONGEST:
         body = as_json({**entry, **because, "words": words, "cut": True})
@@ -214,11 +266,11 @@ def fitting(entry: Mapping[str, Any]) -> str:
     return (
         body
         if len(body) <= LONGEST
-        else as_json({name: entry[name] for name in ("n", "at", "kind", "moves") if name in entry} | {"cut": True})
+        else as_json({name: value for name, value in entry.items() if name in SHORTEST} | {"cut": True})
     )
 
 
-def as_json(entry: Mapping[str, Any]) -> str:
+def as_json(entry: Mapping[str, object]) -> str:
     """Return an entry in its stored form."""
     return json.dumps(entry, ensure_ascii=False, sort_keys=True)
 

@@ -4,13 +4,13 @@ nested run for each with its main metrics, those of the best candidate on the pa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tasks.ports.tracking.figures import decision_figures, words_against
 from tasks.ports.tracking.run_context import CANDIDATE_RUN, data_inputs, flat_parameters
 from tasks.ports.tracking.runs import RunLog
 from tasks.ports.tracking.versions import Versions
 from tasks.results.row import ResultRow
+from tasks.results.sweep import SweepResult
 
 
 class CandidateLog(RunLog):
@@ -23,7 +23,7 @@ class CandidateLog(RunLog):
         best: str,
         standing: str,
         split: str = "validation",
-        knobs: Mapping[str, Mapping[str, Any]] | None = None,
+        knobs: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         """Log the main metrics, the knobs and the data of each candidate in a nested run, and the metrics of the best
         one on the parent. If all stages were cached, log only the parent.
@@ -71,13 +71,15 @@ class CandidateLog(RunLog):
             tags=[RunTag(name, value) for name, value in tags.items()],
         )
 
-    def sweep(self, result: Mapping[str, Any], plot: str, text: str) -> None:
+    def sweep(self, result: SweepResult, plot: str, text: str) -> None:
         """Log the result of a sweep on the parent: scores by number of dropped layers as curves, the answer as metrics,
         and table, plot and JSON as files."""
         final = [cell for cell in result["cells"] if cell["state"] == "scored"]
         curves = [(f"score.{cell['strategy']}", cell["score"]["value"], cell["drop"]) for cell in final]
         gaps = [
-            (f"difference_pts.{cell['strategy']}", 100 * cell["difference"]["value"], cell["drop"]) for cell in final
+            (f"difference_pts.{cell['strategy']}", 100 * gap["value"], cell["drop"])
+            for cell in final
+            if (gap := cell["difference"])
         ]
         held = [
             (f"layers_within_{one['points']:g}_pts", one["holds"]["drop"] if one["holds"] else 0, 0)

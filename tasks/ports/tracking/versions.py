@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tasks.catalog import TaskSpec
 from tasks.errors import RegistryError
@@ -33,6 +33,13 @@ LOCK_SECONDS = 600.0  # longer than any registration
 LONGEST_DESCRIPTION = 5000  # characters of a description that MLflow's databases store
 
 
+class NewVersion(TypedDict):
+    """A version of a registered model, and whether it was created now."""
+
+    version: str
+    new: bool
+
+
 class Versions(VersionFiles, RunLog):
     """The registry behind a run."""
 
@@ -50,7 +57,7 @@ class Versions(VersionFiles, RunLog):
         alias: str | None,
         beside: Mapping[str, Callable[[], Path]] | None = None,
         files: Callable[[], Mapping[str, Path]] = dict,
-    ) -> dict[str, Any]:
+    ) -> NewVersion:
         """Register a checkpoint folder as a new version, unless a version with the same weights and exports and the
         same verdict on the same rows exists.
 

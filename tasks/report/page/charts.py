@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -31,6 +31,7 @@ from tasks.report.page.svg import (
     tick_label,
     ticks,
 )
+from tasks.results.error_analysis import Bin, ErrorAnalysis
 from tasks.results.row import Estimate
 
 WIDE, HIGH = 360.0, 270.0
@@ -163,11 +164,11 @@ def clipped(words: str, most: int) -> str:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def reliability_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
+def reliability_chart(name: str, analysis: ErrorAnalysis) -> Markup:
     """Draw the reliability diagram: the accuracy of a model by its confidence; below, the number of rows in each
     bin."""
-    bins = analysis["bins"]
-    first = min((one["low"] for one in bins), default=0.0)
+    bins = analysis.bins
+    first = min((one.low for one in bins), default=0.0)
     plot = Plot(46, 286, 26, 216, scale(first, 1, 46, 286), scale(0, 1, 216, 26))
     across = labelled(ticks(first, 1, 6))
     parts = [
@@ -175,17 +176,17 @@ def reliability_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
         line(plot.left, plot.y(first), plot.right, plot.y(1), "ideal"),
     ]
     parts += [bar(plot, one) for one in bins]
-    most = max((one["rows"] for one in bins), default=1)
+    most = max((one.rows for one in bins), default=1)
     for one in bins:
-        tall = 34 * one["rows"] / most
+        tall = 34 * one.rows / most
         parts.append(
             box(
-                plot.x(one["low"]) + 1,
+                plot.x(one.low) + 1,
                 262 - tall,
-                plot.x(one["high"]) - plot.x(one["low"]) - 2,
+                plot.x(one.high) - plot.x(one.low) - 2,
                 tall,
                 "count",
-                f"{one['rows']:,} rows",
+                f"{one.rows:,} rows",
             )
         )
     parts += [
@@ -194,24 +195,22 @@ def reliability_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
     ]
     parts += [text(plot.x(at), 277, words, anchor="middle", kind="tick") for at, words in across]
     parts.append(text((plot.left + plot.right) / 2, 293, "confidence", anchor="middle", kind="name"))
-    said = "; ".join(
-        f"{one['rows']} rows at confidence {one['certainty']:.2f}: accuracy {one['accuracy']:.2f}" for one in bins
-    )
+    said = "; ".join(f"{one.rows} rows at confidence {one.certainty:.2f}: accuracy {one.accuracy:.2f}" for one in bins)
     return drawing(300, 300, f"reliability of {name}: {said}", parts, kind="square")
 
 
-def bar(plot: Plot, one: Mapping[str, Any]) -> Markup:
+def bar(plot: Plot, one: Bin) -> Markup:
     """Draw one bin: a bar at the height of its accuracy, and a tick at its mean confidence."""
-    left, right = plot.x(one["low"]) + 1, plot.x(one["high"]) - 1
-    title = f"confidence {one['certainty']:.3f}, accuracy {one['accuracy']:.3f}, {one['rows']:,} rows"
-    return box(
-        left, plot.y(one["accuracy"]), right - left, plot.bottom - plot.y(one["accuracy"]), "right", title
-    ) + line(left, plot.y(one["certainty"]), right, plot.y(one["certainty"]), "certain")
+    left, right = plot.x(one.low) + 1, plot.x(one.high) - 1
+    title = f"confidence {one.certainty:.3f}, accuracy {one.accuracy:.3f}, {one.rows:,} rows"
+    return box(left, plot.y(one.accuracy), right - left, plot.bottom - plot.y(one.accuracy), "right", title) + line(
+        left, plot.y(one.certainty), right, plot.y(one.certainty), "certain"
+    )
 
 
-def scatter_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
+def scatter_chart(name: str, analysis: ErrorAnalysis) -> Markup:
     """Draw the predictions of a regression model against the true values."""
-    points = analysis["points"]
+    points = analysis.points
     if not points:
         return Markup("")
     low, high = padded([value for point in points for value in point], 0.05)
@@ -231,13 +230,24 @@ def scatter_chart(name: str, analysis: Mapping[str, Any]) -> Markup:
 # --- dropped layers ---------------------------------------------------------------------------------------------------
 
 
-def drop_chart(series: Mapping[str, Sequence[Mapping[str, Any]]], teacher: float | None, headline: str) -> Markup:
-    """Draw score against dropped layers, one line a strategy with intervals (``drop``, ``value``, ``low``, ``high``),
-    and the teacher's line."""
+@dataclass(frozen=True)
+class DropPoint:
+    """The score of a model with dropped layers."""
+
+    drop: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+    chosen: bool = False
+    """Whether it is the best of its number of layers on the selection rows."""
+
+
+def drop_chart(series: Mapping[str, Sequence[DropPoint]], teacher: float | None, headline: str) -> Markup:
+    """Draw score against dropped layers, one line a strategy with intervals, and the teacher's line."""
     cells = [cell for line_of in series.values() for cell in line_of]
-    drops = sorted({cell["drop"] for cell in cells})
+    drops = sorted({cell.drop for cell in cells})
     low, high = padded(
-        [value for cell in cells for part in ("low", "value", "high") if (value := number(cell.get(part))) is not None]
+        [value for cell in cells for part in (cell.low, cell.value, cell.high) if (value := number(part)) is not None]
         + ([] if teacher is None else [teacher])
     )
     plot = Plot(52, 388, 30, 230, scale(drops[0] - 0.4, drops[-1] + 0.4, 52, 388), scale(low, high, 230, 30))
@@ -250,46 +260,43 @@ def drop_chart(series: Mapping[str, Sequence[Mapping[str, Any]]], teacher: float
         parts += strategy_line(plot, strategy, found, index, len(series))
     parts += [one for index, row in enumerate(series.items()) for one in strategy_notes(plot, *row, index, len(series))]
     said = [
-        f"{name}: " + ", ".join(f"{cell['drop']} dropped {cell['value']:.3f}" for cell in found)
+        f"{name}: " + ", ".join(f"{cell.drop} dropped {cell.value:.3f}" for cell in found)
         for name, found in series.items()
     ]
     return drawing(400, 280 + 18 * math.ceil(len(series) / 3), "; ".join(said), [*parts, *legend(list(series))])
 
 
-def strategy_line(
-    plot: Plot, strategy: str, found: Sequence[Mapping[str, Any]], index: int, count: int
-) -> list[Markup]:
+def strategy_line(plot: Plot, strategy: str, found: Sequence[DropPoint], index: int, count: int) -> list[Markup]:
     """Draw one strategy, a little beside the others so that intervals do not hide each other."""
     shift = 0.36 * ((index + 0.5) / count - 0.5)
-    spots = [(plot.x(cell["drop"] + shift), cell) for cell in found]
-    parts = [path([(x, plot.y(cell["value"])) for x, cell in spots], f"curve hue{index % 8}")]
+    spots = [(plot.x(cell.drop + shift), cell) for cell in found]
+    parts = [path([(x, plot.y(cell.value)) for x, cell in spots], f"curve hue{index % 8}")]
     for x, cell in spots:
-        if number(cell.get("low")) is not None and number(cell.get("high")) is not None:
-            parts.append(line(x, plot.y(cell["low"]), x, plot.y(cell["high"]), f"whisker hue{index % 8}"))
-        title = f"{strategy}, {cell['drop']} dropped: {cell['value']:.4f}"
+        low, high = number(cell.low), number(cell.high)
+        if low is not None and high is not None:
+            parts.append(line(x, plot.y(low), x, plot.y(high), f"whisker hue{index % 8}"))
+        title = f"{strategy}, {cell.drop} dropped: {cell.value:.4f}"
         parts.append(
             mark(
                 x,
-                plot.y(cell["value"]),
+                plot.y(cell.value),
                 SHAPES[index % len(SHAPES)],
                 title,
-                more=f"hue{index % 8}{' chosen' if cell.get('chosen') else ''}",
+                more=f"hue{index % 8}{' chosen' if cell.chosen else ''}",
             )
         )
     return parts
 
 
-def strategy_notes(
-    plot: Plot, strategy: str, found: Sequence[Mapping[str, Any]], index: int, count: int
-) -> list[Markup]:
+def strategy_notes(plot: Plot, strategy: str, found: Sequence[DropPoint], index: int, count: int) -> list[Markup]:
     """Return the areas that show the figures of one strategy's marks."""
     shift = 0.36 * ((index + 0.5) / count - 0.5)
     return [
         spot_note(
             plot,
-            plot.x(cell["drop"] + shift),
-            plot.y(cell["value"]),
-            [f"{strategy}, {cell['drop']} dropped", f"{cell['value']:.4f} {bounds(Estimate.model_validate(cell))}"],
+            plot.x(cell.drop + shift),
+            plot.y(cell.value),
+            [f"{strategy}, {cell.drop} dropped", f"{cell.value:.4f} {bounds(cell)}"],
         )
         for cell in found
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from markupsafe import Markup
 
@@ -11,6 +11,7 @@ from tasks.report.format.pareto import number
 from tasks.report.page.hover import band_note
 from tasks.report.page.svg import Plot, axes, drawing, labelled, mark, padded, path, scale, text, ticks
 
+AnyPoint = TypeVar("AnyPoint")
 MOST_ENDS, MOST_NOTES = 5, 20
 """Values at the ends of the lines of a chart, and steps whose values are shown under the pointer."""
 
@@ -74,7 +75,7 @@ def step_notes(plot: Plot, lines: Mapping[str, Sequence[Sequence[float]]]) -> li
     ]
 
 
-def spread(points: Sequence[Any], most: int) -> list[Any]:
+def spread(points: Sequence[AnyPoint], most: int) -> list[AnyPoint]:
     """Return at most ``most`` evenly spaced points of a line, including the first and the last."""
     if len(points) <= most:
         return list(points)

@@ -3,51 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from markupsafe import Markup
 
 from tasks.report.format.numbers import count, figure, plural, signed
 from tasks.report.page.charts import reliability_chart, scatter_chart
+from tasks.report.page.parts import (
+    AnalysisPart,
+    ConfusionCell,
+    ConfusionRow,
+    DisagreementPart,
+    ExampleList,
+    ShownAnswer,
+    ShownExample,
+)
 from tasks.report.page.sections import LONGEST_TEXT, MOST_CLASSES, view_of
+from tasks.results.error_analysis import ErrorAnalysis, ExampleAnswer, ExampleRow
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
 from tasks.task_types.interfaces import View
 
-CHARTS: dict[str, Callable[[str, Mapping[str, Any]], Markup]] = {
+ShownTexts = Mapping[str, Sequence[str | None]]
+"""The texts of displayed rows, by the row's id."""
+CHARTS: dict[str, Callable[[str, ErrorAnalysis], Markup]] = {
     "reliability": reliability_chart,
     "scatter": scatter_chart,
 }
 """Charts of one model's error analysis, by the name in a task type's view."""
 
 
-def analysis_sections(result: RunResult, models: Sequence[ResultRow]) -> list[dict[str, Any]]:
+def analysis_sections(result: RunResult, models: Sequence[ResultRow]) -> list[AnalysisPart]:
     """Return the error analyses of the displayed models."""
     return [analysis_of(result, model) for model in models if model.inspection]
 
 
-def analysis_of(result: RunResult, model: ResultRow) -> dict[str, Any]:
-    """Return one model's figures and chart, and its confusions if the task has classes."""
-    view, found = view_of(result), model.inspection or {}
-    return {
-        "name": model.name,
-        "role": model.role,
-        "figures": [(one.title, (signed if one.signed else figure)(found.get(one.name))) for one in view.figures],
-        "chart": CHARTS[view.chart](model.name, found) if view.chart else "",
-        **matrix_parts(result, found.get(view.matrix)),
-    }
-
-
-def matrix_parts(result: RunResult, counts: Sequence[Sequence[int]] | None) -> dict[str, Any]:
-    """Return the counts by true class and prediction as a table, or, of many classes, the most frequent confusions;
-    neither without counts."""
-    labels = label_names(result, len(counts or ()))
+def analysis_of(result: RunResult, model: ResultRow) -> AnalysisPart:
+    """Return one model's figures and chart, and its counts by true class and prediction as a table, or, of many
+    classes, the most frequent confusions."""
+    view, found = view_of(result), ErrorAnalysis.of(model.inspection)
+    counts = found.matrix(view.matrix)
+    labels = label_names(result, len(counts))
     small = len(labels) <= MOST_CLASSES
-    return {
-        "labels": labels,
-        "confusion": confusion_rows(counts, labels) if counts is not None and small else None,
-        "mistakes": mistakes(counts, labels) if counts is not None and not small else None,
-    }
+    return AnalysisPart(
+        name=model.name,
+        role=model.role,
+        figures=[(one.title, (signed if one.signed else figure)(found.figure(one.name))) for one in view.figures],
+        chart=CHARTS[view.chart](model.name, found) if view.chart else None,
+        labels=labels,
+        confusion=confusion_rows(counts, labels) if counts and small else None,
+        mistakes=mistakes(counts, labels) if counts and not small else None,
+    )
 
 
 def label_names(result: RunResult, classes: int) -> list[str]:
@@ -56,19 +61,19 @@ def label_names(result: RunResult, classes: int) -> list[str]:
     return named if len(named) == classes else [str(number) for number in range(classes)]
 
 
-def confusion_rows(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[dict[str, Any]]:
+def confusion_rows(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[ConfusionRow]:
     """Return a row for each true class."""
     return [
-        {"label": label, "cells": confusion_cells(row, place)}
+        ConfusionRow(label, confusion_cells(row, place))
         for place, (label, row) in enumerate(zip(labels, counts, strict=True))
     ]
 
 
-def confusion_cells(row: Sequence[int], place: int) -> list[dict[str, Any]]:
+def confusion_cells(row: Sequence[int], place: int) -> list[ConfusionCell]:
     """Return the cells of one true class; the shade of a cell is its share of the row."""
     shares = [cell / (sum(row) or 1) for cell in row]
     return [
-        {"count": count(cell), "share": round(share, 3), "right": column == place, "said": f"{share:.0%}"}
+        ConfusionCell(count(cell), round(share, 3), column == place, f"{share:.0%}")
         for column, (cell, share) in enumerate(zip(row, shares, strict=True))
     ]
 
@@ -87,20 +92,17 @@ def mistakes(counts: Sequence[Sequence[int]], labels: Sequence[str]) -> list[str
     ]
 
 
-def disagreement_section(result: RunResult, model: ResultRow, texts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def disagreement_section(result: RunResult, model: ResultRow, texts: ShownTexts | None) -> DisagreementPart | None:
     """Return the disagreements of a student and its teacher, with examples; without ``texts`` the examples only have
     row ids."""
-    view, found = view_of(result), model.inspection or {}
-    apart = found.get("apart")
-    if not apart:
+    view, found = view_of(result), ErrorAnalysis.of(model.inspection)
+    apart = found.apart
+    if apart is None:
         return None
-    labels = label_names(result, len(found.get(view.matrix) or ()))
-    known = [(title, apart["examples"][name]) for name, title in view.examples.items() if apart["examples"].get(name)]
-    lists = [{"title": title, "rows": [example(one, view, labels, texts) for one in rows]} for title, rows in known]
-    return {"lines": apart_lines(apart["counts"], view), "lists": lists, "with_texts": texts is not None}
-
-
-WHO = ("student", "teacher")
+    labels = label_names(result, len(found.matrix(view.matrix)))
+    known = [(title, apart.examples[name]) for name, title in view.examples.items() if apart.examples.get(name)]
+    lists = [ExampleList(title, [example(one, view, labels, texts) for one in rows]) for title, rows in known]
+    return DisagreementPart(apart_lines(apart.counts, view), lists, texts is not None)
 
 
 def apart_lines(counts: Mapping[str, int], view: View) -> list[tuple[str, str]]:
@@ -112,20 +114,20 @@ def apart_lines(counts: Mapping[str, int], view: View) -> list[tuple[str, str]]:
     ]
 
 
-def example(
-    one: Mapping[str, Any], view: View, labels: Sequence[str], texts: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def example(one: ExampleRow, view: View, labels: Sequence[str], texts: ShownTexts | None) -> ShownExample:
     """Return one row on which they disagree, as text."""
-    found = (texts or {}).get(str(one["id"])) or ()
-    return {
-        "id": one["id"],
-        "texts": [shorten(str(text)) for text in found if text],
-        "label": view.answer(one["label"], labels),
-        **{
-            who: {"answer": view.answer(one[who]["answer"], labels), "probability": one[who].get("probability")}
-            for who in WHO
-        },
-    }
+
+    def write_answer(given: ExampleAnswer) -> ShownAnswer:
+        return ShownAnswer(view.answer(given.answer, labels), given.probability)
+
+    found = (texts or {}).get(str(one.id)) or ()
+    return ShownExample(
+        id=one.id,
+        texts=[shorten(text) for text in found if text],
+        label=view.answer(one.label, labels),
+        student=write_answer(one.student),
+        teacher=write_answer(one.teacher),
+    )
 
 
 def shorten(text: str) -> str:

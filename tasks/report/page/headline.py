@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from tasks.report.format.numbers import (
     DASH,
@@ -29,6 +31,34 @@ from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.results.roles import role_of
 from tasks.results.row import Cost, Estimate, ResultRow
 from tasks.results.run import Registered, RunResult
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One of the four figures of the first screen."""
+
+    name: str
+    large: str
+    unit: str
+    lines: list[str]
+    chart: Markup | None = None
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """The content of the first screen."""
+
+    model: ResultRow
+    teacher: ResultRow
+    title: str
+    lead: str
+    tiles: list[Tile]
+    verdict: str
+    reasons: list[str]
+    pull: list[str]
+    """The commands that download and use the model."""
+    aliases: list[str]
+    exports: list[str]
 
 
 def chosen(result: RunResult) -> ResultRow:
@@ -70,24 +100,24 @@ UNREGISTERED = Registered(candidate="")
 """Stands for the entry of a model that is not registered."""
 
 
-def answer(result: RunResult) -> dict[str, Any]:
+def answer(result: RunResult) -> FirstScreen:
     """Return the content of the first screen."""
     model = chosen(result)
     teacher = next((one for one in result.models if one.role == "teacher"), model)
     came = min(standing(model), 2)
     entry = next((one for one in result.registered if one.candidate == model.name), UNREGISTERED)
-    return {
-        "model": model,
-        "teacher": teacher,
-        "title": title_of(result, model),
-        "lead": lead(result, model, first_of(result, model, entry)),
-        "tiles": [good(result, model, teacher), fast(model), big(model, teacher), price(result, model)],
-        "verdict": verdict_of(model, entry),
-        "reasons": list(entry.reasons),
-        "pull": pull(entry, champion=came == 0, texts=result.texts or "texts.csv"),
-        "aliases": other_aliases(result, model),
-        "exports": exports_inside(result, model),
-    }
+    return FirstScreen(
+        model=model,
+        teacher=teacher,
+        title=title_of(result, model),
+        lead=lead(result, model, first_of(result, model, entry)),
+        tiles=[good(result, model, teacher), fast(model), big(model, teacher), price(result, model)],
+        verdict=verdict_of(model, entry),
+        reasons=list(entry.reasons),
+        pull=pull(entry, champion=came == 0, texts=result.texts or "texts.csv"),
+        aliases=other_aliases(result, model),
+        exports=exports_inside(result, model),
+    )
 
 
 def title_of(result: RunResult, model: ResultRow) -> str:
@@ -132,12 +162,12 @@ def gap_sentence(gap: Estimate, where: str, headline: str) -> str:
     return f"{said} (interval of the difference {between})." if between else f"{said}."
 
 
-def tile(name: str, large: str, unit: str, lines: Sequence[str], chart: Any = "") -> dict[str, Any]:
+def tile(name: str, large: str, unit: str, lines: Sequence[str], chart: Markup | None = None) -> Tile:
     """Return one of the four figures of the first screen; empty lines are left out."""
-    return {"name": name, "large": large, "unit": unit, "lines": [line for line in lines if line], "chart": chart}
+    return Tile(name, large, unit, [line for line in lines if line], chart)
 
 
-def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
+def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> Tile:
     """Return the tile on the model's quality, compared with its teacher's."""
     ours, theirs = model.score(result.split), teacher.score(result.split)
     retained = model.share(result.split)
@@ -155,12 +185,12 @@ def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> dict[str, A
     )
 
 
-def fast(model: ResultRow) -> dict[str, Any]:
+def fast(model: ResultRow) -> Tile:
     """Return the tile on the model's speed."""
     return tile("Latency", format_latency(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
 
 
-def big(model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
+def big(model: ResultRow, teacher: ResultRow) -> Tile:
     """Return the tile on the model's size."""
     memory = number(model.memory_bytes)
     return tile(
@@ -175,7 +205,7 @@ def big(model: ResultRow, teacher: ResultRow) -> dict[str, Any]:
     )
 
 
-def price(result: RunResult, model: ResultRow) -> dict[str, Any]:
+def price(result: RunResult, model: ResultRow) -> Tile:
     """Return the tile on the cost of computing the model: money if it is known, else time, with energy below; unknown
     figures are named as unknown."""
     cost = model.cost or Cost()

@@ -84,10 +84,8 @@ def crossings_undone(rows: Sequence[Sequence[LineageNode]], edges: Sequence[Sequ
         above = {
             node.id: [place[first] for first, second in edges if second == node.id and first in place] for node in row
         }
-        kept = sorted(
-            row,
-            key=lambda node, above=above: sum(above[node.id]) / len(above[node.id]) if above[node.id] else 0.5,  # type: ignore[misc]
-        )
+        middles = {name: sum(found) / len(found) if found else 0.5 for name, found in above.items()}
+        kept = [node for _, node in sorted(((middles[node.id], node) for node in row), key=lambda one: one[0])]
         place |= {node.id: (column + 0.5) / len(kept) for column, node in enumerate(kept)}
         done.append(kept)
     return done

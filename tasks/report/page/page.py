@@ -12,12 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from tasks.report.comparison import ComparedRun, comparisons
 from tasks.report.format.numbers import plural
-from tasks.report.page.charts import drop_chart
-from tasks.report.page.error_analysis import analysis_sections, disagreement_section
+from tasks.report.page.charts import DropPoint, drop_chart
+from tasks.report.page.error_analysis import ShownTexts, analysis_sections, disagreement_section
 from tasks.report.page.headline import answer
+from tasks.report.page.parts import SweepCellPart, SweepRow
 from tasks.report.page.sections import (
+    Curves,
     curve_parts,
     dropped_section,
     front_parts,
@@ -39,6 +43,7 @@ from tasks.report.tables.sweep import notes as sweep_notes
 from tasks.report.tables.sweep import title as sweep_title
 from tasks.results.roles import ROLES
 from tasks.results.run import RunResult
+from tasks.results.sweep import SweepResult
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -47,17 +52,15 @@ HERE = Path(__file__).resolve().parent
 PAGE = "report/report.html"
 """Path of the page among a run's MLflow artifacts."""
 
-Curves = Mapping[str, Mapping[str, Any]]
 
-
-def run_page(result: RunResult, *, curves: Curves | None = None, texts: Mapping[str, Any] | None = None) -> str:
+def run_page(result: RunResult, *, curves: Curves | None = None, texts: ShownTexts | None = None) -> str:
     """Return the page of a run.
 
     ``curves`` are the points of its trainings by stage key and figure. ``texts`` are the texts of displayed rows by id;
     None if they are to be left out.
     """
     first = answer(result)
-    model, teacher = first["model"], first["teacher"]
+    model, teacher = first.model, first.teacher
     parts = {
         "fronts": front_parts(result),
         "steps": steps_section(result, model.name),
@@ -80,7 +83,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: Mapping[
     return page("page.html", result, answer=first, **parts)
 
 
-def sweep_page(result: Mapping[str, Any]) -> str:
+def sweep_page(result: SweepResult) -> str:
     """Return the page of a sweep: the answer first, then the table, the chart, and the change of each layer by
     fine-tuning."""
     shared = RunResult.model_validate({**result, "models": (), "rows": {result["split"]: result["rows"]}})
@@ -103,29 +106,26 @@ def compare_page(runs: Sequence[ComparedRun]) -> str:
     return page("compare.html", runs[0].result.replaced(links=None), runs=runs, tables=comparisons(runs))
 
 
-def sweep_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def sweep_rows(result: SweepResult) -> list[SweepRow]:
     """Return a row for each number of dropped layers."""
     return [
-        {
-            "drop": drop,
-            "cells": [{"text": text, "chosen": bool(cell.get("chosen"))} for cell, text in row_of(result, drop)],
-        }
+        SweepRow(drop, [SweepCellPart(text, bool(cell.get("chosen"))) for cell, text in row_of(result, drop)])
         for drop in result["drop"]
     ]
 
 
-def sweep_chart(result: Mapping[str, Any]) -> Any:
+def sweep_chart(result: SweepResult) -> Markup | None:
     """Return the chart of a sweep, without cells that dropped out or are undefined."""
     scored = [cell for cell in result["cells"] if cell["state"] == "scored"]
     series = {
         name: [
-            {"drop": cell["drop"], **cell["score"], "chosen": cell["chosen"]}
+            DropPoint(cell["drop"], **cell["score"], chosen=cell["chosen"])
             for cell in scored
             if cell["strategy"] == name
         ]
         for name in result["strategies"]
     }
-    known = {name: sorted(found, key=lambda cell: cell["drop"]) for name, found in series.items() if found}
+    known = {name: sorted(found, key=lambda point: point.drop) for name, found in series.items() if found}
     return drop_chart(known, result["teacher"]["score"]["value"], result["headline"]) if known else None
 
 

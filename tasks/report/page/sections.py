@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from markupsafe import Markup
@@ -13,10 +14,11 @@ from tasks.report.format.baseline_comparison import baseline_lines
 from tasks.report.format.numbers import DASH, amount, bounds, count, figure, money, percent, span
 from tasks.report.format.pareto import Front, fronts, number
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
-from tasks.report.page.charts import drop_chart, front_chart
+from tasks.report.page.charts import DropPoint, drop_chart, front_chart
 from tasks.report.page.curves import curve_chart, spread
 from tasks.report.page.headline import UNREGISTERED, seeds_sentence, verdict_of
 from tasks.report.page.lineage_chart import lineage_chart
+from tasks.report.page.parts import CurveParts, FrontPart, LedgerCell, LedgerPart, LedgerRow, TableRow, TrainingCurves
 from tasks.report.page.svg import drawing, mark
 from tasks.report.tables.ledger import counted_lines, is_known, part_of
 from tasks.results.record import Lineage, Provenance
@@ -28,19 +30,21 @@ from tasks.task_types.stored import type_of_result
 from tasks.task_types.views import VIEWS
 
 CURVE_POINTS, MOST_CLASSES, LONGEST_TEXT = 60, 12, 400
+Curves = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
+"""The points (step, value) of trainings, by stage key and figure."""
 
 
 # --- fronts and table -------------------------------------------------------------------------------------------------
 
 
-def front_parts(result: RunResult) -> list[dict[str, Any]]:
+def front_parts(result: RunResult) -> list[FrontPart]:
     """Return the three Pareto charts, each with a sentence."""
     return [
-        {
-            "title": f"Against {found.title}",
-            "chart": front_chart(found, result.headline) if found.points else None,
-            "said": front_sentence(found),
-        }
+        FrontPart(
+            title=f"Against {found.title}",
+            chart=front_chart(found, result.headline) if found.points else None,
+            said=front_sentence(found),
+        )
         for found in fronts(result)
     ]
 
@@ -55,7 +59,7 @@ def front_sentence(found: Front) -> str:
     return said + note + out + shaky
 
 
-def table_rows(result: RunResult) -> list[dict[str, Any]]:
+def table_rows(result: RunResult) -> list[TableRow]:
     """Return the rows of the table of all candidates."""
     entries, error = {entry.candidate: entry for entry in result.registered}, view_of(result).card_figure
     on = {
@@ -82,41 +86,41 @@ def names(result: RunResult) -> list[str]:
     return [model.name for model in result.models]
 
 
-def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str], error: ErrorFigure) -> dict[str, Any]:
+def table_row(model: ResultRow, split: str, entry: Registered, on: Sequence[str], error: ErrorFigure) -> TableRow:
     """Return one row of the table, with figures as text; ``error`` is that of the error analysis."""
     score, retained, mean = model.score(split), model.share(split), model.mean(split)
     deviation = number(model.spread(split))
     over = figure(mean.value if mean else None)
     teacher = model.role == "teacher"
-    return {
-        "name": model.name,
-        "role": model.role,
-        "mark": role_mark(model.role),
-        "champion": model.gate == "champion",
-        "of": model.of,
-        "making": model.making,
-        "engine": model.engine,
-        "score": figure(score.value),
-        "bounds": bounds(score),
-        "spread": f"mean {over} ± {deviation:.3f}, {seeds_sentence(model)}"
+    return TableRow(
+        name=model.name,
+        role=model.role,
+        mark=role_mark(model.role),
+        champion=model.gate == "champion",
+        of=model.of,
+        making=model.making,
+        engine=model.engine,
+        score=figure(score.value),
+        bounds=bounds(score),
+        spread=f"mean {over} ± {deviation:.3f}, {seeds_sentence(model)}"
         if deviation is not None
         else seeds_sentence(model),
-        "retained": DASH if teacher else percent(retained.value),
-        "retained_bounds": "" if teacher else bounds(retained, hundredth),
-        "parameters": figure(model.parameters, ".2f", 1e-6),
-        "size": figure(model.bytes, ".1f", 1e-6),
-        "flops": figure(model.flops, ".2f", 1e-9),
-        "latency": format_latency(model),
-        "speedup": format_speedup(model, "×"),
-        "memory": figure(model.memory_bytes, ".0f", 1e-6),
-        "error": figure((model.inspection or {}).get(error.name), ".3f"),
-        "cost": money(model.cost.dollars_on_demand if model.cost else None),
-        "gate": "teacher" if teacher else model.gate or DASH,
-        "verdict": verdict_of(model, entry),
-        "reasons": list(entry.reasons),
-        "front": ", ".join(on),
-        "note": model.note,
-    }
+        retained=DASH if teacher else percent(retained.value),
+        retained_bounds="" if teacher else bounds(retained, hundredth),
+        parameters=figure(model.parameters, ".2f", 1e-6),
+        size=figure(model.bytes, ".1f", 1e-6),
+        flops=figure(model.flops, ".2f", 1e-9),
+        latency=format_latency(model),
+        speedup=format_speedup(model, "×"),
+        memory=figure(model.memory_bytes, ".0f", 1e-6),
+        error=figure((model.inspection or {}).get(error.name), ".3f"),
+        cost=money(model.cost.dollars_on_demand if model.cost else None),
+        gate="teacher" if teacher else model.gate or DASH,
+        verdict=verdict_of(model, entry),
+        reasons=list(entry.reasons),
+        front=", ".join(on),
+        note=model.note,
+    )
 
 
 def hundredth(value: Any) -> str:
@@ -141,37 +145,34 @@ def notes(result: RunResult) -> list[str]:
 SHOWN = {"loss": "loss", "selection_score": "score on the selection rows"}
 
 
-def curve_parts(
-    result: RunResult, curves: Mapping[str, Mapping[str, Any]] | None, first: Sequence[str]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return charts of every training, with all of its seeds in one chart: under "first" those of the displayed model
-    and of trainings of no candidate, under "others" the rest."""
-    groups: dict[tuple[str, str], dict[str, Any]] = {}
+@dataclass
+class TrainingLines:
+    """The curves of one training's seeds, by figure and seed; ``cached`` if all of them were."""
+
+    cached: bool = True
+    lines: dict[str, dict[str, list[Sequence[float]]]] = field(default_factory=dict)
+
+
+def curve_parts(result: RunResult, curves: Curves | None, first: Sequence[str]) -> CurveParts:
+    """Return charts of every training, with all of its seeds in one chart: first those of the displayed model and of
+    trainings of no candidate."""
+    groups: dict[tuple[str, str], TrainingLines] = {}
     for stage in result.stages:
         found = (curves or {}).get(stage.key)
         if found:
             name, seed = label_and_seed(stage.label)
-            group = groups.setdefault((stage.name, name), {"cached": True, "lines": {}})
-            group["cached"] &= stage.cache == "hit"
+            group = groups.setdefault((stage.name, name), TrainingLines())
+            group.cached &= stage.cache == "hit"
             for what in SHOWN:
                 if found.get(what):
-                    group["lines"].setdefault(what, {})[seed] = spread(found[what], CURVE_POINTS)
+                    group.lines.setdefault(what, {})[seed] = spread(found[what], CURVE_POINTS)
     candidates = {model.name for model in result.models if model.role != "teacher"}
-    parts: dict[str, list[dict[str, Any]]] = {"first": [], "others": []}
+    parts = CurveParts([], [])
     for (stage_name, name), group in groups.items():
-        title = f"{stage_name} {name}".rstrip()
-        where = "first" if name in first or name not in candidates else "others"
-        charts = [
-            curve_chart(title, lines, SHOWN[what], noted=where == "first") for what, lines in group["lines"].items()
-        ]
-        parts[where].append(
-            {
-                "title": title,
-                "cached": group["cached"],
-                "charts": charts,
-                "seeds": len(next(iter(group["lines"].values()))),
-            }
-        )
+        title, at_once = f"{stage_name} {name}".rstrip(), name in first or name not in candidates
+        charts = [curve_chart(title, lines, SHOWN[what], noted=at_once) for what, lines in group.lines.items()]
+        part = TrainingCurves(title, group.cached, charts, len(next(iter(group.lines.values()))))
+        (parts.first if at_once else parts.others).append(part)
     return parts
 
 
@@ -186,17 +187,18 @@ def label_and_seed(label: str) -> tuple[str, str]:
 
 def dropped_section(result: RunResult) -> Markup | None:
     """Return the chart of models with dropped layers; None if there are none."""
-    series: dict[str, list[dict[str, Any]]] = {}
+    series: dict[str, list[DropPoint]] = {}
     for model in result.models:
         strategy, _, drop = model.name.rpartition("-")
         score = model.score(result.split)
-        if role_of(model.role).by_layers and not model.making and drop.isdigit() and number(score.value) is not None:
-            series.setdefault(strategy, []).append({"drop": int(drop), **score.as_json()})
+        value = number(score.value)
+        if role_of(model.role).by_layers and not model.making and drop.isdigit() and value is not None:
+            series.setdefault(strategy, []).append(DropPoint(int(drop), value, number(score.low), number(score.high)))
     teacher = next(
         (number(model.score(result.split).value) for model in result.models if model.role == "teacher"),
         None,
     )
-    ordered = {name: sorted(found, key=lambda cell: cell["drop"]) for name, found in series.items()}
+    ordered = {name: sorted(found, key=lambda point: point.drop) for name, found in series.items()}
     return drop_chart(ordered, teacher, result.headline) if ordered else None
 
 
@@ -239,7 +241,7 @@ SAME = {"co2e_kg": "co2e_lb", "co2e_lb": "co2e_kg"}
 """Figures that are one quantity in two units: both have a column, or none."""
 
 
-def ledger_section(result: RunResult) -> dict[str, Any] | None:
+def ledger_section(result: RunResult) -> LedgerPart | None:
     """Return the ledger's rows: the total, the savings by the cache, every model and every stage."""
     ledger = result.ledger
     if ledger is None:
@@ -250,14 +252,14 @@ def ledger_section(result: RunResult) -> dict[str, Any] | None:
     rows = [cost for _, cost in (*sums, *costs, *stages)]
     known = {part for part in LEDGER if part == "seconds" or any(is_known(part_of(cost, part)) for cost in rows)}
     shown = [part for part in LEDGER if known & {part, SAME.get(part)}]
-    return {
-        "heads": [LEDGER[part] for part in shown],
-        "sums": [ledger_row(*one, shown) for one in sums],
-        "models": [ledger_row(*one, shown) for one in costs],
-        "stages": [ledger_row(*one, shown) for one in stages],
-        "methods": methods([cost for _, cost in (*sums, *costs)], shown),
-        "counted": counted_lines(ledger) + left_out(rows, shown),
-    }
+    return LedgerPart(
+        heads=[LEDGER[part] for part in shown],
+        sums=[ledger_row(*one, shown) for one in sums],
+        models=[ledger_row(*one, shown) for one in costs],
+        stages=[ledger_row(*one, shown) for one in stages],
+        methods=methods([cost for _, cost in (*sums, *costs)], shown),
+        counted=counted_lines(ledger) + left_out(rows, shown),
+    )
 
 
 def left_out(rows: Sequence[Cost], shown: Sequence[str]) -> list[str]:
@@ -271,16 +273,16 @@ def left_out(rows: Sequence[Cost], shown: Sequence[str]) -> list[str]:
     ]
 
 
-def ledger_row(name: str, cost: Cost, parts: Sequence[str]) -> dict[str, object]:
+def ledger_row(name: str, cost: Cost, parts: Sequence[str]) -> LedgerRow:
     """Return one line of the ledger; every figure has its origin (measured, estimated or unknown)."""
-    return {"name": name, "cells": [ledger_cell(part_of(cost, part)) for part in parts]}
+    return LedgerRow(name, [ledger_cell(part_of(cost, part)) for part in parts])
 
 
-def ledger_cell(found: Amount) -> dict[str, str]:
+def ledger_cell(found: Amount) -> LedgerCell:
     """Return one figure with its origin; for a sum with unknown parts, a lower bound."""
     least = number(found.at_least)
     shown = f"≥ {amount(least)}" if number(found.value) is None and least else amount(found.value)
-    return {"value": shown, "how": found.how}
+    return LedgerCell(shown, found.how)
 
 
 def methods(costs: Sequence[Cost], parts: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ darker end the part that it added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 from markupsafe import Markup
 
@@ -25,7 +25,16 @@ FOR_FIGURE = 58.0
 LONGEST_NAME = 19
 
 
-def steps_section(result: RunResult, first: str) -> list[dict[str, Any]]:
+class StepsPart(TypedDict):
+    """One chain on the page: a sentence on the whole way, charts by title, and the rows of the table as text."""
+
+    title: str
+    said: str
+    charts: list[tuple[str, Markup]]
+    rows: list[dict[str, str]]
+
+
+def steps_section(result: RunResult, first: str) -> list[StepsPart]:
     """Return the parts of every chain; that of the model ``first`` comes before the others."""
     return [
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -12,7 +12,11 @@ from pydantic import ValidationError
 
 from tasks.errors import RecipeError
 from tasks.report.results.results_file import KINDS, Run, Sweep
+from tasks.results.facts import HeldBackFacts
+from tasks.results.record import Provenance
 from tasks.results.row import Estimate, Means, ResultRow, SetScores
+from tasks.results.run import RunResult
+from tasks.results.sweep import DroppedLayers, SweepCell, read_sweep
 
 DIGITS = 5  # significant digits of a stored figure
 
@@ -63,25 +67,28 @@ def parsed(values: Any, where: str) -> Run | Sweep:
         ) from error
 
 
-def purged_of(written: Mapping[str, Any]) -> dict[str, Any] | None:
+def purged_of(written: Mapping[str, object]) -> dict[str, object] | None:
     """Return the stored facts on the purge of training rows; None if they are unknown."""
-    purged = (written.get("held_back") or {}).get("purged")
-    return {name: purged[name] for name in ("rows", "of", "way")} if purged else None
+    purged = HeldBackFacts.model_validate(written.get("held_back") or {}).purged
+    return {"rows": purged.rows, "of": purged.of, "way": purged.way} if purged else None
 
 
-def cut_run(written: Mapping[str, Any]) -> dict[str, Any]:
+def cut_run(written: Mapping[str, object]) -> dict[str, object]:
     """Return the stored part of a run."""
-    models = [ResultRow.model_validate(model) for model in written["models"]]
+    models = RunResult.model_validate(written).models
     if any(model.deviation is None or model.parameters is None for model in models):
         raise KeyError("deviation")
+    measured = models[0].measured_at
+    if measured is None:
+        raise KeyError("measured_at")
     return {
         **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "synthetic")},
-        "measured_at": written["models"][0]["measured_at"],
+        "measured_at": measured.as_json(),
         "models": [entry_of(model) for model in models],
     }
 
 
-def entry_of(model: ResultRow) -> dict[str, Any]:
+def entry_of(model: ResultRow) -> dict[str, object]:
     """Return the stored part of one model: means over its seeds, for comparing methods, and the registered model's own
     figures."""
     means = model.means or {}
@@ -120,20 +127,20 @@ KEPT = {
 }
 
 
-def score_of(model: ResultRow, split: str, name: str) -> dict[str, Any]:
+def score_of(model: ResultRow, split: str, name: str) -> dict[str, object]:
     """Return the stored part of one metric."""
     spread = {"deviation": (model.deviation or {})[split][name], "per_seed": model.per_seed[split][name]}
     return with_own(model.score(split, name), (model.means or {}).get(split), name, spread)
 
 
-def with_own(own: Estimate, means: Means | None, name: str, spread: Mapping[str, Any]) -> dict[str, Any]:
+def with_own(own: Estimate, means: Means | None, name: str, spread: Mapping[str, object]) -> dict[str, object]:
     """Return a metric's mean over seeds and the registered model's own figure; older results have only one figure."""
     if means is None:
         return {**own.as_json(), **spread}
     return {**means.metrics[name].as_json(), **spread, "own": own.as_json()}
 
 
-def judged_of(found: SetScores) -> dict[str, Any]:
+def judged_of(found: SetScores) -> dict[str, object]:
     """Return the stored part of a model's scores on one judging set: means and its own figures, as on the task's
     rows."""
     means = found.means or Means()
@@ -147,21 +154,26 @@ def judged_of(found: SetScores) -> dict[str, Any]:
     return {"rows": found.rows, "merges": found.merges, "drop": drop, **stated, "scores": scores}
 
 
-def cut_sweep(written: Mapping[str, Any]) -> dict[str, Any]:
+def cut_sweep(written: Mapping[str, object]) -> dict[str, object]:
     """Return the stored part of a sweep."""
-    most = lambda found: None if found is None else found["drop"]  # noqa: E731 - used twice here
+    sweep = read_sweep(written)
     return {
         **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "layers", "seeds")},
-        "teacher": written["teacher"]["score"],
-        "cells": [cell_of(cell) for cell in written["cells"]],
+        "teacher": sweep["teacher"]["score"],
+        "cells": [cell_of(cell) for cell in sweep["cells"]],
         "answer": [
-            {"points": one["points"], "holds": most(one["holds"]), "mean": most(one["mean"])}
-            for one in written["answer"]
+            {"points": one["points"], "holds": most_layers(one["holds"]), "mean": most_layers(one["mean"])}
+            for one in sweep["answer"]
         ],
     }
 
 
-def cell_of(cell: Mapping[str, Any]) -> dict[str, Any]:
+def most_layers(found: DroppedLayers | None) -> int | None:
+    """Return the number of layers of an answer."""
+    return None if found is None else found["drop"]
+
+
+def cell_of(cell: SweepCell) -> dict[str, object]:
     """Return the stored part of one cell of a sweep."""
     score = (
         {**cell["score"], "deviation": cell["deviation"], "per_seed": cell["per_seed"]} if cell.get("score") else None
@@ -169,13 +181,16 @@ def cell_of(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {"strategy": cell["strategy"], "drop": cell["drop"], "score": score, "chosen": bool(cell.get("chosen"))}
 
 
-CUTS = {"run": cut_run, "sweep": cut_sweep}
+CUTS: dict[str, Callable[[Mapping[str, object]], dict[str, object]]] = {"run": cut_run, "sweep": cut_sweep}
 
 
-def without_places(made: Mapping[str, Any]) -> dict[str, Any]:
+def without_places(made: object) -> dict[str, object]:
     """Return the facts on how a result was produced, with the local paths in its command reduced to their last
     part."""
-    return {**made, "command": " ".join(shown_word(word) for word in shlex.split(made["command"]))}
+    known = Provenance.model_validate(made)
+    if known.command is None:
+        raise KeyError("command")
+    return {**known.as_json(), "command": " ".join(shown_word(word) for word in shlex.split(known.command))}
 
 
 def shown_word(word: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tasks.results.row import Number
+
 MARKUP = re.compile(r"[\x00-\x1f\x7f`<]|\]\(")
 
 
@@ -163,7 +165,8 @@ class Run(Kept):
     kind: Literal["run"] = "run"
     rows: dict[str, int]
     synthetic: bool = False
-    measured_at: dict[str, Any]
+    measured_at: dict[str, Number | str | None]
+    """The conditions of latencies; see ``Conditions``."""
     models: tuple[Entry, ...] = Field(min_length=2)
 
 

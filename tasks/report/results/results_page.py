@@ -6,7 +6,7 @@ that is in several runs with the same scores is listed once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tasks.ports.markdown import escaped
@@ -19,6 +19,7 @@ from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, S
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import DASH, number
 from tasks.results.roles import role_of
+from tasks.results.row import Conditions
 
 HEAD = """# Results
 
@@ -83,9 +84,7 @@ def run_section(runs: Sequence[Run]) -> str:
         *table(["model", "kind", first.headline, *COLUMNS]),
     ]
     lines += [line([*model_cells(run, entry), name]) for run, entry, name in in_order(runs)]
-    return "\n".join(
-        [*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run.measured_at)}") for run in runs)]
-    )
+    return "\n".join([*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run)}") for run in runs)])
 
 
 def judged_lines(runs: Sequence[Run]) -> list[str]:
@@ -219,11 +218,11 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def conditions(at: Mapping[str, Any]) -> str:
+def conditions(run: Run) -> str:
     """Return the conditions of the latency measurement, in words."""
+    at = Conditions.model_validate(run.measured_at)
     return (
-        f"batch {at['batch']}, length {at['length']}, {at['threads']} thread{'s' if at['threads'] > 1 else ''}, "
-        f"{at['engine']}"
+        f"batch {at.batch}, length {at.length}, {at.threads} thread{'s' if (at.threads or 0) > 1 else ''}, {at.engine}"
     )
 
 

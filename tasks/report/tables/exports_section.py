@@ -3,9 +3,9 @@ torch and transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from tasks.catalog import TaskSpec
 from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.results.row import ExportFacts, ResultRow
@@ -42,7 +42,7 @@ given = {{"input_ids": text.ids, "attention_mask": text.attention_mask, "token_t
 {answer}"""
 
 
-def exports_section(exports: Sequence[ResultRow], task: Mapping[str, Any], split: str) -> str:
+def exports_section(exports: Sequence[ResultRow], task: TaskSpec, split: str) -> str:
     """Return the section on exports; empty if none is published with the model."""
     if not exports:
         return ""
@@ -57,10 +57,10 @@ def exports_section(exports: Sequence[ResultRow], task: Mapping[str, Any], split
     return SECTION.format(headline=exports[0].headline, split=split, rows=rows, snippet=snippet(task, chosen), why=why)
 
 
-def snippet(task: Mapping[str, Any], file: str) -> str:
+def snippet(task: TaskSpec, file: str) -> str:
     """Return a program that runs an export."""
-    code = VIEWS[task["kind"]].code
-    return SNIPPET.format(file=file, text=code.text(bool(task.get("pair"))), answer=code.export)
+    code = VIEWS[task.kind].code
+    return SNIPPET.format(file=file, text=code.text(bool(task.pair)), answer=code.export)
 
 
 def facts_of(row: ResultRow) -> ExportFacts:

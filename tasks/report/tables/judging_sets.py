@@ -8,7 +8,8 @@ drop as well, so compare a candidate's drop with the teacher's. Sets with merged
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tasks.report.format.baseline_comparison import Bounded
 from tasks.report.format.numbers import plural
@@ -112,18 +113,36 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def judging_section(result: RunResult) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class SetPart:
+    """One judging set on the page: a sentence on it, and the cells of each model."""
+
+    name: str
+    about: str
+    rows: list[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class JudgingPart:
+    """The part of a run's page on its judging sets."""
+
+    sets: list[SetPart]
+    heads: Sequence[str]
+    headline: str
+
+
+def judging_section(result: RunResult) -> JudgingPart | None:
     """Return the part of a run's page on its judging sets; None if there are none."""
     models, known = result.models, result.held_back.judging if result.held_back else {}
     sets = [
-        {
-            "name": name,
-            "about": about_set(name, known.get(name)),
-            "rows": [judging_cells(model, name) for model in models if name in sets_of(model)],
-        }
+        SetPart(
+            name=name,
+            about=about_set(name, known.get(name)),
+            rows=[judging_cells(model, name) for model in models if name in sets_of(model)],
+        )
         for name in judged_on(models)
     ]
-    return {"sets": sets, "heads": HEADS[1:], "headline": models[0].headline} if sets else None
+    return JudgingPart(sets, HEADS[1:], models[0].headline) if sets else None
 
 
 def about_set(name: str, known: SetFacts | None) -> str:

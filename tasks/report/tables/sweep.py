@@ -3,15 +3,16 @@ layer by fine-tuning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tasks.report.tables.results import DASH
+from tasks.results.row import Bounds
+from tasks.results.sweep import DroppedLayers, LayersAnswer, SweepCell, SweepResult
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Result = Mapping[str, Any]
 OUT = "out"
 NOTE = (
     "* best of its row on the selection rows: the answer uses this cell, so that no figure is selected by its own "
@@ -21,7 +22,7 @@ SIMILAR = "Similarity of the teacher's layers (counted from 0) before and after 
 HALVED = "out: eliminated after the first rung (a quarter of the steps, one seed)."
 
 
-def sweep_table(result: Result) -> Table:
+def sweep_table(result: SweepResult) -> Table:
     """Return the table for rich: a row for each number of dropped layers, a column for each strategy; ``title`` goes
     above it."""
     from rich import box
@@ -42,7 +43,7 @@ def sweep_table(result: Result) -> Table:
     return table
 
 
-def similarity_table(result: Result) -> Table:
+def similarity_table(result: SweepResult) -> Table:
     """Return the table of each layer's similarity between the fine-tuned teacher and the pretrained model; ``SIMILAR``
     goes above it."""
     from rich import box
@@ -56,7 +57,7 @@ def similarity_table(result: Result) -> Table:
     return table
 
 
-def sweep_markdown(result: Result) -> str:
+def sweep_markdown(result: SweepResult) -> str:
     """Return answer, table and similarity as Markdown."""
     lines = [
         "## How many layers does the task need?",
@@ -87,7 +88,7 @@ def sweep_markdown(result: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
-def title(result: Result) -> str:
+def title(result: SweepResult) -> str:
     """Return the title of the table: the kind of its figures, and the teacher's score."""
     score, seeds = result["teacher"]["score"], len(result["seeds"])
     over = f"mean of {seeds} seeds ± deviation" if seeds > 1 else "one seed"
@@ -97,18 +98,18 @@ def title(result: Result) -> str:
     )
 
 
-def notes(result: Result) -> list[str]:
+def notes(result: SweepResult) -> list[str]:
     """Return the meaning of the marks that occur in the table."""
     return [NOTE, *([HALVED] if any(cell["state"] == "dropped out" for cell in result["cells"]) else [])]
 
 
-def row_of(result: Result, drop: int) -> list[tuple[Mapping[str, Any], str]]:
+def row_of(result: SweepResult, drop: int) -> list[tuple[SweepCell, str]]:
     """Return the cells of one number of dropped layers with their text, in the order of the columns."""
     found = {cell["strategy"]: cell for cell in result["cells"] if cell["drop"] == drop}
     return [(found[strategy], format_cell(found[strategy])) for strategy in result["strategies"]]
 
 
-def format_cell(cell: Mapping[str, Any]) -> str:
+def format_cell(cell: SweepCell) -> str:
     """Return the text of one cell; a cell that dropped out has no final figure, so none is displayed."""
     if cell["state"] != "scored":
         return OUT if cell["state"] == "dropped out" else DASH
@@ -116,7 +117,7 @@ def format_cell(cell: Mapping[str, Any]) -> str:
     return f"{hundred(cell['score']['value'])}{spread}{'*' if cell.get('chosen') else ''}"
 
 
-def answer_lines(result: Result) -> list[str]:
+def answer_lines(result: SweepResult) -> list[str]:
     """Return one or two sentences for each distance from the teacher, and a warning if there is only one seed."""
     lines = [answer_line(result, answer) for answer in result["answer"]]
     if len(result["seeds"]) == 1:
@@ -124,7 +125,7 @@ def answer_lines(result: Result) -> list[str]:
     return lines
 
 
-def answer_line(result: Result, answer: Mapping[str, Any]) -> str:
+def answer_line(result: SweepResult, answer: LayersAnswer) -> str:
     """Return the number of layers that can be dropped within one distance from the teacher: by the interval, and by the
     mean alone if that allows more."""
     points, holds, mean = answer["points"], answer["holds"], answer["mean"]
@@ -141,34 +142,36 @@ def answer_line(result: Result, answer: Mapping[str, Any]) -> str:
         if answer["alone"]
         else ""
     )
-    if mean is None or (holds is not None and mean["drop"] <= holds["drop"]):
+    if holds is not None and (mean is None or mean["drop"] <= holds["drop"]):
         most = (
             ", the largest number that was tried" if holds["drop"] == max(result["drop"]) < result["layers"] - 1 else ""
         )
         return f"{head}{sure}{most}.{alone}"
+    assert mean is not None
     return (
         f"{head}{sure}; by the mean alone {layers(result, mean['drop'])} ({described(mean)}), which the interval "
         f"does not confirm.{alone}"
     )
 
 
-def first(result: Result) -> str:
+def first(result: SweepResult) -> str:
     """Return the loss by the smallest number of dropped layers, in words."""
     cell = min((cell for cell in result["cells"] if cell.get("chosen")), key=lambda cell: cell["drop"], default=None)
     return "nothing was scored" if cell is None else f"dropping {cell['drop']} is {described(cell)}"
 
 
-def described(found: Mapping[str, Any]) -> str:
+def described(found: DroppedLayers | SweepCell) -> str:
     """Return a strategy with its difference to the teacher in points."""
-    return f"{found['strategy']}: {signed(found['difference']['value'])} points {interval(found['difference'], signed)}"
+    gap = found["difference"]
+    return f"{found['strategy']}: {signed(gap['value'])} points {interval(gap, signed)}" if gap else found["strategy"]
 
 
-def layers(result: Result, drop: int) -> str:
+def layers(result: SweepResult, drop: int) -> str:
     """Return a number of layers in words."""
     return f"{drop} of {result['layers']} layers"
 
 
-def interval(figure: Mapping[str, float], form: Any = None) -> str:
+def interval(figure: Bounds, form: Callable[[float], str] | None = None) -> str:
     """Return the bounds of a figure in points."""
     form = form or hundred
     return f"[{form(figure['low'])}, {form(figure['high'])}]"

@@ -14,39 +14,42 @@ accepted. With one seed nothing holds, because the variance between trainings is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from tasks.results.row import Bounds
+from tasks.results.sweep import DroppedLayers, LayersAnswer, SweepCell
 
 POINT = 0.01
-Cell = Mapping[str, Any]
-"""One strategy at one number of dropped layers: strategy, drop, state, seeds, selection_score, difference (value, low,
-high)."""
 
 
-def chosen_by_drop(cells: Sequence[Cell]) -> dict[int, Cell]:
+def chosen_by_drop(cells: Sequence[SweepCell]) -> dict[int, SweepCell]:
     """Return, for each number of dropped layers, the strategy with the best score on the selection rows, among those
     that were trained to the end."""
     final = [cell for cell in cells if cell["state"] == "scored"]
     drops = sorted({cell["drop"] for cell in final})
-    return {
-        drop: max((cell for cell in final if cell["drop"] == drop), key=lambda cell: cell["selection_score"])
-        for drop in drops
-    }
+    return {drop: max((cell for cell in final if cell["drop"] == drop), key=selection_score_of) for drop in drops}
 
 
-def layers_needed(cells: Sequence[Cell], *, points: Sequence[float] = (1, 2, 3)) -> list[dict[str, Any]]:
+def selection_score_of(cell: SweepCell) -> float:
+    """Return the score of a cell on the selection rows; an undefined one is below all others."""
+    found = cell["selection_score"]
+    return -math.inf if found is None else found
+
+
+def layers_needed(cells: Sequence[SweepCell], *, points: Sequence[float] = (1, 2, 3)) -> list[LayersAnswer]:
     """Return, for each distance from the teacher, the largest number of layers that can be dropped: by the mean over
     seeds, and by the interval."""
     chosen = chosen_by_drop(cells)
     return [within(chosen, distance) for distance in points]
 
 
-def within(chosen: Mapping[int, Cell], distance: float) -> dict[str, Any]:
+def within(chosen: Mapping[int, SweepCell], distance: float) -> LayersAnswer:
     """Return the answer for one distance; ``alone`` lists the Ks whose own interval is near enough although that of a
     smaller K is not."""
     limit = -distance * POINT
-    near = [drop for drop, cell in chosen.items() if cell["difference"]["value"] >= limit]
-    sure = [drop for drop, cell in chosen.items() if len(cell["seeds"]) > 1 and cell["difference"]["low"] > limit]
+    near = [drop for drop, cell in chosen.items() if gap_to_teacher(cell)["value"] >= limit]
+    sure = [drop for drop, cell in chosen.items() if len(cell["seeds"]) > 1 and gap_to_teacher(cell)["low"] > limit]
     in_a_row: list[int] = []
     for drop in sorted(chosen):
         if drop not in sure:
@@ -60,7 +63,7 @@ def within(chosen: Mapping[int, Cell], distance: float) -> dict[str, Any]:
     }
 
 
-def figure(chosen: Mapping[int, Cell], drops: Sequence[int]) -> dict[str, Any] | None:
+def figure(chosen: Mapping[int, SweepCell], drops: Sequence[int]) -> DroppedLayers | None:
     """Return the largest of some numbers of layers with its strategy and difference."""
     if not drops:
         return None
@@ -68,6 +71,14 @@ def figure(chosen: Mapping[int, Cell], drops: Sequence[int]) -> dict[str, Any] |
     return {
         "drop": cell["drop"],
         "strategy": cell["strategy"],
-        "difference": dict(cell["difference"]),
+        "difference": gap_to_teacher(cell).copy(),
         "seeds": list(cell["seeds"]),
     }
+
+
+def gap_to_teacher(cell: SweepCell) -> Bounds:
+    """Return the difference of a scored cell to the teacher; raises ValueError where it is undefined."""
+    found = cell["difference"]
+    if found is None:
+        raise ValueError(f"{cell['strategy']} with {cell['drop']} dropped layers has no difference to the teacher")
+    return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from flows.cli.console import runs_table
+from flows.cli.console import runs_table, show_sweep
+from tests.report.test_ledger import LEDGER
+from tests.report.test_sweep import WHOLE
 
 
 def test_a_refused_candidates_figures_are_listed_and_what_is_unknown_is_a_dash() -> None:
@@ -44,3 +46,12 @@ def test_square_brackets_of_a_name_are_no_markup() -> None:
     with out.capture() as shown:
         out.print(runs_table([row]))
     assert "[/b]" in shown.get() and "[red]x" in shown.get()
+
+
+def test_a_finished_sweep_ends_with_what_it_cost() -> None:
+    """The ledger came as plain JSON and was read as a model: every `limbeck sweep` ended in a traceback."""
+    console = Console(width=160)
+    with console.capture() as said:
+        show_sweep(console, WHOLE | {"stages": [{"cache": "hit"}, {"cache": "miss"}], "ledger": LEDGER})
+    assert "1 of 2 stages cached; nothing was registered." in said.get()
+    assert "The stages of this run took" in said.get() and "see limbeck ledger" in said.get()

@@ -16,6 +16,7 @@ from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.promotion import delete, promote, rollback
 from flows.run.notices import (
+    Notice,
     news_of,
     notification_blocks,
     on_failure,
@@ -27,6 +28,7 @@ from flows.run.notices import (
 )
 from tasks.errors import GateError, RecipeError, RegistryError
 from tasks.ports.tracking.tracker import Tracker
+from tasks.results.run import RunResult
 from tests.databases import is_unused
 from tests.flows.run.test_bad_input import SHORT
 from tests.flows.test_compress import FAST, recipe_for
@@ -251,17 +253,28 @@ def entry(candidate: str, decision: str = "refused", alias: str | None = None, *
 
 
 def result(*entries: dict[str, Any]) -> dict[str, Any]:
-    return {"recipe": "tiny", "registered": list(entries), "links": {"run": "http://mlflow/run"}}
+    about = {"recipe": "tiny", "task": "tiny", "headline": "accuracy", "split": "validation", "models": ()}
+    return about | {"registered": list(entries), "links": {"run": "http://mlflow/run"}}
+
+
+def news(written: dict[str, Any]) -> list[Notice]:
+    """Return the notices of a result as it is read."""
+    return news_of(RunResult.model_validate(written))
+
+
+def refusal(written: dict[str, Any]) -> Notice | None:
+    """Return the notice of the refusals in a result as it is read."""
+    return tell_refusal(RunResult.model_validate(written))
 
 
 def test_a_refusal_names_what_was_missed_and_stays_short() -> None:
-    notice = tell_refusal(result(*(entry(f"c{number}", verdict="INFEASIBLE") for number in range(7))))
+    notice = refusal(result(*(entry(f"c{number}", verdict="INFEASIBLE") for number in range(7))))
     assert notice is not None
     subject, body = notice
     assert subject == "Limbeck: tiny: the gate accepted none of 7"
     assert "- c0 (INFEASIBLE): a; b" in body and "… and 2 more" in body and body.endswith("MLflow: http://mlflow/run")
     assert "… and 2 more: c5, c6" in body
-    assert tell_refusal(result()) is None and tell_refusal(result(entry("y", "accepted", outcome="champion"))) is None
+    assert refusal(result()) is None and refusal(result(entry("y", "accepted", outcome="champion"))) is None
 
 
 def test_one_notice_names_all_that_were_refused_by_the_gate_or_against_the_champion() -> None:
@@ -269,20 +282,20 @@ def test_one_notice_names_all_that_were_refused_by_the_gate_or_against_the_champ
     missed = entry("small", verdict="INFEASIBLE", outcome="refused", why="the gate's verdict is INFEASIBLE")
     lost = entry("quick", "accepted", verdict="ACCEPT", outcome="refused", why=worse)
     found = result(missed, lost, entry("good", "accepted", "champion", verdict="ACCEPT", outcome="champion"))
-    [(subject, body)] = news_of(found)
+    [(subject, body)] = news(found)
     assert subject == "Limbeck: tiny: 2 of 3 candidates were refused"
     assert (
         "- small (INFEASIBLE): a; b" in body
         and f"- quick (ACCEPT): accepted by the gate, refused against the champion: {worse}" in body
     )
     assert "good" not in body and body.endswith("MLflow: http://mlflow/run")
-    [(subject, _)] = news_of(result(lost))
+    [(subject, _)] = news(result(lost))
     assert subject == "Limbeck: tiny: 1 of 1 candidate was refused", (
         "the gate accepted it, so that it accepted none would be false"
     )
     again = {"promotion": {"moves": {}, "words": [], "champion": None, "news": False}}
-    assert news_of(found | again) == [], "a run that found everything as it was tells it no second time"
-    assert len(news_of(result(missed) | again)) == 1, "that nobody was accepted is told each time"
+    assert news(found | again) == [], "a run that found everything as it was tells it no second time"
+    assert len(news(result(missed) | again)) == 1, "that nobody was accepted is told each time"
 
 
 def test_a_promotion_says_what_stood_there_before() -> None:
@@ -300,12 +313,11 @@ def test_a_promotion_says_what_stood_there_before() -> None:
 def test_only_what_moved_is_news() -> None:
     there = result(entry("old", "accepted", "champion", new=False))
     assert (
-        news_of(there | {"promotion": {"moves": {}, "words": [], "champion": {"version": "7", "candidate": "old"}}})
-        == []
+        news(there | {"promotion": {"moves": {}, "words": [], "champion": {"version": "7", "candidate": "old"}}}) == []
     )
     moves = {"champion": "7", "previous": "3", "champion-small": "7"}
     words = [{"version": "7", "outcome": "champion", "reason": "smaller"}]
-    [(subject, body)] = news_of(
+    [(subject, body)] = news(
         there | {"promotion": {"moves": moves, "words": words, "champion": {"version": "7", "candidate": "old"}}}
     )
     assert (
@@ -318,7 +330,7 @@ def test_only_what_moved_is_news() -> None:
         "words": [{"version": "7", "outcome": "challenger", "reason": "not compared"}],
         "champion": None,
     }
-    [(subject, body)] = news_of(there | {"promotion": waiting})
+    [(subject, body)] = news(there | {"promotion": waiting})
     assert subject == "Limbeck: sst2-bert@challenger is now version 7" and "not compared" in body
 
 
