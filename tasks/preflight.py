@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from tasks.architectures import ModelConfig
 from tasks.architectures.architecture import UNKNOWN
 from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
 from tasks.architectures.requirements import require_heads
@@ -52,7 +53,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     check_chains(recipe, config, base, starts)
 
 
-def check_chains(recipe: Recipe, config: Mapping[str, Any], base: Path, starts: Mapping[str, Path]) -> None:
+def check_chains(recipe: Recipe, config: ModelConfig, base: Path, starts: Mapping[str, Path]) -> None:
     """Reject dropped models without enough layers, and followers that cannot be distilled; each is checked after the
     candidate that it is made from."""
     known = {one.name: one for one in recipe.planned}
@@ -71,7 +72,7 @@ def check_follower(
     candidate: DistilledCandidate,
     first: CandidateKnobs,
     layers: int,
-    config: Mapping[str, Any],
+    config: ModelConfig,
     base: Path,
     start: Path | None,
 ) -> None:
@@ -89,7 +90,7 @@ def check_follower(
     check_copying(recipe, student, config, Sizes(layers, width, heads))
 
 
-def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> dict[str, Any]:
+def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> ModelConfig:
     """Check a student's own starting checkpoint: its shape must match the recipe; its tokenizer and the place of its
     summary token must match the teacher's if layers are compared.
 
@@ -103,7 +104,8 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> di
                 f"the recipe gives it {getattr(student, knob)}; set {knob}: {there}, or start from another model"
             )
     check_reading(recipe, student, start, base)
-    return dict(config)
+    own: ModelConfig = config
+    return own
 
 
 def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> None:
@@ -127,9 +129,7 @@ def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> 
         )
 
 
-def check_student(
-    recipe: Recipe, student: Student, config: Mapping[str, Any], own: Mapping[str, Any] | None = None
-) -> None:
+def check_student(recipe: Recipe, student: Student, config: ModelConfig, own: ModelConfig | None = None) -> None:
     """Check one student's depth, width and heads, and that the teacher exposes the signals to copy; ``own`` is the
     config of the student's own starting checkpoint."""
     layers, width = (whole(config, knob) for knob in ("layers", "hidden"))
@@ -149,7 +149,7 @@ def check_student(
     check_copying(recipe, student, config, Sizes(student.layers, own_width, own_heads))
 
 
-def check_copying(recipe: Recipe, student: Student, config: Mapping[str, Any], ours: Sizes) -> None:
+def check_copying(recipe: Recipe, student: Student, config: ModelConfig, ours: Sizes) -> None:
     """Check that the teacher exposes the signals to copy, and that patience finds two layers or more of one width."""
     theirs = Sizes(*(whole(config, knob) for knob in ("layers", "hidden", "heads")))
     for section, phase in inner_phases(recipe, student):
@@ -168,7 +168,7 @@ def check_copying(recipe: Recipe, student: Student, config: Mapping[str, Any], o
         )
 
 
-def check_knobs(student: Student, config: Mapping[str, Any]) -> None:
+def check_knobs(student: Student, config: ModelConfig) -> None:
     """Refuse knobs of a shape that the student's architecture does not have; ``config`` is of its teacher, or of the
     checkpoint that it brings."""
     name = student.start if student.start in other_architectures() else model_type_of(config)
@@ -181,7 +181,7 @@ def check_knobs(student: Student, config: Mapping[str, Any]) -> None:
         )
 
 
-def check_origin(student: Student, config: Mapping[str, Any]) -> None:
+def check_origin(student: Student, config: ModelConfig) -> None:
     """Reject a start from whole layers with other widths than theirs, a strategy that cannot leave the student's number
     of layers, and an architecture that is not built from the teacher's."""
     layers = layers_of(config)
@@ -304,7 +304,7 @@ def require_rows_for_int8(recipe: Recipe, facts: RowsFacts) -> None:
         )
 
 
-def check_words(recipe: Recipe, config: Mapping[str, Any]) -> None:
+def check_words(recipe: Recipe, config: ModelConfig) -> None:
     """Reject recipes that need word predictions from a teacher that has no masked language model of its kind, or was
     saved without its head."""
     if (
@@ -334,12 +334,12 @@ def words_asked(recipe: Recipe) -> str:
     return "general_distillation.method: triple" if asked else ""
 
 
-def layers_of(config: Mapping[str, Any]) -> int:
+def layers_of(config: ModelConfig) -> int:
     """Return a config's depth, under any family's name for it."""
     return whole(config, "layers")
 
 
-def whole(config: Mapping[str, Any], knob: str) -> int:
+def whole(config: ModelConfig, knob: str) -> int:
     """Return one number of a config's shape, by the name of a student's knob; raise ModelError if it is missing."""
     found = shape_of(config).get(knob)
     if found is None:

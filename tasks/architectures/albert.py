@@ -3,9 +3,10 @@ factorised."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tasks.architectures import ModelConfig
 from tasks.architectures.architecture import Architecture, as_bias
 from tasks.errors import ModelError
 
@@ -18,7 +19,7 @@ def no_more_groups_than_turns(config: Any, kept: Sequence[int]) -> None:
     config.num_hidden_groups = min(config.num_hidden_groups, len(kept))
 
 
-def groups(config: Mapping[str, Any], layers: int) -> int:
+def groups(config: ModelConfig, layers: int) -> int:
     """Return the number of groups of shared weights, among which all layers are divided."""
     return config.get("num_hidden_groups") or 1
 

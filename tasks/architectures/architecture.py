@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tasks.architectures import ModelConfig
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -42,7 +44,7 @@ def everywhere(config: Any, layer: int) -> int | None:
     return None
 
 
-def every_layer(config: Mapping[str, Any], layers: int) -> int:
+def every_layer(config: ModelConfig, layers: int) -> int:
     """Return the depth: each layer has its own weights."""
     return layers
 
@@ -104,7 +106,7 @@ class Architecture:
     """Whether the size of a head must be even, because rotary positions rotate its numbers in pairs."""
     reserved_positions: bool = False
     """Whether the first positions are reserved for padding."""
-    distinct_layers: Callable[[Mapping[str, Any], int], int] = every_layer
+    distinct_layers: Callable[[ModelConfig, int], int] = every_layer
     """Returns the number of layers with their own weights, for a config as a mapping and its depth."""
 
     # Building: students of this architecture out of a teacher of another.

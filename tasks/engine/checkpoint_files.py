@@ -10,7 +10,7 @@ import json
 import os
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 MARKER = "whole.json"
 
@@ -25,19 +25,33 @@ def write_marker(folder: Path, of: str) -> None:
         sync(path)
 
 
-def read_marker(folder: Path, of: str) -> dict[str, Any] | None:
+class FileRecord(TypedDict):
+    """A file of a checkpoint."""
+
+    size: int
+    sha256: str
+
+
+class Marker(TypedDict):
+    """The marker of a complete checkpoint: the name of its training's folder, and its files."""
+
+    of: str
+    inventory: dict[str, FileRecord]
+
+
+def read_marker(folder: Path, of: str) -> Marker | None:
     """Return the marker of a checkpoint if it matches the folder's files and belongs to this training; else None."""
     try:
-        marker = json.loads((folder / MARKER).read_bytes())
+        marker: Marker = json.loads((folder / MARKER).read_bytes())
         whole = not folder.is_symlink() and marker["of"] == of and marker["inventory"] == files_in(folder) != {}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return dict(marker) if whole else None
+    return marker if whole else None
 
 
-def files_in(folder: Path) -> dict[str, dict[str, Any]]:
+def files_in(folder: Path) -> dict[str, FileRecord]:
     """Return size and sha256 of a checkpoint's files; raise ValueError if it holds anything but regular files."""
-    found = {}
+    found: dict[str, FileRecord] = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
             raise ValueError(f"{path.name} is not a regular file")

@@ -80,3 +80,15 @@ class ErrorEvent(TypedDict):
 
 
 Event = LogEvent | ProgressEvent | CurveEvent | UsedEvent | ResultEvent | ErrorEvent
+
+
+class Letter(TypedDict, total=False):
+    """A message to the server: a job to fork an engine for, a signal for one, or a module whose libraries to import."""
+
+    number: int
+    """Of the engine."""
+    module: str
+    folder: str
+    environment: dict[str, str | None]
+    signal: int
+    load: str

@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from tasks.engine.events import Letter
 from tasks.engine.job import die_with_parent
 
 ORDER = "job.json"
@@ -260,7 +261,7 @@ class Server:
                     return
                 self.obey(json.loads(letter), handles)
 
-    def obey(self, order: Mapping[str, Any], handles: list[int]) -> None:
+    def obey(self, order: Letter, handles: list[int]) -> None:
         """Fork an engine, forward a signal to one, or import the libraries that the first one will need."""
         if "load" in order:
             self.load(order["load"])
@@ -311,7 +312,7 @@ class Server:
             self.wire.send(json.dumps({"number": number, "status": status}).encode())
 
 
-def become(order: Mapping[str, Any], handles: list[int]) -> None:
+def become(order: Letter, handles: list[int]) -> None:
     """Turn the fork into the engine of a job; never return."""
     status: Any = 1
     try:

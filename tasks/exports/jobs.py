@@ -13,10 +13,10 @@ from tasks.errors import DataError
 from tasks.exports.graph import LARGEST, opset_of, tidy
 from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
-from tasks.exports.quantizing import best, draw, quantize_by
+from tasks.exports.quantizing import WayFacts, best, draw, quantize_by
 from tasks.ports.rows.row_files import StoredRows, has_split, read_split
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
-from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
+from tasks.scoring.onnx_models import FILES, ExportCard, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
 from tasks.task_types.graphs import GRAPHS
 
@@ -30,7 +30,7 @@ def part_of(rows: StoredRows, chosen: Sequence[int]) -> tuple[list[str], list[st
     return [rows.texts[row] for row in chosen], pairs
 
 
-def export(job: Job) -> dict[str, Any]:
+def export(job: Job) -> dict[str, object]:
     """Write a checkpoint as an fp32 graph, and compare the graph's outputs on padded batches with the checkpoint's
     outputs on single rows."""
     from torch.onnx import OnnxExporterError
@@ -65,15 +65,16 @@ def export(job: Job) -> dict[str, Any]:
         path.unlink(missing_ok=True)
         return unmade(job, card, reason(model, error))
     tidy(path)
-    write_card(job.output, card | {"inputs": inputs, "engine": "onnxruntime fp32"})
+    write_card(job.output, {**card, "inputs": inputs, "engine": "onnxruntime fp32"})
     theirs = ask_torch(*load(folder, knobs.task_type), texts, pairs, card["max_length"], names)
-    return facts_of(path, card) | {
+    return {
+        **facts_of(path, card),
         "rows": len(texts),
         **apart(ask_together(job, texts, pairs, card["max_length"]), theirs, knobs.task_type),
     }
 
 
-def facts_of(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(path: Path, card: ExportCard) -> dict[str, object]:
     """Return the facts that are common to all graphs."""
     return {
         "made": True,
@@ -84,7 +85,7 @@ def facts_of(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def unmade(job: Job, card: Mapping[str, Any], because: str) -> dict[str, Any]:
+def unmade(job: Job, card: ExportCard, because: str) -> dict[str, object]:
     """Report why there is no graph; the run continues."""
     job.log(f"no export: {because}")
     write_card(job.output, {**card, "because": because})
@@ -133,7 +134,7 @@ def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, ma
     return {name: np.concatenate([part[name] for part in found]) for name in model.names}
 
 
-def quantize(job: Job) -> dict[str, Any]:
+def quantize(job: Job) -> dict[str, object]:
     """Write one int8 graph for each requested mode (dynamic, static), score each on the selection rows, and keep the
     one with the smallest loss of quality."""
     source, knobs = job.inputs["export"], job.read(QuantizeSlice)
@@ -145,7 +146,7 @@ def quantize(job: Job) -> dict[str, Any]:
         )
     theirs = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
     full = score(theirs, rows.labels_N, knobs.metric, knobs.task_type)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, WayFacts] = {}
     for number, way in enumerate(knobs.ways, start=1):
         found[way] = quantize_and_score(job, knobs, way, rows, theirs, full, number)
     chosen = best(found)
@@ -158,34 +159,38 @@ def quantize(job: Job) -> dict[str, Any]:
         )
     path = job.output / FILES["int8"]
     scratch(job, chosen).replace(path)
-    how = {
+    how: QuantizedWay = {
         "way": chosen,
         "reduce_range": knobs.reduce_range,
         "calibration_rows": knobs.calibration_rows if chosen == "static" else 0,
     }
-    write_card(job.output, card | {"engine": f"onnxruntime int8 {chosen}", "int8": how})
-    return (
-        facts_of(path, card)
-        | how
-        | {"metric": knobs.metric, "fp32": {"score": full}, "ways": found, "rows": len(rows)}
-        | found[chosen]
-    )
+    write_card(job.output, {**card, "engine": f"onnxruntime int8 {chosen}", "int8": how})
+    return {
+        **facts_of(path, card),
+        **how,
+        "metric": knobs.metric,
+        "fp32": {"score": full},
+        "ways": found,
+        "rows": len(rows),
+        **found[chosen],
+    }
 
 
-def quantize_in_blocks(job: Job) -> dict[str, Any]:
+def quantize_in_blocks(job: Job) -> dict[str, object]:
     """Write one graph with weights in four bits as ``quantize`` writes one in int8; state its format, the version of
     its operations and its calibration."""
     facts, card, knobs = quantize(job), card_of(job.output), job.read(QuantizeSlice)
     name = "four-bit" if "four-bit" in knobs.ways else "int8-table4"
     if not facts["made"]:
-        because = facts["because"].replace("int8", name, 1)
-        write_card(job.output, card | {"because": because})
-        return facts | {"because": because}
-    how = card.pop("int8") | {"calibration_rows": knobs.calibration_rows if facts["way"] == "static-table4" else 0}
+        because = str(facts["because"]).replace("int8", name, 1)
+        write_card(job.output, {**card, "because": because})
+        return {**facts, "because": because}
+    how = card.pop("int8")
+    how["calibration_rows"] = knobs.calibration_rows if facts["way"] == "static-table4" else 0
     engine = "onnxruntime four-bit" if name == "four-bit" else f"onnxruntime int8 {facts['way']}"
     opset = opset_of(job.output / FILES["int8"])
-    write_card(job.output, card | {"engine": engine, name: how, "opset": opset})
-    return facts | how | {"opset": opset}
+    write_card(job.output, {**card, "engine": engine, name: how, "opset": opset})
+    return {**facts, **how, "opset": opset}
 
 
 def scratch(job: Job, way: str) -> Path:
@@ -203,7 +208,7 @@ def quantize_and_score(
     theirs: Mapping[str, np.ndarray],
     full: float,
     number: int,
-) -> dict[str, Any]:
+) -> WayFacts:
     """Quantize in one mode and score the graph; if a library fails, record the reason, so that the other modes are
     tried."""
     path = scratch(job, way)
@@ -216,12 +221,13 @@ def quantize_and_score(
     except Exception as error:  # a quantizer can raise any exception of its graph library
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
-    value = score(ours, rows.labels_N, knobs.metric, knobs.task_type)
+    value, near = score(ours, rows.labels_N, knobs.metric, knobs.task_type), apart(ours, theirs, knobs.task_type)
     return {
         "score": value,
         "loss": loss(value, full, knobs.metric),
         "bytes": path.stat().st_size,
-        **apart(ours, theirs, knobs.task_type),
+        "largest_difference": near["largest_difference"],
+        "equal_answers": near["equal_answers"],
     }
 
 

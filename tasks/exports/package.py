@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tasks.errors import ModelError
 from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.results.row import ResultRow
-from tasks.scoring.onnx_models import CARD, card_of, graph_of
+from tasks.scoring.onnx_models import CARD, ExportCard, card_of, graph_of
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 INSIDE = "onnx"
@@ -43,24 +43,23 @@ def copy_beside(source: Path, output: Path) -> None:
             shutil.copyfile(source / name, output / name)
 
 
-def write_card(output: Path, values: Mapping[str, Any]) -> None:
+def write_card(output: Path, values: Mapping[str, object]) -> None:
     """Write an export's card."""
     (output / CARD).write_text(json.dumps(dict(values), indent=1, sort_keys=True) + "\n")
 
 
 def describe(
-    outputs: Mapping[str, Any],
+    outputs: Mapping[str, object],
     tokenizer: Any,
     *,
     max_length: int,
     positions: int | None,
     parameters: int,
     opset: int,
-) -> dict[str, Any]:
+) -> ExportCard:
     """Return the properties of a model that are known before its graph exists; ``outputs`` are those of its task type.
     Library versions are included, so that a new version gives a new export."""
-    return {
-        **outputs,
+    known: ExportCard = {
         "max_length": min(max_length, positions or max_length),
         "positions": positions,
         "pad": {
@@ -75,6 +74,7 @@ def describe(
             name: version(name).split("+")[0] for name in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
         },
     }
+    return cast(ExportCard, {**outputs, **known})
 
 
 def digest_of(path: Path) -> str:
@@ -92,11 +92,11 @@ def files_for_a_model(exports: Mapping[str, Path], workspace: Path) -> dict[str,
     return {**found, f"{INSIDE}/{CARD}": workspace / CARD}
 
 
-def shared_card(cards: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def shared_card(cards: Mapping[str, ExportCard]) -> dict[str, object]:
     """Merge the cards of a model's formats into one; formats differ in their file and their engine."""
-    both: dict[str, Any] = {}
+    both: dict[str, object] = {}
     for card in cards.values():
-        both |= card
+        both.update(card)
     return {
         **both,
         "files": {way: EXPORT_FORMATS[way].file for way in cards},

@@ -7,6 +7,7 @@ Outputs are arrays by name, rows first. Shape letter: N rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 import numpy as np
 
@@ -16,7 +17,16 @@ from tasks.task_types.answers import ANSWERS
 from tasks.task_types.graphs import GRAPHS
 
 
-def apart(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], task_type: str) -> dict[str, float]:
+class Parity(TypedDict):
+    """How far an export is from its source."""
+
+    largest_difference: float
+    """Of outputs."""
+    equal_answers: float
+    """Share of rows with equal predictions."""
+
+
+def apart(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], task_type: str) -> Parity:
     """Return the largest difference of outputs, and the share of rows with equal predictions."""
     difference = max(float(np.abs(ours[name] - theirs[name]).max()) for name in ours)
     return {

@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import onnx
@@ -135,7 +135,19 @@ def draw(count: int, wanted: int, seed: int) -> Sequence[int]:
     return [int(row) for row in sorted(chosen)]
 
 
-def best(found: Mapping[str, Mapping[str, Any]]) -> str | None:
+class WayFacts(TypedDict, total=False):
+    """The figures of a graph that was quantized in one mode, or the reason why there is none."""
+
+    because: str
+    score: float
+    loss: float
+    bytes: int
+    largest_difference: float
+    """Of outputs, to the fp32 graph's."""
+    equal_answers: float
+
+
+def best(found: Mapping[str, WayFacts]) -> str | None:
     """Return the mode with the smallest loss, None if all failed; of equal ones the first that was named, which is
     dynamic unless a recipe says otherwise."""
     made = [way for way, facts in found.items() if "loss" in facts]

@@ -7,6 +7,7 @@ is read, and all that follows are plain look-ups, whose names mypy checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import NotRequired, TypedDict
 
 
@@ -56,3 +57,11 @@ class LeaseNote(TypedDict, total=False):
     key: str
     inputs: object
     """Digests of input artifacts by name; other types of values have no inputs."""
+
+
+class UnfinishedUpload(TypedDict):
+    """An interrupted upload, as S3 lists it."""
+
+    Key: str
+    UploadId: str
+    Initiated: datetime

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -48,7 +48,7 @@ class Scoring(ScoreKnobs):
         return self
 
 
-def score_knobs(scoring: Scoring) -> dict[str, Any]:
+def score_knobs(scoring: Scoring) -> dict[str, object]:
     """Return the knobs that a scorecard takes."""
     return {name: getattr(scoring, name) for name in ScoreKnobs.model_fields}
 

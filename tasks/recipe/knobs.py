@@ -8,7 +8,17 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 
@@ -35,7 +45,7 @@ class Choices:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Add the names to the JSON schema, their only purpose."""
         return {**handler(core), "enum": list(self.names)}
 
@@ -50,12 +60,13 @@ class Knobs(BaseModel):
     def is_what_it_looks_like(cls, value: Any, info: ValidationInfo) -> Any:
         """Reject values of another type that pydantic would convert: true for a number, "3" in quotes for 3, yes or 1
         for a switch; 1.0 is accepted as 1."""
-        kinds = kinds_in(cls.model_fields[str(info.field_name)].annotation)  # type: ignore[arg-type]
+        annotation: Any = cls.model_fields[str(info.field_name)].annotation
+        kinds = kinds_in(annotation)
         for one in value if isinstance(value, (list, tuple)) else [value]:
             require_kind(one, kinds)
         return value
 
-    def key_values(self) -> dict[str, Any]:
+    def key_values(self) -> dict[str, JsonValue]:
         """Return the knobs that determine a stage's result, as plain values."""
         semantic = (name for name, field in type(self).model_fields.items() if is_semantic(field))
         return {name: plain_value(getattr(self, name)) for name in semantic}
@@ -64,16 +75,14 @@ class Knobs(BaseModel):
 @cache
 def kinds_in(annotation: Any) -> frozenset[type]:
     """Return the plain types inside an annotation such as ``tuple[int, ...] | None``."""
-    inner = (
+    inner: tuple[Any, ...] = (
         get_args(annotation)
         if get_origin(annotation) is not Literal
         else tuple(type(one) for one in get_args(annotation))
     )
-    return (
-        frozenset([annotation])
-        if isinstance(annotation, type) and not inner
-        else frozenset().union(*(kinds_in(part) for part in inner))  # type: ignore[arg-type]
-    )
+    if isinstance(annotation, type) and not inner:
+        return frozenset([annotation])
+    return frozenset(kind for part in inner for kind in kinds_in(part))
 
 
 def require_kind(value: Any, kinds: frozenset[type]) -> None:

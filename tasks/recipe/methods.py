@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
+from tasks.architectures import ModelConfig
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES
 from tasks.architectures.requirements import require_alone, require_global, require_signal, require_words
 from tasks.errors import ModelError
@@ -41,7 +41,7 @@ class Method(Knobs):
             )
         return self
 
-    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
         """Raise ModelError if a student of these sizes cannot copy from this teacher; ``teacher`` is its config,
         ``where`` the section of the recipe."""
 
@@ -70,7 +70,7 @@ class Matching(Method):
         "code.",
     )
 
-    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
         """Check that layers, widths and heads match where they are compared, and that the family exposes the compared
         signals."""
         for signal, weight in ((SCORES, self.attention), (HIDDEN, self.hidden)):
@@ -119,7 +119,7 @@ class Relations(Method):
     key: float = Field(1.0, ge=0, description="Weight of the relation between keys.")
     value: float = Field(1.0, ge=0, description="Weight of the relation between values.")
 
-    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
         """Check that the layer exists, that the relation heads divide both widths, and that the family exposes queries,
         keys and values."""
         require_signal(teacher, STATES, where)
@@ -157,7 +157,7 @@ class Triple(Method):
         description="Share of a batch's tokens that are predicted; rare tokens are sampled more often.",
     )
 
-    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
         """Check that the masked-LM head is known, and that widths are equal if directions are compared."""
         require_words(teacher, where)
         if self.direction and ours.width != theirs.width:
@@ -178,7 +178,7 @@ class Replacing(Method):
         0.5, ge=0, le=1, description="Share of the steps over which the probability rises linearly to 1."
     )
 
-    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
         """Check that the family's layers can be replaced one by one, and that the student has the teacher's width and
         heads."""
         require_alone(teacher, where)
@@ -199,7 +199,7 @@ class SelfAttention(Method):
     attention: float = Field(1.0, ge=0, description="Weight of the attention distributions; needs equal head counts.")
     value: float = Field(1.0, ge=0, description="Weight of the relation between values.")
 
-    def check(self, where: str, teacher: Mapping[str, Any], ours: Sizes, theirs: Sizes) -> None:
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
         """Check that head counts are equal, that the family exposes scores and values, and that all of its layers have
         global attention."""
         require_global(teacher, where)
@@ -246,7 +246,7 @@ class ByMethod(Training):
                 )
         return self
 
-    def key_values(self) -> dict[str, Any]:
+    def key_values(self) -> dict[str, JsonValue]:
         """Return the knobs that determine the phase's result, without those of other methods: adding a method leaves
         existing keys unchanged."""
         others = {section for method, section in sections_of(type(self)).items() if method != self.method}

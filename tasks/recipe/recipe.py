@@ -256,12 +256,12 @@ class Recipe(Knobs):
     @property
     def optional_stages(self) -> tuple[StageName, ...]:
         """The optional stages that this recipe has."""
-        present = {
+        present: dict[StageName, object] = {
             "general": self.general_distillation,
             "augmentation": self.augmentation,
             "intermediate": self.task_distillation.intermediate,
         }
-        return tuple(stage for stage, section in present.items() if section is not None)  # type: ignore[misc]
+        return tuple(stage for stage, section in present.items() if section is not None)
 
     def takes(self, student: Student, stage: StageName) -> bool:
         """Tell whether a student passes through an optional stage."""

@@ -6,8 +6,6 @@ of the task type (``alone`` and ``apart`` in ``tasks/task_types``).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tasks.engine.job import Job
@@ -20,7 +18,7 @@ from tasks.task_types.answers import ANSWERS
 CARDS = ("card", "teacher")
 
 
-def inspect_answers(job: Job) -> dict[str, Any]:
+def inspect_answers(job: Job) -> dict[str, object]:
     """Analyse one scorecard's predictions, beside the teacher's if given, and store the texts of the rows selected as
     examples."""
     knobs = job.read(InspectSlice)
@@ -30,12 +28,14 @@ def inspect_answers(job: Job) -> dict[str, Any]:
         for name in CARDS
         if name in job.inputs
     }
-    found = ANSWERS[knobs.task_type].alone(models["card"], rows.labels_N, knobs.bins)
+    found = dict(ANSWERS[knobs.task_type].alone(models["card"], rows.labels_N, knobs.bins))
+    chosen: set[int] = set()
     if "teacher" in models:
-        found["apart"] = ANSWERS[knobs.task_type].apart(
+        apart = ANSWERS[knobs.task_type].apart(
             models["card"], models["teacher"], rows.labels_N, np.asarray(rows.ids), knobs.examples
         )
-    chosen = {example["id"] for sort in found.get("apart", {}).get("examples", {}).values() for example in sort}
+        chosen = {example["id"] for sort in apart.get("examples", {}).values() for example in sort}
+        found["apart"] = apart
     texts = {
         str(row): (rows.texts[place], rows.pairs[place] if rows.pairs else None)
         for place, row in enumerate(rows.ids)

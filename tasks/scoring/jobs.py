@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -40,7 +40,7 @@ PROVENANCE = {
 }
 
 
-def score(job: Job) -> dict[str, Any]:
+def score(job: Job) -> dict[str, object]:
     """Score a candidate (one checkpoint a seed) and its teacher on every reporting split: figures of the first seed,
     which is the model, and means over all seeds."""
     knobs, models = job.read(ScoreSlice), job.lists["models"]
@@ -68,7 +68,8 @@ def score(job: Job) -> dict[str, Any]:
         score_split(card, split, np.stack(found_S), answers.decide(theirs), rows, figures, answers)
     write_predictions(job.output, predictions)
     validation = splits["validation"]
-    card |= {
+    facts = {
+        **card,
         "headline": figures.headline,
         "parameters": parameters_of(models[0]),
         "bytes": weight_bytes(models[0]),
@@ -77,8 +78,8 @@ def score(job: Job) -> dict[str, Any]:
         "truncated": truncated_share(models[0], validation.texts, validation.pairs, knobs.max_length),
         "provenance": PROVENANCE,
     }
-    (job.output / "scorecard.json").write_text(json.dumps(card, indent=1, sort_keys=True))
-    return card
+    (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+    return facts
 
 
 def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
@@ -94,10 +95,42 @@ def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
     )
 
 
-def new_card() -> dict[str, Any]:
+ScoreBounds = Mapping[str, float | None]
+"""A figure with the bounds of its interval."""
+
+
+class SplitFigures(TypedDict):
+    """The figures of one model, or the means of several seeds, on one split."""
+
+    metrics: dict[str, ScoreBounds]
+    difference: ScoreBounds
+    retained: ScoreBounds
+    agreement: float
+
+
+class ScoresOfSplits(TypedDict):
+    """The part of a scorecard with figures by split; ``ScoreFacts`` reads it."""
+
+    metrics: dict[str, dict[str, ScoreBounds]]
+    per_seed: dict[str, dict[str, list[float]]]
+    retained: dict[str, ScoreBounds]
+    difference: dict[str, ScoreBounds]
+    agreement: dict[str, float]
+    means: dict[str, SplitFigures]
+    rows: dict[str, int]
+
+
+def new_card() -> ScoresOfSplits:
     """Return a scorecard without figures; ``score_split`` fills in a split at a time."""
-    names = ("metrics", "per_seed", "retained", "difference", "agreement", "means", "rows")
-    return {name: {} for name in names}
+    return {
+        "metrics": {},
+        "per_seed": {},
+        "retained": {},
+        "difference": {},
+        "agreement": {},
+        "means": {},
+        "rows": {},
+    }
 
 
 def ask(
@@ -122,7 +155,7 @@ def ask(
 
 
 def score_split(
-    card: dict[str, Any],
+    card: ScoresOfSplits,
     split: str,
     ours_SN: np.ndarray,
     theirs_N: np.ndarray,
@@ -138,14 +171,14 @@ def score_split(
     card["rows"][split] = len(rows)
     card["per_seed"][split] = {name: [METRICS[name](each, rows.labels_N) for each in ours_SN] for name in knobs.metrics}
     own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs, answers)
-    for figure, found in own.items():
-        card[figure][split] = found
+    card["metrics"][split], card["agreement"][split] = own["metrics"], own["agreement"]
+    card["difference"][split], card["retained"][split] = own["difference"], own["retained"]
     card["means"][split] = own if len(ours_SN) == 1 else figures_of_split(ours_SN, theirs_N, rows, knobs, answers)
 
 
 def figures_of_split(
     ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: JudgingScoreSlice, answers: Answers
-) -> dict[str, Any]:
+) -> SplitFigures:
     """Return the figures of one model, or the means of several seeds, on one split."""
     found = {
         name: compare(
@@ -168,7 +201,7 @@ def figures_of_split(
     }
 
 
-def score_judging_set(job: Job) -> dict[str, Any]:
+def score_judging_set(job: Job) -> dict[str, object]:
     """Score a candidate (one checkpoint a seed; the first is the model) and its teacher on a judging set; classes that
     the set merges count as one."""
     knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
@@ -188,8 +221,17 @@ def score_judging_set(job: Job) -> dict[str, Any]:
     card = new_card()
     score_split(card, "validation", np.stack(found_S), answers.decide(theirs), rows, knobs, answers)
     write_predictions(job.output, predictions_of_seeds("validation", rows, found_S, ours_S))
-    facts = {name: found["validation"] for name, found in card.items()} | {"headline": knobs.headline}
-    facts["truncated"] = truncated_share(models[0], rows.texts, rows.pairs, knobs.max_length)
+    facts: dict[str, object] = {
+        "metrics": card["metrics"]["validation"],
+        "per_seed": card["per_seed"]["validation"],
+        "retained": card["retained"]["validation"],
+        "difference": card["difference"]["validation"],
+        "agreement": card["agreement"]["validation"],
+        "means": card["means"]["validation"],
+        "rows": card["rows"]["validation"],
+        "headline": knobs.headline,
+        "truncated": truncated_share(models[0], rows.texts, rows.pairs, knobs.max_length),
+    }
     (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 
@@ -216,7 +258,7 @@ def teacher_outputs(
     return outputs_of(job.inputs["teacher"], rows.texts, rows.pairs, knobs.max_length, task_type=task_type)
 
 
-def measure(job: Job) -> dict[str, Any]:
+def measure(job: Job) -> dict[str, object]:
     """Time a candidate and its teacher in turn, and measure the candidate's memory."""
     knobs = job.read(SpeedSlice)
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
@@ -245,7 +287,7 @@ def measure(job: Job) -> dict[str, Any]:
     return facts
 
 
-def contrast(job: Job) -> dict[str, Any]:
+def contrast(job: Job) -> dict[str, object]:
     """Compare two candidates row by row, from the predictions stored with their scorecards, on every split that both
     were scored on."""
     knobs = job.read(ContrastSlice)

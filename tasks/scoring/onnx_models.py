@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -23,14 +23,52 @@ FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
 """File names of graphs by format."""
 
 
+class Padding(TypedDict):
+    """How texts of a batch are padded to one length."""
+
+    id: int
+    token: str
+    type_id: int
+    side: str
+
+
+class QuantizedWay(TypedDict):
+    """How a graph was quantized."""
+
+    way: str
+    reduce_range: bool
+    calibration_rows: int
+
+
+class ExportCard(TypedDict):
+    """The card of an export; its other entries are those of its task type, by which outputs are decoded."""
+
+    max_length: int
+    positions: int | None
+    pad: Padding
+    opset: int
+    parameters: int
+    """Of its checkpoint."""
+    made_with: dict[str, str]
+    """Versions of libraries."""
+    inputs: NotRequired[list[str]]
+    engine: NotRequired[str]
+    int8: NotRequired[QuantizedWay]
+    because: NotRequired[str]
+    """The reason why there is no graph."""
+    labels: NotRequired[list[str] | None]
+    """Names of the classes; none for a task type without classes."""
+
+
 def is_export(folder: Path) -> bool:
     """Return whether a folder is an export rather than a checkpoint."""
     return (folder / CARD).is_file()
 
 
-def card_of(folder: Path) -> dict[str, Any]:
+def card_of(folder: Path) -> ExportCard:
     """Return the card of an export."""
-    return dict(json.loads((folder / CARD).read_text()))
+    card: ExportCard = json.loads((folder / CARD).read_text())
+    return card
 
 
 def graph_of(folder: Path) -> Path:

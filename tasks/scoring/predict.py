@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from tasks.architectures import ModelConfig
 from tasks.architectures.judged_length import read_judged_length
 from tasks.architectures.known_architectures import longest
 from tasks.errors import ModelError
@@ -161,7 +162,7 @@ def stored_type(folder: Path) -> str:
     type, so that an export needs no transformers; of a checkpoint from its config."""
     if is_export(folder):
         card = card_of(folder)
-        return type_of({STATED: card.get(STATED), "num_labels": len(card["labels"] or [""])})
+        return type_of(cast(ModelConfig, {STATED: card.get(STATED), "num_labels": len(card["labels"] or [""])}))
     from transformers import AutoConfig
 
     return type_of(AutoConfig.from_pretrained(folder, local_files_only=True).to_dict())

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -68,7 +67,7 @@ def write_predictions(folder: Path, answers: Sequence[Predictions]) -> None:
     pq.write_table(pa.concat_tables(tables), folder / FILE, compression="zstd")
 
 
-def stored(outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def stored(outputs: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Return a column for each output, a list of numbers a row."""
     import pyarrow as pa
 

@@ -197,7 +197,8 @@ class Dispatcher:
         from prefect.exceptions import ObjectNotFound
         from prefect.states import Cancelled
 
-        before, pause, crashed, alone = "", FIRST_LOOK, None, None
+        pause, crashed, alone = FIRST_LOOK, None, None
+        before: str | None = ""
         async with get_client() as client:
             while True:
                 try:
@@ -207,7 +208,7 @@ class Dispatcher:
                 if state is not None and state.name != before:
                     words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
                     tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
-                    before, pause = state.name, FIRST_LOOK  # type: ignore[assignment]
+                    before, pause = state.name, FIRST_LOOK
                 alone = await self.alone_since(client, state, alone)
                 self.require_time(state)
                 crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None

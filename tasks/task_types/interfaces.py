@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict
 
 from tasks.task_types.types import Column, Output
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from torch import Tensor
 
+    from tasks.architectures import ModelConfig
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
     from tasks.task_types.types import Output
@@ -101,12 +102,12 @@ class Reader:
     """Return labels (rows, names) as they are stored [N], None for an unlabelled row; DataError for an illegal one."""
     require_labels: Callable[[str, Sequence[Any], Sequence[str] | None], None]
     """Raise DataError if the labels of a split (its name, labels, names) cannot be scored."""
-    label_facts: Callable[[Sequence[Any], Sequence[str] | None], dict[str, Any]]
+    label_facts: Callable[[Sequence[Any], Sequence[str] | None], Mapping[str, object]]
     """Return facts about the labels of the validation split."""
     judging_labels: Callable[[TableRows, JudgingLabels, Sequence[str] | None], tuple[list[Any], list[int] | None]]
     """Return the labels of a judging set as the task's, and for each class the number of its merged class (None: no
     classes are merged); DataError for a label that is none of the task's."""
-    names_in_config: Callable[[Mapping[str, Any]], tuple[str, ...] | None]
+    names_in_config: Callable[[ModelConfig], tuple[str, ...] | None]
     """Return the names of the classes of a model, from its config."""
     guess: Callable[[Mapping[str, Sequence[Any]], ColumnChoice], TableGuess | None]
     """Return how a table (its columns by name) would be used with the chosen columns; None if it does not fit."""
@@ -162,6 +163,24 @@ class Head:
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
 
 
+class Example(TypedDict):
+    """A row on which student and teacher differ; its label and their predictions are those of the task type."""
+
+    id: int
+    label: object
+    student: Mapping[str, object]
+    teacher: Mapping[str, object]
+
+
+class ModelComparison(TypedDict):
+    """A student beside its teacher: counts of rows, and example rows by sort."""
+
+    counts: dict[str, int]
+    examples: dict[str, list[Example]]
+    gap: NotRequired[float | None]
+    """The mean distance of their predictions, for values."""
+
+
 @dataclass(frozen=True)
 class Floor:
     """The least score of a teacher that is clearly better than guessing, unless the recipe sets one."""
@@ -204,9 +223,9 @@ class Answers:
     """The least score of a teacher."""
     read: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
     """Returns the arrays that the error analysis needs of one model's outputs, in float64."""
-    alone: Callable[[Mapping[str, np.ndarray], np.ndarray, int], dict[str, Any]]
+    alone: Callable[[Mapping[str, np.ndarray], np.ndarray, int], Mapping[str, object]]
     """Analyses the errors of one model: from the arrays of ``read``, the labels, and a number of bins."""
-    apart: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], np.ndarray, np.ndarray, int], dict[str, Any]]
+    apart: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], np.ndarray, np.ndarray, int], ModelComparison]
     """Compares a student with its teacher: from the arrays of ``read`` of both, labels, ids of rows, and the most
     examples of each sort. Returns ``counts`` of rows, and ``examples`` by sort, each with the ``id`` of its row."""
 
@@ -214,9 +233,9 @@ class Answers:
 # --- view: words and figures, for pages, cards and MLflow -------------------------------------------------------------
 
 
-Card = Mapping[str, Any]
+Card = Mapping[str, object]
 """Entries of an export's card."""
-Printed = dict[str, Any]
+Printed = dict[str, str | float]
 """One prediction, as a pipeline or ``limbeck predict`` returns it."""
 
 

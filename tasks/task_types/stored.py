@@ -5,9 +5,7 @@ These are the only guesses. A recipe, and every stage, states its task type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from tasks.architectures import ModelConfig
 from tasks.task_types.types import TASK_TYPES
 
 LABELS = ("LABEL_0", "LABEL_1")
@@ -17,7 +15,7 @@ STATED = "limbeck_task_type"
 ``Head.configure`` and ``Graph.card`` write it."""
 
 
-def type_of(config: Mapping[str, Any]) -> str:
+def type_of(config: ModelConfig) -> str:
     """Return the task type of a model from the values of its ``config.json``, which states it as ``problem_type``, or
     under our own name.
 
@@ -25,7 +23,7 @@ def type_of(config: Mapping[str, Any]) -> str:
     value, several are classes. Without labels there are two, as in transformers.
     """
     if config.get(STATED) in TASK_TYPES:
-        return str(config[STATED])
+        return str(config.get(STATED))
     problem = config.get("problem_type")
     stated = [name for name, one in TASK_TYPES.items() if problem and one.problem_type == problem]
     labels = config.get("num_labels") or len(config.get("id2label") or LABELS)

@@ -55,7 +55,7 @@ class Answered:
     summaries_BLD: Tensor | None = None
 
 
-def answer(job: Job) -> dict[str, Any]:
+def answer(job: Job) -> dict[str, object]:
     """Run the teacher once over every row that students learn from, and write its answers by row id."""
     knobs = job.read(AnswerSlice)
     task = read_task(job.inputs["rows"], knobs.task_type)
@@ -109,7 +109,7 @@ def summary_of(model: Any, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
     return states_BTD[torch.arange(len(states_BTD), device=states_BTD.device), at_B]
 
 
-def mix(job: Job) -> dict[str, Any]:
+def mix(job: Job) -> dict[str, object]:
     """Mix the answers of several teachers into one file of the same format."""
     knobs, said = job.read(MixSlice), [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]

@@ -46,7 +46,7 @@ class Place:
     token: int
 
 
-def augment(job: Job) -> dict[str, Any]:
+def augment(job: Job) -> dict[str, object]:
     """Write substitutes for the replaceable words of the training rows."""
     knobs, rows = job.read(Augmentation), read_split(job.inputs["rows"], "train")
     count = len(rows.texts)
@@ -74,7 +74,7 @@ def words_with_options(sentence: str, found: Found) -> Options:
 def substitutes(job: Job, knobs: Augmentation, sentences: list[str]) -> Found:
     """Find substitutes by each of the job's sources."""
     found: Found = {}
-    tokenizer = load_tokenizer(job.inputs.get("masked_lm", job.inputs.get("tokenizer")))  # type: ignore[arg-type]
+    tokenizer = load_tokenizer(job.inputs["masked_lm" if "masked_lm" in job.inputs else "tokenizer"])
     places = [place for sentence in sentences for place in places_of(sentence, tokenizer, knobs.max_length)]
     single = [place for place in places if place.token >= 0]
     if "masked_lm" in job.inputs and single:
@@ -225,7 +225,8 @@ def by_word_vectors(places: list[Place], path: Path, knobs: Augmentation) -> Fou
 
 def read_vectors(path: Path, limit: int) -> tuple[list[str], np.ndarray]:
     """Read word vectors in GloVe text format, plain or gzip, scaled to length one [V, E]."""
-    words, vectors = [], []  # type: ignore[var-annotated]
+    words: list[str] = []
+    vectors: list[np.ndarray] = []
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8") as lines:

@@ -49,7 +49,7 @@ class TeacherStudent:
     tokenizer: Any
 
 
-def distill_intermediate(job: Job) -> dict[str, Any]:
+def distill_intermediate(job: Job) -> dict[str, object]:
     """First phase: the student's inner layers learn to match the fine-tuned teacher's on the task's text."""
     knobs, place = job.read(IntermediateSlice), device()
     make_deterministic(knobs.seed)
@@ -101,7 +101,7 @@ def inner_spec(
     )
 
 
-def distill_prediction(job: Job) -> dict[str, Any]:
+def distill_prediction(job: Job) -> dict[str, object]:
     """Second phase: the student learns the teacher's softened answers, or the labels if its signal is labels."""
     knobs, place = job.read(PredictionSlice), device()
     make_deterministic(knobs.seed)
@@ -114,7 +114,7 @@ def distill_prediction(job: Job) -> dict[str, Any]:
     return facts
 
 
-def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent) -> dict[str, Any]:
+def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent) -> dict[str, object]:
     """Train a student on the teacher's answers, in place."""
     student, task, tokenizer = pair.student, pair.task, pair.tokenizer
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None

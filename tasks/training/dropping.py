@@ -32,7 +32,7 @@ from tasks.training.precision import device, make_deterministic
 SAMPLE = 500  # rows to measure the contribution of a layer on; its mean cosine converges with far fewer
 
 
-def measure_contributions(job: Job) -> dict[str, Any]:
+def measure_contributions(job: Job) -> dict[str, object]:
     """Measure, for each layer of ``base``, the mean cosine between its input and its output on the selection rows."""
     knobs = job.read(ContributionSlice)
     found = hidden_states(job, knobs, ("base",))
@@ -43,7 +43,7 @@ def measure_contributions(job: Job) -> dict[str, Any]:
     return {"cosines": cosines}
 
 
-def measure_similarity(job: Job) -> dict[str, Any]:
+def measure_similarity(job: Job) -> dict[str, object]:
     """Compare ``base`` with ``teacher``, which was fine-tuned from it, layer by layer on the selection rows; the first
     figure is that of the embeddings."""
     moments: list[Moments] = []
@@ -111,7 +111,7 @@ def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
     return [*states[:-1], *raw] if raw else states
 
 
-def drop_and_train(job: Job) -> dict[str, Any]:
+def drop_and_train(job: Job) -> dict[str, object]:
     """Drop layers of ``base`` by a strategy, then train with labels or with the answers of the fine-tuned teacher."""
     knobs, place = job.read(DropSlice), device()
     make_deterministic(knobs.seed)

@@ -23,7 +23,7 @@ from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import all_outputs, selection_score, selector
 
 
-def finetune(job: Job) -> dict[str, Any]:
+def finetune(job: Job) -> dict[str, object]:
     """Fine-tune the model in ``base`` on ``rows`` and write a checkpoint; return its scores on the selection rows, and
     the score of guessing."""
     knobs, place = job.read(TeacherSlice), device()
@@ -39,7 +39,7 @@ def finetune(job: Job) -> dict[str, Any]:
 
 def train_with_labels(
     job: Job, knobs: TeacherSlice | PredictionSlice | DropSlice, model: Any, task: Task, tokenizer: Any
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Train a classifier on the labelled rows in place."""
     rows = read_rows(job.inputs["rows"], "train", task.head)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
@@ -77,7 +77,7 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     return loss
 
 
-def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokenizer: Any) -> dict[str, Any]:
+def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokenizer: Any) -> dict[str, object]:
     """Return a finished teacher's score on the selection rows (on train rows if none are held back), the facts by which
     it is compared with guessing, and the number of rows."""
     held, split = read_rows(job.inputs["rows"], "selection", task.head), "selection"

@@ -24,7 +24,7 @@ from tasks.training.objectives.objectives import objective_of
 from tasks.training.precision import arithmetic, device, make_deterministic, store_as_multiplied
 
 
-def distill_general(job: Job) -> dict[str, Any]:
+def distill_general(job: Job) -> dict[str, object]:
     """Distil the pretrained model in ``base`` into a student of shape ``knobs.shape`` on ``corpus``; save the student
     without the parts that only training needs."""
     knobs, place = job.read(GeneralSlice), device()

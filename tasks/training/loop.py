@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
@@ -56,11 +55,11 @@ class TrainingSpec:
     """The phases of a training of so many steps: by default one, in which all parameters learn."""
     tally: Callable[[Indices], dict[str, int]] = lambda indices: {}
     """Counts of a batch by name; their sums over all steps, also over those before a resume, are facts."""
-    facts: Callable[[Epoch], dict[str, Any]] = lambda last: {}
+    facts: Callable[[Epoch], Mapping[str, object]] = lambda last: {}
     """Further facts for result tables, computed from the last planned epoch."""
 
 
-def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.device) -> dict[str, Any]:
+def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.device) -> dict[str, object]:
     """Train to the end, from the newest checkpoint if there is one; return facts. The modules end up with the best
     weights, or with the last ones if there is no score."""
     epochs = Epochs(spec, ahead=place.type == "cuda")
@@ -81,7 +80,7 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
         run.phases.finish()
         if spec.score is not None and progress.best_weights:
             spec.modules.load_state_dict(progress.best_weights)
-    return run.facts() | spec.facts(epochs.current)
+    return {**run.facts(), **spec.facts(epochs.current)}
 
 
 @contextmanager
@@ -144,7 +143,8 @@ class Run:
         self.progress, self.total, self.group, self.table = progress, total, group, table
         self.phases = Phases(spec.phases(total), total, spec.modules)
         self.after_step = (*([] if table is None else [self.decay_unused_rows]), *spec.after_step)
-        self.examples, self.losses, self.started, self.saved = 0, [], time.monotonic(), time.monotonic()  # type: ignore[var-annotated]
+        self.examples, self.started, self.saved = 0, time.monotonic(), time.monotonic()
+        self.losses: list[Tensor] = []
         self.seconds_before, self.saver = progress.seconds, checkpoints.Saver()
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
 
@@ -272,10 +272,10 @@ class Run:
         """Return the training time in seconds, without interruptions."""
         return self.seconds_before + time.monotonic() - self.started
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Return the facts of this training for result tables and gates."""
         seconds = self.seconds()
-        facts = {"steps": self.total, "train_seconds": round(seconds, 3), **self.progress.tallies}
+        facts: dict[str, object] = {"steps": self.total, "train_seconds": round(seconds, 3), **self.progress.tallies}
         if self.progress.best is not None:
             facts |= {"selection_score": self.progress.best, "best_step": self.progress.best_step}
         return facts

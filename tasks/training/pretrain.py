@@ -31,7 +31,7 @@ from tasks.training.precision import device, make_deterministic
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def pretrain(job: Job) -> dict[str, Any]:
+def pretrain(job: Job) -> dict[str, object]:
     """Learn a vocabulary from ``documents``, train a BERT of the given shape on them, and save it with its masked-LM
     head."""
     knobs, place = job.read(Pretraining), device()

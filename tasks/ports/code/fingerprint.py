@@ -111,7 +111,7 @@ class HashMemo:
         except OSError:
             return
 
-    def write(self, known: Mapping[str, Any]) -> None:
+    def write(self, known: Mapping[str, object]) -> None:
         """Replace the cache file atomically by one with its own hash."""
         temporary = self.path.with_suffix(f".{os.getpid()}")
         body = json.dumps(known)
@@ -238,7 +238,7 @@ class KeyExplanation(ComputedBy, total=False):
     stage: Required[str]
     code: Required[str]
     """Digest of the code that determines the result."""
-    knobs: Required[dict[str, object]]
+    knobs: Required[Mapping[str, object]]
     inputs: Required[dict[str, str | list[str]]]
     """Digests of the input artifacts."""
     libraries: Required[dict[str, str]]

@@ -95,11 +95,9 @@ class Narrowing:
             return frozenset([("knob", path)]) if path else None
         if isinstance(value, ast.Name):
             given = place.value_of(value)
-            return (
-                self.of_parameter(place, value.id)  # type: ignore[return-value]
-                if given is None and place.is_parameter(value)
-                else given and self.meaning(place, given)
-            )
+            if given is not None:
+                return self.meaning(place, given)
+            return self.of_parameter(place, value.id) if place.is_parameter(value) else None
         return None
 
     def names_architecture(self, place: Place, called: ast.expr) -> bool:

@@ -7,8 +7,8 @@ adapter, pickled weights, code, checkpoints in subfolders).
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from tasks.architectures import ModelConfig
 from tasks.errors import ModelError
 from tasks.ports.files.model_settings import read_settings
 
@@ -62,7 +62,7 @@ def shards_of(folder: Path) -> list[str]:
             f"{folder} has neither {WEIGHTS} nor an {INDEX} with the names of its parts; "
             "save the model again with safetensors"
         )
-    names = sorted(set(named.values()))
+    names = sorted({str(name) for name in named.values()})
     for name in names:
         if (
             PurePosixPath(name).name != name
@@ -90,7 +90,7 @@ def leads_out(path: Path) -> bool:
     return not (target.is_relative_to(folder) or target.is_relative_to(blobs))
 
 
-def require_settings(folder: Path, config: dict[str, Any]) -> None:
+def require_settings(folder: Path, config: ModelConfig) -> None:
     """Refuse settings that would make a library read files, or use libraries, that are not part of any key."""
     if (folder / "adapter_config.json").is_file():
         raise ModelError(

@@ -10,8 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from pydantic import JsonValue
+
+from tasks.architectures import ModelConfig
 from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.errors import ModelError
 from tasks.ports.files.bounded_json import read_json
@@ -76,7 +79,7 @@ def names_repository(value: Any) -> bool:
     return isinstance(value, str) and "/" in value
 
 
-def require_plain_settings(folder: Path) -> dict[str, Any]:
+def require_plain_settings(folder: Path) -> ModelConfig:
     """Return a model's config after a check of all settings.
 
     Raises ModelError if a setting loads code, a kernel or other weights, or if a size is no whole number or too large.
@@ -92,11 +95,12 @@ def require_plain_settings(folder: Path) -> dict[str, Any]:
                 f"{folder} refers to its own code ({key} in {name}), which is never run; use a model of a known "
                 f"family, without that setting"
             )
-    require_sizes(found["config.json"], folder)
-    return found["config.json"]
+    config = cast(ModelConfig, found["config.json"])
+    require_sizes(config, folder)
+    return config
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, JsonValue]:
     """Return the content of one of a model's JSON files; empty if it does not exist."""
     try:
         found = read_json(path, LARGEST_FILE) if path.is_file() else {}
@@ -118,7 +122,7 @@ def architecture_fact(folder: Path) -> dict[str, str]:
     return {"architecture": named} if isinstance(named, str) else {}
 
 
-def require_sizes(config: Mapping[str, Any], folder: Path) -> None:
+def require_sizes(config: ModelConfig, folder: Path) -> None:
     """Refuse sizes that are no whole numbers or too large for any model: transformers would build such a model for
     hours, or until memory is exhausted."""
     architecture = architecture_of(config)

@@ -14,9 +14,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import rfc8785
 
@@ -152,14 +153,16 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    options: dict[str, Any] = {
-        "revision": revision,
-        "allow_patterns": patterns,
-        "repo_type": "dataset" if hub == "data" else "model",
-    }
+    fetch = partial(
+        snapshot_download,
+        name,
+        revision=revision,
+        allow_patterns=patterns,
+        repo_type="dataset" if hub == "data" else "model",
+    )
     cached = None
     try:
-        cached = Path(snapshot_download(name, local_files_only=True, **options))
+        cached = Path(fetch(local_files_only=True))
         if hub != "model" or has_tokenizer(cached):
             return cached  # a model that an earlier release has downloaded may lack its tokenizer files
     except HFValidationError as error:
@@ -167,7 +170,7 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
     except LocalEntryNotFoundError:
         pass
     try:
-        return Path(snapshot_download(name, **options))
+        return Path(fetch())
     except (LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
         if cached is not None:
             return cached
@@ -184,19 +187,28 @@ def artifact_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Artif
         raise kind(f"{path} holds no file that can be used here; looked for {', '.join(DATA_SUFFIXES)}")
     try:
         hashes = hash_files(list(files.values()), remember=True)
-        inventory = {
+        inventory: dict[str, ListedFile] = {
             name: {"size": file.stat().st_size, "sha256": digest}
             for (name, file), digest in zip(files.items(), hashes, strict=True)
         }
     except OSError as error:
         raise kind(f"{path} cannot be read ({error.strerror}); check the files in it, and run again") from error
-    size = sum(entry["size"] for entry in inventory.values())  # type: ignore[misc]
+    size = sum(entry["size"] for entry in inventory.values())
     return Artifact("source", digest_of(inventory), str(path), size, architecture_fact(path))
 
 
-def digest_of(inventory: Mapping[str, Mapping[str, Any]]) -> str:
+class ListedFile(TypedDict):
+    """A file of a source in the inventory by which its digest is computed."""
+
+    size: int
+    sha256: str
+
+
+def digest_of(inventory: Mapping[str, ListedFile]) -> str:
     """Return the digest of a source, which is equal to that of an artifact with the same files."""
-    return sha256(rfc8785.dumps({name: dict(entry) for name, entry in inventory.items()})).hexdigest()
+    return sha256(
+        rfc8785.dumps({name: {"size": one["size"], "sha256": one["sha256"]} for name, one in inventory.items()})
+    ).hexdigest()
 
 
 def data_files(path: Path) -> dict[str, Path]:
@@ -238,7 +250,7 @@ def copy_source(source: Artifact, folder: Path) -> None:
 
     Raises DataError if the source has changed since the digest was computed; the copy is then invalid.
     """
-    listing, inventory = listing_of(source), {}
+    listing, inventory = listing_of(source), dict[str, ListedFile]()
     try:
         for name, path in listing(place_of(source)).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

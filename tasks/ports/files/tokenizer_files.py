@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from tasks.ports.files.model_files import SENTENCEPIECE
 
@@ -19,7 +19,16 @@ def same_reading(first: Path, second: Path) -> bool:
     )
 
 
-def vocabulary(folder: Path) -> dict[str, Any]:
+class Vocabulary(TypedDict):
+    """A tokenizer as it is compared with another one; None is not stated by its files."""
+
+    tokens: object
+    """Tokens with their ids, or a digest of them."""
+    rules: object
+    """Of normalisation and splitting."""
+
+
+def vocabulary(folder: Path) -> Vocabulary:
     """Return a tokenizer's tokens with their ids, and its rules of normalisation and splitting; None if its files do
     not state them."""
     if (folder / "tokenizer.json").is_file():

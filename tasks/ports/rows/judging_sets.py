@@ -9,7 +9,6 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from shutil import copyfile
-from typing import Any
 
 import numpy as np
 
@@ -179,7 +178,7 @@ def overlapping(held: Sequence[Sentences], learned: Iterable[Sentences]) -> tupl
 
 def compare_judging_set(
     folder: Path, rows: Path, transfer: Path | None, corpus: Path | None, column: str, most: int | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Count which rows of a set overlap with what is learned from: training rows, transfer text, and a corpus of which
     so many words are read."""
     held, learned = read_sentences(folder, SPLIT), {"training rows": read_sentences(rows, "train")}

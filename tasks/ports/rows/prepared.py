@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tasks.catalog import TaskSpec
 from tasks.ports.rows.data_leakage import JUDGING, held_sentences, leaked
@@ -63,7 +63,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     divided, purged = divide(splits, knobs, has_classes=names is not None)
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
-    facts = facts_of(divided) | reader.label_facts(divided["validation"].labels, names)
+    facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
     said = {"read": [line for one in read.values() for line in one.said], "faulty": faults}
     return divided, names, RowsFacts.model_validate({**facts, **said, "purged": purged, "unlabelled": unlabelled})
 
@@ -97,7 +97,7 @@ def numbered_rows(rows: Split, start: int, groups: list[int] | None = None) -> S
     return StoredRows(list(range(start, start + len(rows))), rows.texts, rows.pairs, rows.labels, groups)
 
 
-def facts_of(splits: dict[str, Split]) -> dict[str, Any]:
+def facts_of(splits: dict[str, Split]) -> dict[str, object]:
     """Return facts about the rows: counts, leaks, digests and the longest text."""
     return {
         "rows": {split: len(rows) for split, rows in splits.items()},
@@ -111,12 +111,13 @@ def digest_of(rows: Split) -> str:
     """Return a digest of the rows' texts and labels, in order; it does not depend on ids or on the file of the
     rows."""
     digest = sha256()
-    for row in zip(rows.texts, rows.pairs or [None] * len(rows), rows.labels, strict=True):  # type: ignore[list-item]
+    pairs: Sequence[str | None] = rows.pairs or [None] * len(rows)
+    for row in zip(rows.texts, pairs, rows.labels, strict=True):
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
     return digest.hexdigest()
 
 
-def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, Any]:
+def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, object]:
     """Write the user's own unlabelled text as training rows without labels; return its number of rows, and the number
     of the held-back ``rows`` that overlap with it."""
     texts, pairs = read_texts(source, text, pair)
@@ -126,7 +127,7 @@ def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, ro
     return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
 
 
-def leakage_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, Any]:
+def leakage_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, object]:
     """Return the number of held-back ``rows`` that overlap with the first ``most`` words of a corpus (None: all), and
     the number of words read."""
     held, words = held_sentences(rows), 0

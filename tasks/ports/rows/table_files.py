@@ -143,7 +143,7 @@ FORMATS: dict[str, Opener] = {
 
 @contextmanager
 def streamed(
-    loader: str, path: Path, options: Mapping[str, Any]
+    loader: str, path: Path, options: Mapping[str, object]
 ) -> Iterator[tuple[Iterator[pa.Table], tuple[str, ...], dict[str, tuple[str, ...]]]]:
     """Yield the rows of a file in batches, its columns, and the classes that it declares; nothing is stored."""
     import datasets
@@ -179,7 +179,7 @@ def without_torch() -> Iterator[None]:
         datasets.config.TORCH_AVAILABLE = before
 
 
-def classes_of(features: Mapping[str, Any] | None) -> dict[str, tuple[str, ...]]:
+def classes_of(features: Mapping[str, object] | None) -> dict[str, tuple[str, ...]]:
     """Return the names of classes by column, for columns that declare them."""
     import datasets
 

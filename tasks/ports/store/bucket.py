@@ -18,12 +18,14 @@ from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from tasks.errors import StoreError
 from tasks.ports.store.bucket_errors import NOT_THERE, TAKEN, Damaged, code_of, may_pass, md5, reason_of, tag_of
+from tasks.ports.store_documents import UnfinishedUpload
 
 PART = 16 * 2**20  # bytes per part of a large file
 THREADS = 8  # concurrent transfers of parts
@@ -151,7 +153,7 @@ class Bucket:
         upload = self.patiently(lambda: self.unfinished(name) or self.begin(name, digest), f"begin {name}")
         there = self.patiently(lambda: self.parts(name, upload), f"list the parts of {name}")
 
-        def send(number: int) -> dict[str, Any]:
+        def send(number: int) -> dict[str, int | str]:
             body = read_range(path, (number - 1) * PART, PART)
             etag = f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
             # If KMS encrypts the bucket, the ETag of a part is not its md5: the server's ETag is used, and such parts
@@ -176,12 +178,12 @@ class Bucket:
         found = [item["UploadId"] for item in self.uploads(name)[0] if item["Key"] == self.prefix + name]
         return found[-1] if found else None
 
-    def uploads(self, start: str = "") -> tuple[list[dict[str, Any]], datetime]:
+    def uploads(self, start: str = "") -> tuple[list[UnfinishedUpload], datetime]:
         """Return the interrupted uploads of names that begin with ``start``, and the bucket's time."""
         pages = self.client.get_paginator("list_multipart_uploads").paginate(
             Bucket=self.name, Prefix=self.prefix + start
         )
-        found: list[dict[str, Any]] = []
+        found: list[UnfinishedUpload] = []
         for page in pages:
             now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
             found += page.get("Uploads", [])
@@ -194,7 +196,7 @@ class Bucket:
         )
         return {part["PartNumber"]: part["ETag"] for page in pages for part in page.get("Parts", [])}
 
-    def complete(self, name: str, upload: str, parts: list[dict[str, Any]], size: int, digest: str) -> None:
+    def complete(self, name: str, upload: str, parts: list[dict[str, int | str]], size: int, digest: str) -> None:
         """Join the parts. If the response to an earlier attempt was lost, the object exists and the upload id does
         not; that is success."""
         try:
@@ -253,7 +255,7 @@ class Bucket:
         old = [item for item in uploads if (now - item["Initiated"]).total_seconds() > older]
         for item in old if not dry else []:
             where = {"Bucket": self.name, "Key": item["Key"], "UploadId": item["UploadId"]}
-            self.patiently(lambda where=where: self.client.abort_multipart_upload(**where), f"abort {item['Key']}")  # type: ignore[misc]
+            self.patiently(partial(self.client.abort_multipart_upload, **where), f"abort {item['Key']}")
         return [str(item["Key"]).removeprefix(self.prefix) for item in old]
 
     # --- patience ---

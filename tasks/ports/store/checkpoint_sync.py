@@ -12,11 +12,10 @@ import re
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from tasks.engine.checkpoint_files import MARKER, read_marker
+from tasks.engine.checkpoint_files import MARKER, Marker, read_marker
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.store.artifacts import is_safe
 from tasks.ports.store.bucket import Bucket
@@ -68,7 +67,7 @@ class SyncedCheckpoints:
 
     def fetch(self, step: str) -> None:
         """Fetch one checkpoint to a temporary folder, check it, and rename it to its final path."""
-        marker = json.loads(self.bucket.read(f"{self.prefix}{step}/{MARKER}") or b"{}")
+        marker: Marker = json.loads(self.bucket.read(f"{self.prefix}{step}/{MARKER}") or b"{}")
         temporary = self.folder / f".fetching-{uuid.uuid4().hex}"
         there = {
             entry.name.removeprefix(f"{self.prefix}{step}/") for entry in self.bucket.entries(f"{self.prefix}{step}/")
@@ -121,7 +120,7 @@ class SyncedCheckpoints:
                 sent.add(step)
                 return
 
-    def send(self, step: str, marker: Mapping[str, Any]) -> None:
+    def send(self, step: str, marker: Marker) -> None:
         """Upload one checkpoint with its marker last, then remove old ones."""
         for name, entry in marker["inventory"].items():
             self.bucket.upload(self.folder / step / name, f"{self.prefix}{step}/{name}", entry["sha256"])

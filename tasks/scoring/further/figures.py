@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,10 +27,10 @@ FILE = "further_metric.json"
 
 def further_figures(
     metric: Metric, *, of_scores: bool, knobs: MetricSlice, cards: Sequence[Path], rows: Path, output: Path
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Compute a metric for every scorecard, the teacher's first, on every split that they have; return its facts."""
     known = [seeds_of_splits(read_predictions(card)) for card in cards]
-    models: list[dict[str, Any]] = [{} for _ in cards]
+    models: list[dict[str, dict[str, object]]] = [{} for _ in cards]
     draws: list[Resampled] = []
     for split in known[0]:
         labelled = read_split(rows, split)
@@ -49,7 +48,7 @@ def further_figures(
     return facts
 
 
-def figures_of_seeds(own_S: np.ndarray, own_SR: np.ndarray, confidence: float) -> dict[str, Any]:
+def figures_of_seeds(own_S: np.ndarray, own_SR: np.ndarray, confidence: float) -> dict[str, object]:
     """Return the figure of one model (the first of its seeds), the mean over its seeds, and the figure of each."""
     first = bounds_at(float(own_S[0]), own_SR[0], confidence)
     mean = first if len(own_S) == 1 else bounds_at(float(own_S.mean()), over_seeds(own_SR, 0), confidence)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from tasks.engine.job import Job
 from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
@@ -15,7 +14,7 @@ from tasks.scoring.further.own_metric import CalledMetric, load_metric
 from tasks.scoring.further.trial import try_metric
 
 
-def compute_metric(job: Job) -> dict[str, Any]:
+def compute_metric(job: Job) -> dict[str, object]:
     """Compute a metric of Limbeck for all models of a run."""
     knobs = job.read(MetricSlice)
     of_scores = knobs.metric in METRICS_OF_SCORES
@@ -24,7 +23,7 @@ def compute_metric(job: Job) -> dict[str, Any]:
     return further_figures(metric, of_scores=of_scores, knobs=knobs, cards=cards, rows=rows, output=job.output)
 
 
-def compute_own_metric(job: Job) -> dict[str, Any]:
+def compute_own_metric(job: Job) -> dict[str, object]:
     """Compute a registered metric for all models of a run; progress is counted in calls."""
     knobs, cards = job.read(OwnMetricSlice), job.lists["cards"]
     calls, total = itertools.count(1), count_calls(cards, knobs.resamples)

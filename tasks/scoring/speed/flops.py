@@ -7,10 +7,9 @@ the literature.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from tasks.architectures import ModelConfig
 from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
 
@@ -44,7 +43,7 @@ def counted_flops(folder: Path, length: int, task_type: str) -> int:
     return int(counter.get_total_flops())
 
 
-def forward_flops(config: Mapping[str, Any], length: int) -> int:
+def forward_flops(config: ModelConfig, length: int) -> int:
     """Return the FLOPs of one input of ``length`` tokens through a plain encoder, pooler and head."""
     shape = shape_of(config)
     width, layers, inner = (int(shape[knob] or 0) for knob in ("hidden", "layers", "feed_forward"))
@@ -54,15 +53,16 @@ def forward_flops(config: Mapping[str, Any], length: int) -> int:
     attention = 2 * length * width  # scores, and the weighted sum of values
     pooler = width * width + width * labels
     # ALBERT and ELECTRA widen their embeddings once, below the first layer
-    narrow = config.get("embedding_size", width)
+    narrow = config.get("embedding_size") or width
     # ALBERT has this projection even if both widths are equal.
     widening = length * narrow * width if narrow != width or architecture_of(config).always_widens else 0
     return int(2 * (layers * length * (projections + feed_forward + attention) + widening + pooler))
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> ModelConfig:
     """Return a model folder's config."""
-    return dict(json.loads((folder / "config.json").read_text()))
+    found: ModelConfig = json.loads((folder / "config.json").read_text())
+    return found
 
 
 def parameters_of(folder: Path) -> int:

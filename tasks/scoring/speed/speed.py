@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -21,8 +21,8 @@ Inputs = Mapping[str, np.ndarray]
 """Inputs of a model by name, each [B, T]."""
 ENGINE = "torch fp32 sdpa"
 FORGET_THE_PEAK = "5"  # tells Linux to reset the peak resident size to the present one
-TRIAL = {"repeats": 9, "warmup": 2, "seconds": 0.0}
-"""Settings of the timing that finds the faster library."""
+TRIAL_REPEATS, TRIAL_WARMUP = 9, 2
+"""Calls of the timing that finds the faster library."""
 
 
 class Checkpoint:
@@ -81,7 +81,9 @@ def fastest_call(
         packed = opened(folder, 1, task_type)
         by_onednn(packed.model, inputs["input_ids"].size)
         calls[ONEDNN] = packed.call(inputs)
-    times = time_in_turn(calls, **TRIAL) if others else {first: [0.0]}  # type: ignore[arg-type]
+    times = {first: [0.0]}
+    if others:
+        times = time_in_turn(calls, repeats=TRIAL_REPEATS, warmup=TRIAL_WARMUP, seconds=0.0)
     best = min(times, key=lambda library: float(np.median(times[library])))
     return f"{model.engine}, {best}", calls[best]
 
@@ -96,7 +98,7 @@ def measure_latency(
     repeats: int,
     warmup: int,
     seconds: float,
-) -> dict[str, Any]:
+) -> Latency:
     """Time ``model`` and ``teacher`` in turn on the same random tokens; return the milliseconds of each, their
     quotient, and the reason if they are unsteady."""
     import torch
@@ -118,14 +120,42 @@ def measure_latency(
         times = time_in_turn(
             {name: call for name, (_, call) in found.items()}, repeats=repeats, warmup=warmup, seconds=seconds
         )
-    return paces_of(times) | {"engines": {name: engine for name, (engine, _) in found.items()}}
+    return {**paces_of(times), "engines": {name: engine for name, (engine, _) in found.items()}}
 
 
-def paces_of(times: Mapping[str, list[float]]) -> dict[str, Any]:
+class PaceFigures(TypedDict):
+    """The latency of one of two models that were timed in turn, in ms."""
+
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+    p95_ms: float
+
+
+class Paces(TypedDict):
+    """The figures of two models that were timed in turn."""
+
+    model: PaceFigures
+    teacher: PaceFigures
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    calls: int
+    unsteady: str
+    """The reason why they are unsteady; empty if they are steady."""
+
+
+class Latency(Paces):
+    """The same with the name of each model's engine."""
+
+    engines: dict[str, str]
+
+
+def paces_of(times: Mapping[str, list[float]]) -> Paces:
     """Return the figures computed from the milliseconds of model and teacher, timed in turn."""
     middles = {name: median_of(values) for name, values in times.items()}
     apart = quotient_of(times["teacher"], times["model"])
-    figures = {
+    figures: dict[str, PaceFigures] = {
         name: {
             "p50_ms": figure_of(middle.value),
             "low_ms": middle.low,
@@ -135,7 +165,8 @@ def paces_of(times: Mapping[str, list[float]]) -> dict[str, Any]:
         for name, middle in middles.items()
     }
     return {
-        **figures,
+        "model": figures["model"],
+        "teacher": figures["teacher"],
         "speedup": figures["teacher"]["p50_ms"] / figures["model"]["p50_ms"],
         "speedup_low": apart.low,
         "speedup_high": apart.high,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,14 +17,14 @@ from tasks.architectures.known_architectures import longest
 from tasks.engine.job import Job
 from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.recipe.slices import TextsSlice
-from tasks.scoring.speed.speed import opened, paces_of
+from tasks.scoring.speed.speed import Paces, opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
 
 TIMED_TEXTS = 16
 """Texts that are timed: enough for all lengths of a task, few enough to be timed many times."""
 
 
-def count_and_time_texts(job: Job) -> dict[str, Any]:
+def count_and_time_texts(job: Job) -> dict[str, object]:
     """Count the pieces of the validation split and of judging sets, and time real texts one by one, a candidate and its
     teacher in turn; return pieces per word and milliseconds per text."""
     knobs, rows = job.read(TextsSlice), read_split(job.inputs["rows"], "validation")
@@ -50,7 +49,7 @@ def fertility(folder: Path, parts: Sequence[StoredRows]) -> float:
     return sum(map(len, pieces)) / max(1, sum(len(text.split()) for text in texts))
 
 
-def time_texts(folders: Mapping[str, Path], rows: StoredRows, knobs: TextsSlice) -> dict[str, Any]:
+def time_texts(folders: Mapping[str, Path], rows: StoredRows, knobs: TextsSlice) -> Paces:
     """Return the milliseconds per text of each model, their quotient, and the reason if they are unsteady: the times of
     a pass over a sample, one text at a time."""
     import torch

@@ -8,14 +8,13 @@ rows of each bin). Shape letters: N rows, C classes, K bins.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
 from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows
-from tasks.task_types.interfaces import Answers, Floor
+from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
 from tasks.task_types.types import CLASS_LOGITS
 
 MARGIN = 0.05  # minimum margin of a teacher's accuracy above the majority class, as a share
@@ -66,7 +65,7 @@ def read_classes(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"logp": logp_NC, "answer": logp_NC.argmax(-1), "certainty": np.exp(logp_NC.max(-1))}
 
 
-def analyse_classes(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, Any]:
+def analyse_classes(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, object]:
     """Return the confusion matrix (a row for each true class), the calibration, and proper scoring rules: negative
     log-likelihood and Brier score."""
     classes, rows = model["logp"].shape[1], len(labels_N)
@@ -79,7 +78,7 @@ def analyse_classes(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins:
     return found | {"nll": finite(nll), "brier": finite(brier)}
 
 
-def reliability(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict[str, Any]:
+def reliability(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict[str, object]:
     """Return the reliability diagram's bins and the expected calibration error; without rows it is undefined."""
     place_N = np.minimum((certainty_N * bins).astype(int), bins - 1)
     count_K = np.bincount(place_N, minlength=bins)
@@ -108,7 +107,7 @@ def compare_classes(
     labels_N: np.ndarray,
     ids_N: np.ndarray,
     examples: int,
-) -> dict[str, Any]:
+) -> ModelComparison:
     """Count the rows that student and teacher predict correctly, and select examples: confident disagreements, and rows
     that only the student predicts correctly."""
     ours_right_N, theirs_right_N = ours["answer"] == labels_N, theirs["answer"] == labels_N
@@ -120,12 +119,12 @@ def compare_classes(
         "corrected": heaviest_rows(ours_right_N & differ_N, surest_N, ids_N, examples),
     }
 
-    def example(row: int) -> dict[str, Any]:
-        models = {
-            name: {"answer": int(model["answer"][row]), "probability": float(model["certainty"][row])}
-            for name, model in (("student", ours), ("teacher", theirs))
-        }
-        return {"id": int(ids_N[row]), "label": int(labels_N[row]), **models}
+    def example(row: int) -> Example:
+        student, teacher = (
+            {"answer": int(model["answer"][row]), "probability": float(model["certainty"][row])}
+            for model in (ours, theirs)
+        )
+        return {"id": int(ids_N[row]), "label": int(labels_N[row]), "student": student, "teacher": teacher}
 
     return {
         "counts": {**count_right(ours_right_N, theirs_right_N), "differ": int(differ_N.sum())},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +22,8 @@ def labels_with_probabilities(outputs: Mapping[str, np.ndarray], card: Card) -> 
     logits_NC = outputs["logits"]
     odds_NC = np.exp(logits_NC - logits_NC.max(-1, keepdims=True))
     shares_NC = odds_NC / odds_NC.sum(-1, keepdims=True)
-    return [{"label": card["labels"][int(row.argmax())], "score": float(row.max())} for row in shares_NC]
+    labels = cast(list[str], card["labels"])
+    return [{"label": labels[int(row.argmax())], "score": float(row.max())} for row in shares_NC]
 
 
 def same_class(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> np.ndarray:

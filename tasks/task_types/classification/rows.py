@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tasks.architectures import ModelConfig
 from tasks.errors import DataError
 from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, known_values
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
@@ -92,7 +93,7 @@ def require_classes(split: str, labels: Sequence[Any], names: Sequence[str] | No
         )
 
 
-def class_shares(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, Any]:
+def class_shares(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, object]:
     """Return the names of the classes, and the share of each."""
     counts = np.bincount(labels, minlength=len(names or ()))
     return {"labels": names, "label_shares": [round(float(share), 4) for share in counts / counts.sum()]}
@@ -179,7 +180,7 @@ def merged_classes(stands: Mapping[str, Sequence[int]], classes: int, where: str
 # --- models and tables without a recipe -------------------------------------------------------------------------------
 
 
-def names_in_config(config: Mapping[str, Any]) -> tuple[str, ...]:
+def names_in_config(config: ModelConfig) -> tuple[str, ...]:
     """Return a model's names of its classes, in its order."""
     named = config.get("id2label") or {}
     return tuple(named[number] for number in sorted(named, key=int))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from tasks.errors import DataError
 from tasks.metrics.intervals import correlation_interval
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows
-from tasks.task_types.interfaces import Answers, Floor
+from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
 from tasks.task_types.types import VALUES
 
 CORRELATED = 0.3  # minimum correlation of a teacher
@@ -55,7 +54,7 @@ def read_values(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"value": outputs[LOGITS][:, 0].astype(np.float64)}
 
 
-def analyse_values(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, Any]:
+def analyse_values(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, object]:
     """Return statistics of the residuals, their histogram, and a sample of points (label, prediction) spread evenly
     over the rows."""
     residual_N = model["value"] - labels_N
@@ -78,7 +77,7 @@ def compare_values(
     labels_N: np.ndarray,
     ids_N: np.ndarray,
     examples: int,
-) -> dict[str, Any]:
+) -> ModelComparison:
     """Count the rows on which student or teacher is nearer to the label, and select examples: the largest
     disagreements, and rows on which the student is nearer."""
     ours_off_N, theirs_off_N = np.abs(ours["value"] - labels_N), np.abs(theirs["value"] - labels_N)
@@ -93,7 +92,7 @@ def compare_values(
         "corrected": heaviest_rows(ours_off_N < theirs_off_N, theirs_off_N - ours_off_N, ids_N, examples),
     }
 
-    def example(row: int) -> dict[str, Any]:
+    def example(row: int) -> Example:
         return {
             "id": int(ids_N[row]),
             "label": float(labels_N[row]),

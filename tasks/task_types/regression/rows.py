@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tasks.architectures import ModelConfig
 from tasks.errors import DataError
 from tasks.task_types.common_rows import ANY_TEXT_FITS, are_numbers, is_amount, known_values
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
@@ -51,7 +52,7 @@ def accept_numbers(split: str, labels: Sequence[Any], names: Sequence[str] | Non
     """Accept any numbers: none of them must occur."""
 
 
-def no_facts(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, Any]:
+def no_facts(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, object]:
     """Return no facts."""
     return {}
 
@@ -63,7 +64,7 @@ def judging_numbers(
     return numbers(rows), None
 
 
-def no_names_in_config(config: Mapping[str, Any]) -> None:
+def no_names_in_config(config: ModelConfig) -> None:
     """Return None: the names in a regression model's config are transformers' defaults."""
     return None
 

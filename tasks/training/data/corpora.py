@@ -22,7 +22,7 @@ DOCUMENTS_AT_ONCE = 200
 HELD_BACK = 100  # every hundredth sequence is held back to measure the loss
 
 
-def tokenize_corpus(job: Job) -> dict[str, Any]:
+def tokenize_corpus(job: Job) -> dict[str, object]:
     """Tokenize ``documents`` with the tokenizer of ``base`` into sequences of at most ``max_length`` tokens."""
     tokenizer, knobs = load_tokenizer(job.inputs["base"]), job.read(CorpusText)
     dtype = np.uint16 if len(tokenizer) < 65_536 else np.uint32

@@ -31,7 +31,8 @@ class SparseEmbedding(nn.Module):
 
     def __init__(self, table: nn.Embedding) -> None:
         super().__init__()
-        self.pad, self.seen = table.padding_idx, None
+        self.pad = table.padding_idx
+        self.seen: np.ndarray | None = None
         self.register_buffer("rows_VD", table.weight.detach().clone())
         self.register_buffer("token_V", torch.arange(table.num_embeddings))
         self.register_buffer("standing", torch.tensor([0.0, 1.0], dtype=torch.float64))
@@ -77,7 +78,7 @@ class SparseEmbedding(nn.Module):
         steps without a gradient."""
         if tokens is self.seen:
             return
-        self.seen, used = tokens, int(self.standing[0])  # type: ignore[assignment]
+        self.seen, used = tokens, int(self.standing[0])
         wanted = torch.zeros(len(self.token_V), dtype=torch.bool)
         wanted[torch.from_numpy(np.unique(tokens)).long()] = True
         wanted[[pad, pad if self.pad is None else self.pad]] = True

@@ -60,6 +60,6 @@ class Objective:
         """Return the loss of a batch; ``theirs`` are the teacher's recorded signals of the batch, if there are any."""
         raise NotImplementedError
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, object]:
         """Turn the student into a plain model again, and return facts for result tables."""
         return {}

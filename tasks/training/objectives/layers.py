@@ -48,8 +48,9 @@ class Matcher(Objective):
 
         self.modules = nn.ModuleDict({"student": student, "projections": self.projections})
         self.width = longest if knobs.formula == "paper" else None
-        for model in (student, teacher) if self.width is not None else ():
-            require_positions(model.config, self.width)  # type: ignore[arg-type]
+        for model in (student, teacher):
+            if self.width is not None:
+                require_positions(model.config, self.width)
 
     def check_capture(self, job: Job, batch: Batch) -> None:
         """Check the capture on a real batch before hours of training depend on it, and log the layer map."""
@@ -83,7 +84,7 @@ class Matcher(Objective):
                 "never, or formula: masked"
             )
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, object]:
         """Return the layer map."""
         return {"layer_map": list(self.map.hidden)}
 

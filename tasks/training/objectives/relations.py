@@ -62,7 +62,7 @@ class Relations(Objective):
                 )
         return total
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, object]:
         """Return the number of the copied layer, counted from 1, and the number of relation heads."""
         return {"teacher_layer": self.copied + 1, "relation_heads": self.heads}
 

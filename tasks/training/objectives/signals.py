@@ -42,7 +42,7 @@ from tasks.training.objectives.signal_files import SignalFiles, StoragePlan
 from tasks.training.precision import arithmetic, device, store_as_multiplied
 
 
-def record_signals(job: Job) -> dict[str, Any]:
+def record_signals(job: Job) -> dict[str, object]:
     """Run the teacher over every row that students learn from and store its mapped layers; store nothing if values are
     too large for the format."""
     knobs, place = job.read(SignalSlice), device()
@@ -52,9 +52,15 @@ def record_signals(job: Job) -> dict[str, Any]:
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
-    wide = {"width": teacher.config.hidden_size, "heads": teacher.config.num_attention_heads}
     signals = weighted_signals(knobs, mapped.hidden, mapped.attention)
-    plan = StoragePlan(**signals, **wide, left=encoded.left, bits=knobs.signal_bits)  # type: ignore[arg-type]
+    plan = StoragePlan(
+        hidden=signals["hidden"],
+        attention=signals["attention"],
+        width=teacher.config.hidden_size,
+        heads=teacher.config.num_attention_heads,
+        left=encoded.left,
+        bits=knobs.signal_bits,
+    )
     store_as_multiplied(teacher, knobs.precision)
     try:
         write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id, precision=knobs.precision)
@@ -65,7 +71,7 @@ def record_signals(job: Job) -> dict[str, Any]:
     return {"kept": True, "rows": len(rows)}
 
 
-def live(job: Job, reason: str) -> dict[str, Any]:
+def live(job: Job, reason: str) -> dict[str, object]:
     """Store no signals: students run the teacher while they learn."""
     job.log(f"the teacher's layers are not stored, it runs during each training: {reason}")
     for path in job.output.iterdir():

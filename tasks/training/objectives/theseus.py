@@ -5,7 +5,7 @@ Method: Xu et al. 2020, BERT-of-Theseus, arXiv:2002.02925.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -57,7 +57,7 @@ class Replacing(Objective):
         # A step without any layer of the student would train nothing.
         drawn[step % len(drawn)] |= not drawn.any()
         for module, stands_in in zip(self.stack, drawn, strict=True):
-            module.replaced = bool(stands_in)  # type: ignore[assignment]
+            cast(Replaceable, module).replaced = bool(stands_in)
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the loss of the task."""
@@ -65,10 +65,10 @@ class Replacing(Objective):
         said = self.student(**batch.inputs(self.student))
         return self.head.label_loss(outputs_of(self.head, said), self.labels_N[batch.at_B])
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, object]:
         """Remove the teacher's layers from the student, and unfreeze it."""
         for number, module in enumerate(self.stack):
-            self.stack[number] = module.successor  # type: ignore[assignment]
+            self.stack[number] = cast(Replaceable, module).successor
         self.student.requires_grad_(True)
         return {"replaced": self.replaced}
 

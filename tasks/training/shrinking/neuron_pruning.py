@@ -32,7 +32,7 @@ BATCH, TOKENS = 32, 4096
 """Rows and tokens of one pass."""
 
 
-def prune_neurons(job: Job) -> dict[str, Any]:
+def prune_neurons(job: Job) -> dict[str, object]:
     """Write ``base`` without the least important neurons of each block; return how many stay."""
     knobs = job.read(NeuronSlice)
     make_deterministic(knobs.seed)

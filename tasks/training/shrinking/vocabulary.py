@@ -34,7 +34,7 @@ ROWS_PER_CORPUS = 10
 NO_LIMIT = 10**9  # no text is truncated where pieces are counted
 
 
-def keep_used_pieces(job: Job) -> dict[str, Any]:
+def keep_used_pieces(job: Job) -> dict[str, object]:
     """Write ``base`` with fewer pieces; return their number and that of before."""
     knobs = job.read(VocabularySlice)
     make_deterministic(0)

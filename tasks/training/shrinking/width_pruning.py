@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ class Seen:
     contexts: list[tuple[int, Tensor]] = field(default_factory=list)
 
 
-def cut_width(job: Job) -> dict[str, Any]:
+def cut_width(job: Job) -> dict[str, object]:
     """Write ``base`` without the least important dimensions and heads; return how many stay."""
     knobs, place = job.read(WidthSlice), device()
     make_deterministic(knobs.seed)
@@ -74,11 +74,18 @@ def cut_width(job: Job) -> dict[str, Any]:
     }
 
 
+class KeptUnits(TypedDict):
+    """Dimensions, and by layer heads, of the widest model of a chain that a narrower one has."""
+
+    dimensions: list[int]
+    heads: list[list[int]]
+
+
 def with_origin(small: Any, model: Any, kept_D: Sequence[int], kept_LH: Sequence[Sequence[int]]) -> Any:
     """State in a config which dimensions and heads of the widest model of the chain the small one has: a later
     distillation compares these."""
-    before = getattr(model.config, "limbeck_kept", None)
-    whole: dict[str, Any] = before or {
+    before: KeptUnits | None = getattr(model.config, "limbeck_kept", None)
+    whole: KeptUnits = before or {
         "dimensions": list(range(width_and_heads_of(model.config)[0])),
         "heads": [list(range(width_and_heads_of(model.config)[1])) for _ in kept_LH],
     }
