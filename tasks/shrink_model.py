@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import NeuronSlice, VocabularySlice, WidthSlice
+from tasks.recipe.slices import NeuronSlice, PruneRoundSlice, VocabularySlice, WidthSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
@@ -34,3 +34,11 @@ async def prune_neurons(context: StageContext, knobs: NeuronSlice, *, base: Arti
 async def prune_width(context: StageContext, knobs: WidthSlice, *, base: Artifact, rows: Artifact) -> None:
     """Remove the least important dimensions of all hidden states, and attention heads with them."""
     await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
+
+
+@stage(makes="checkpoint", engine="prune-round", threads="branch")
+async def prune_in_rounds(
+    context: StageContext, knobs: PruneRoundSlice, *, base: Artifact, first: Artifact, rows: Artifact
+) -> None:
+    """Remove the part of one round of iterative pruning; ``first`` is the model before the first round."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "first": first, "rows": rows})

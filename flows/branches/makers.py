@@ -15,7 +15,7 @@ from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
 from tasks.recipe.recipe import Recipe
-from tasks.shrink_model import prune_neurons, prune_width, trim_vocabulary
+from tasks.shrink_model import prune_in_rounds, prune_neurons, prune_width, trim_vocabulary
 
 Make = Callable[[Recipe, Any, SharedArtifacts], Awaitable[Candidate]]
 """Makes a planned candidate, whose knobs are the maker's own; another candidate that it is made from is in
@@ -36,8 +36,8 @@ MAKERS = {
     "distillation": Maker(make_student, (distill_general, record_signals, distill_layers, distill_predictions)),
     "layer-dropping": Maker(make_dropped_candidate, (measure_contributions, drop_layers)),
     "vocabulary-trimming": Maker(make_trimmed, (trim_vocabulary,)),
-    "neuron-pruning": Maker(make_pruned, (prune_neurons,)),
-    "width-pruning": Maker(make_narrowed, (prune_width,)),
+    "neuron-pruning": Maker(make_pruned, (prune_neurons, prune_in_rounds)),
+    "width-pruning": Maker(make_narrowed, (prune_width, prune_in_rounds)),
 }
 
 

@@ -1,13 +1,20 @@
-"""The makers that train nothing: models with a smaller vocabulary, with fewer neurons, or of a smaller width."""
+"""The makers of models with a smaller vocabulary, with fewer neurons, or of a smaller width. They train nothing
+but the model between two rounds of iterative pruning."""
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from flows.branches.candidate import Candidate, SharedArtifacts, candidate_of_seeds, label, origin_of_seed
+from flows.branches.student import train_student
 from tasks.contracts import Artifact
+from tasks.recipe.chains import depth_of
+from tasks.recipe.makers.candidate_knobs import TEACHER
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import NeuronSlice, VocabularySlice, WidthSlice
-from tasks.shrink_model import prune_neurons, prune_width, trim_vocabulary
+from tasks.recipe.slices import NeuronSlice, PruneRoundSlice, VocabularySlice, WidthSlice
+from tasks.recipe.students import Student
+from tasks.shrink_model import prune_in_rounds, prune_neurons, prune_width, trim_vocabulary
 
 
 async def make_trimmed(recipe: Recipe, planned: TrimmedCandidate, shared: SharedArtifacts) -> Candidate:
@@ -45,15 +52,10 @@ async def make_pruned(recipe: Recipe, planned: PrunedCandidate, shared: SharedAr
     """Return a candidate without some neurons of the model that it is made from; each seed has a sample of its own."""
 
     async def one(seed: int) -> Artifact:
-        knobs = NeuronSlice(
-            task_type=recipe.spec.kind,
-            keep=planned.keep,
-            importance=planned.importance,
-            rows=planned.rows,
-            seed=seed,
-            max_length=recipe.task_distillation.prediction.max_length,
-        )
         base = await origin_of_seed(planned, seed, shared)
+        if planned.rounds > 1:
+            return await in_rounds(recipe, planned, "neurons", seed, base, shared)
+        knobs = NeuronSlice(**measure_of(recipe, planned, seed))
         return await prune_neurons(
             knobs, base=base, rows=shared.rows, label=label(planned.name, seed, planned.planned_seeds)
         )
@@ -66,17 +68,57 @@ async def make_narrowed(recipe: Recipe, planned: NarrowedCandidate, shared: Shar
     its own."""
 
     async def one(seed: int) -> Artifact:
-        knobs = WidthSlice(
-            task_type=recipe.spec.kind,
-            keep=planned.keep,
-            importance=planned.importance,
-            rows=planned.rows,
-            seed=seed,
-            max_length=recipe.task_distillation.prediction.max_length,
-        )
         base = await origin_of_seed(planned, seed, shared)
+        if planned.rounds > 1:
+            return await in_rounds(recipe, planned, "heads", seed, base, shared)
+        knobs = WidthSlice(**measure_of(recipe, planned, seed))
         return await prune_width(
             knobs, base=base, rows=shared.rows, label=label(planned.name, seed, planned.planned_seeds)
         )
 
     return await candidate_of_seeds(planned, one)
+
+
+def measure_of(recipe: Recipe, planned: PrunedCandidate | NarrowedCandidate, seed: int) -> dict[str, Any]:
+    """Return the knobs of a measurement of importance."""
+    return {
+        "task_type": recipe.spec.kind,
+        "keep": planned.keep,
+        "importance": planned.importance,
+        "rows": planned.rows,
+        "seed": seed,
+        "max_length": recipe.task_distillation.prediction.max_length,
+    }
+
+
+async def in_rounds(
+    recipe: Recipe,
+    planned: PrunedCandidate | NarrowedCandidate,
+    part: Literal["neurons", "heads"],
+    seed: int,
+    first: Artifact,
+    shared: SharedArtifacts,
+) -> Artifact:
+    """Prune one seed in rounds, and train between two rounds on the teacher's predictions; each round, and each
+    training, is a stage, so that a stopped run goes on with the next one."""
+    made = first
+    for number in range(1, planned.rounds + 1):
+        shown = planned.name if number == planned.rounds else f"{planned.name}-round-{number}"
+        knobs = PruneRoundSlice(**measure_of(recipe, planned, seed), part=part, round=number, rounds=planned.rounds)
+        named = label(shown, seed, planned.planned_seeds)
+        made = await prune_in_rounds(knobs, base=made, first=first, rows=shared.rows, label=named)
+        if number < planned.rounds:
+            made = await train_student(recipe, between_rounds(planned, shown, shared), seed, shared, made)
+    return made
+
+
+def between_rounds(planned: PrunedCandidate | NarrowedCandidate, shown: str, shared: SharedArtifacts) -> Student:
+    """Return the student that is trained between two rounds: the model as the round before left it."""
+    return Student(
+        name=shown,
+        layers=depth_of(planned, shared.planned, shared.layers),
+        start=TEACHER,
+        stages=(),
+        prediction=planned.planned_between,
+        seeds=planned.planned_seeds,
+    )

@@ -192,6 +192,14 @@ class WidthSlice(NeuronSlice):
     """Knobs that determine which dimensions and heads stay; ``keep`` is their share."""
 
 
+class PruneRoundSlice(NeuronSlice):
+    """Knobs that determine one round of iterative pruning; ``keep`` is the share after the last one."""
+
+    part: Literal["neurons", "heads"] = Field(description="What it removes: neurons, or heads with their width.")
+    round: int = Field(ge=1, description="Number of the round, the first is 1.")
+    rounds: int = Field(ge=2, description="Number of all rounds.")
+
+
 class ScoreSlice(ScoreKnobs):
     """Knobs that determine a scorecard."""
 

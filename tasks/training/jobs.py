@@ -12,6 +12,7 @@ from tasks.training.general import distill_general
 from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
 from tasks.training.shrinking.neuron_pruning import prune_neurons
+from tasks.training.shrinking.rounds import prune_round
 from tasks.training.shrinking.vocabulary import keep_used_pieces
 from tasks.training.shrinking.width_pruning import cut_width
 
@@ -27,6 +28,7 @@ JOBS = {
     "prediction": distill_prediction,
     "neurons": prune_neurons,
     "pretrain": pretrain,
+    "prune-round": prune_round,
     "signals": record_signals,
     "similarity": measure_similarity,
     "tokenize": tokenize_corpus,

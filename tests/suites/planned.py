@@ -258,10 +258,12 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "trimmed", "from": "teacher", "by": "vocabulary-trimming", "keep": 90},
             {"name": "pruned", "from": "teacher", "by": "neuron-pruning"},
             {"name": "narrowed", "from": "teacher", "by": "width-pruning"},
+            {"name": "gradual", "from": "teacher", "by": "neuron-pruning", "rounds": 2, "between": FAST},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
-    narrowed = "prune-width/narrowed"
+    narrowed, gradual = "prune-width/narrowed", "prune-in-rounds/*"
+    between = "distill-predictions/gradual-round-1"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -301,7 +303,14 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.7.from", (narrowed,), ["pretrained"]),
         Rule("candidates.7.importance", (narrowed,), ["magnitude"]),
         Rule("candidates.7.*", (narrowed,)),
-        Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, trimmed)),
+        Rule("candidates.8.seeds", (seeded(gradual), seeded(between), *scored("gradual")), [[0, 1]]),
+        Rule("candidates.8.from", (gradual, between), ["pretrained"]),
+        Rule("candidates.8.importance", (gradual, between), ["magnitude"]),
+        Rule("candidates.8.between.max_length", (between, "answer-rows")),
+        Rule("candidates.8.between.precision", (between, "answer-rows")),
+        Rule("candidates.8.between.*", (between,)),
+        Rule("candidates.8.*", (gradual, between)),
+        Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed)),
         Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
         Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),
         Rule("speed.repeats", ("measure-speed/*", "measure-texts/*")),

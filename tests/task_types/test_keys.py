@@ -26,6 +26,7 @@ LEARNING = {
     "trim-vocabulary",
     "prune-neurons",
     "prune-width",
+    "prune-in-rounds",
 }
 LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed", "measure-texts"}
 """Further stages that load a model by the class that its type's head names."""

@@ -6,8 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tasks.recipe.distillation import Prediction
 from tasks.recipe.knobs import LARGEST_VOCABULARY, require_distinct
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.training import TaskTraining
+
+STEPS_BETWEEN_ROUNDS = 100
 
 
 class TrimmedCandidate(CandidateKnobs):
@@ -43,7 +47,47 @@ class TrimmedCandidate(CandidateKnobs):
         return True
 
 
-class PrunedCandidate(CandidateKnobs):
+class ImportanceKnobs(CandidateKnobs):
+    """Knobs of pruning by importance: its rows, and its rounds."""
+
+    rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+    rounds: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="Rounds in which it is removed, the same share in each; between two rounds the model learns the "
+        "teacher's predictions. For strong ratios.",
+    )
+    between: Prediction | None = Field(
+        None, description="Training between two rounds; empty: 100 steps of the second phase's defaults."
+    )
+
+    @model_validator(mode="after")
+    def trains_between_rounds(self) -> Self:
+        """Reject a training between rounds where there is one round."""
+        if self.between is not None and self.rounds == 1:
+            raise ValueError(
+                f"candidate {self.name} is trained between rounds, and has one round; set rounds: 3, or remove between"
+            )
+        return self
+
+    @property
+    def planned_between(self) -> Prediction:
+        """The training between two rounds."""
+        return self.between or Prediction(steps=STEPS_BETWEEN_ROUNDS)
+
+    @property
+    def signal_of_training(self) -> str:
+        """The teacher, where there are several rounds."""
+        return "teacher" if self.rounds > 1 else ""
+
+    @property
+    def trainings(self) -> dict[str, TaskTraining]:
+        """The training between rounds, where there are several."""
+        return {"between": self.planned_between} if self.rounds > 1 else {}
+
+
+class PrunedCandidate(ImportanceKnobs):
     """A model whose feed-forward blocks have fewer neurons, the same number in every layer; not trained again. A
     distillation from it is the next entry of a chain."""
 
@@ -54,7 +98,6 @@ class PrunedCandidate(CandidateKnobs):
         description="taylor: change of the loss on training rows if a neuron were removed; activation: its mean "
         "activation on them; magnitude: its weights; random: the control that the others have to beat.",
     )
-    rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
 
     @property
     def planned_role(self) -> str:
@@ -62,7 +105,7 @@ class PrunedCandidate(CandidateKnobs):
         return "pruned"
 
 
-class NarrowedCandidate(CandidateKnobs):
+class NarrowedCandidate(ImportanceKnobs):
     """A model whose hidden states have fewer dimensions, the same in every layer, and whose layers have fewer attention
     heads of the size as before; not trained again. More is lost than with fewer neurons: distil it as the next entry of
     a chain."""
@@ -80,7 +123,6 @@ class NarrowedCandidate(CandidateKnobs):
         description="taylor: change of the loss on training rows if a dimension or a head were removed; activation: "
         "mean activations on them; magnitude: weights; random: the control that the others have to beat.",
     )
-    rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
 
     @property
     def planned_role(self) -> str:

@@ -21,7 +21,7 @@ from tasks.errors import ModelError
 from tasks.methods.pruning.importance import most_important
 from tasks.methods.pruning.stream_importance import OF_HEADS, OF_STREAM, norms_of_dimensions, norms_of_heads
 from tasks.methods.pruning.widths import attention_maps, heads_to_keep, narrowed, width_and_heads_of
-from tasks.recipe.slices import WidthSlice
+from tasks.recipe.slices import NeuronSlice, WidthSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task
@@ -57,11 +57,7 @@ def cut_width(job: Job) -> dict[str, object]:
     old_width, old_heads = width_and_heads_of(model.config)
     heads = heads_to_keep(old_heads, knobs.keep)
     width = old_width // old_heads * heads
-    found = importance_of_stream(job, knobs, task, model, tokenizer)
-    kept_D = most_important(found.of_dimensions_D, width)
-    kept_LH = [most_important(importance_H, heads) for importance_H in found.of_heads_LH]
-    with torch.no_grad():
-        save_model(with_origin(narrowed(model, kept_D, kept_LH), model, kept_D, kept_LH), tokenizer, job.output)
+    save_model(with_fewer_heads(job, knobs, task, model, tokenizer, heads), tokenizer, job.output)
     written = load_classifier(job.output, task, place).eval()  # the folder alone has to give the judged answers
     return {
         "width": width,
@@ -81,6 +77,16 @@ class KeptUnits(TypedDict):
     heads: list[list[int]]
 
 
+def with_fewer_heads(job: Job, knobs: NeuronSlice, task: Task, model: Any, tokenizer: Any, heads: int) -> Any:
+    """Return the model with ``heads`` heads in each layer and the width that goes with them."""
+    width, before = width_and_heads_of(model.config)
+    found = importance_of_stream(job, knobs, task, model, tokenizer)
+    kept_D = most_important(found.of_dimensions_D, width // before * heads)
+    kept_LH = [most_important(importance_H, heads) for importance_H in found.of_heads_LH]
+    with torch.no_grad():
+        return with_origin(narrowed(model, kept_D, kept_LH), model, kept_D, kept_LH)
+
+
 def with_origin(small: Any, model: Any, kept_D: Sequence[int], kept_LH: Sequence[Sequence[int]]) -> Any:
     """State in a config which dimensions and heads of the widest model of the chain the small one has: a later
     distillation compares these."""
@@ -96,7 +102,7 @@ def with_origin(small: Any, model: Any, kept_D: Sequence[int], kept_LH: Sequence
     return small
 
 
-def importance_of_stream(job: Job, knobs: WidthSlice, task: Task, model: Any, tokenizer: Any) -> StreamImportance:
+def importance_of_stream(job: Job, knobs: NeuronSlice, task: Task, model: Any, tokenizer: Any) -> StreamImportance:
     """Return the importance of dimensions and heads by the measure that the knobs name."""
     if knobs.importance == "random":
         return drawn_importance(model, torch.Generator().manual_seed(knobs.seed))

@@ -9,9 +9,10 @@ from tasks.ports.code.program import Program
 from tests.task_types.test_keys import remade, with_statements
 
 OWN = {
-    "tasks.methods.pruning.widths": {"prune-width"},
-    "tasks.methods.pruning.stream_importance": {"prune-width"},
-    "tasks.training.shrinking.width_pruning": {"prune-width"},
+    "tasks.methods.pruning.widths": {"prune-width", "prune-in-rounds"},
+    "tasks.methods.pruning.stream_importance": {"prune-width", "prune-in-rounds"},
+    "tasks.training.shrinking.width_pruning": {"prune-width", "prune-in-rounds"},
+    "tasks.training.shrinking.rounds": {"prune-in-rounds"},
 }
 
 
