@@ -7,6 +7,7 @@ hand.
 
 from __future__ import annotations
 
+from tasks.report.format.numbers import plural
 from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Entry, Run
 from tasks.report.results.results_page import bounds, in_order, kind_of, scored
@@ -24,7 +25,7 @@ def brief_table(run: Run) -> str:
     lines = table(["model", "kind", *names, "of the teacher", "parameters", "speed-up"])
     lines += [line(cells(run, entry, splits)) for _, entry, _ in in_order([run])]
     made = run.made
-    how = f"{made.date}, {made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
+    how = f"{made.date}, {made.hardware.cpu}, {plural(made.hardware.cores, 'core')}, {made.hardware.gpu or 'no GPU'}"
     divided = purged_briefly(run.purged)
     return "\n".join([*lines, "", f"`{run.recipe}` with the teacher `{made.teacher}`: {how}; {divided}."])
 

@@ -12,6 +12,7 @@ from typing import Any
 from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import gap
 from tasks.report.format.means import VARIED
+from tasks.report.format.numbers import plural
 from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.markdown_table import line, table
@@ -271,7 +272,7 @@ def how(result: Run | Sweep, more: str = "") -> str:
     """Return a line on how a result was produced: date, duration, machine, versions and command."""
     made = result.made
     cached = f", and {made.minutes.cached:.0f} min in stages that were cached" if made.minutes.cached >= 0.5 else ""
-    machine = f"{made.hardware.cpu}, {made.hardware.cores} cores, {made.hardware.gpu or 'no GPU'}"
+    machine = f"{made.hardware.cpu}, {plural(made.hardware.cores, 'core')}, {made.hardware.gpu or 'no GPU'}"
     versions = ", ".join(f"{name} {made.versions[name]}" for name in ("torch", "transformers") if name in made.versions)
     commit = f"commit {made.commit[:9]}" if made.commit else ""
     facts = "; ".join(
