@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from flows.home import Home
 from flows.run.ledger import planned_cost
 from flows.run.opening import write_json
-from flows.run.stopping import RUN_OPTIONS, RunOptions, confirm
+from flows.run.stopping import RUN_OPTIONS, RunOptions, confirm, forget_cancellation
 from flows.servers import watch as server_watch
 from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
@@ -57,6 +57,7 @@ def run_recipe(
                 asyncio.run(confirm(options.cancelled))
         raise KeyboardInterrupt from None  # stopped by a signal: continue as after Ctrl-C
     finally:
+        forget_cancellation()
         RUN_OPTIONS.reset(token)  # these options must not apply to a later run of this process
     if json_path is not None:
         write_json(

@@ -148,6 +148,7 @@ def how_to_use(stack: Stack) -> str:
         f"Prefect   {stack.prefect_url}   log in with one line: {PERSON}:<LIMBECK_PREFECT_PASSWORD>",
         f"MLflow    {stack.mlflow_url}   user {PERSON}, password <LIMBECK_MLFLOW_PASSWORD>; choose 'Model training'",
         f"S3        {s3}",
+        f"metrics   {stack.metrics_url}   for Prometheus: user {PERSON}, password <LIMBECK_METRICS_PASSWORD>",
         f"pools     {', '.join(stack.settings.pools)}, one worker each",
         f"secrets   {stack.secrets_file} holds the passwords, under these names",
         f"logs      {stack.logs}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -79,6 +80,8 @@ def stopped_by_sigterm() -> Iterator[None]:
     def handle(number: int, *rest: object) -> None:
         if not of_command_line and get_intent() != "cancel":
             theirs(number, *rest)
+        if not of_command_line:
+            expect_cancellation()  # to the end of this process, which has this run alone
         loop.call_soon_threadsafe(run.cancel)
 
     engine._prefect_sigterm_handler = handle  # type: ignore[assignment]
@@ -117,8 +120,39 @@ async def listen(options: RunOptions, run: asyncio.Task[Any], flow_run: UUID) ->
                 state = (await client.read_flow_run(flow_run)).state
             if state is not None and (state.is_cancelling() or state.is_cancelled()):
                 options.cancelled = flow_run
+                expect_cancellation()
                 run.cancel()
                 return
+
+
+class CancelledInOrder(logging.Filter):
+    """Rewrites the end of a cancelled run in its log: Prefect calls all that is stopped from outside a crash."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Drop a message about a crash, and let that about the final state tell what happened."""
+        said = record.getMessage()
+        if said.startswith("Crash detected!"):
+            return False
+        if record.levelno >= logging.ERROR and said.startswith("Finished in state"):
+            record.msg, record.args = "Stopped: its run was cancelled", ()
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        return True
+
+
+IN_ORDER = CancelledInOrder()
+RUN_LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
+
+
+def expect_cancellation() -> None:
+    """Write from now on into the logs of runs that they were cancelled, instead of crashes."""
+    for name in RUN_LOGGERS:
+        logging.getLogger(name).addFilter(IN_ORDER)
+
+
+def forget_cancellation() -> None:
+    """Let the logs of later runs of this process tell of crashes again."""
+    for name in RUN_LOGGERS:
+        logging.getLogger(name).removeFilter(IN_ORDER)
 
 
 async def cancel_tasks(session: Session) -> None:

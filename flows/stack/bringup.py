@@ -49,6 +49,7 @@ def up(home: Home, wanted: StackOptions, tell: Tell, tls: TlsOptions = NO_TLS_OP
         stack.save()
     bring_up_servers(stack, secret, tell)
     bring_up_workers(stack, secret, tell)
+    bring_up_exporter(stack, secret, tell)
     return stack
 
 
@@ -216,6 +217,12 @@ def bring_up_servers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> Non
         )
     passwords = secret["LIMBECK_MLFLOW_PASSWORD"], secret["LIMBECK_MLFLOW_WORKER_PASSWORD"]
     make_worker_account(stack.mlflow_url, *passwords, trust)
+
+
+def bring_up_exporter(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:
+    """Start the exporter of metrics."""
+    databases.make_monitor(stack, secret)
+    start(stack, "metrics", lambda: probes.status_of(f"{stack.inner_metrics_url}/health") == 200, tell)
 
 
 def bring_up_workers(stack: Stack, secret: Mapping[str, str], tell: Tell) -> None:

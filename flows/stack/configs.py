@@ -107,6 +107,15 @@ def behind_tls(stack: Stack) -> str:
     return "\n".join(server_block(stack, name, addresses[name], words) for name, words in served.items())
 
 
+def metrics_location(stack: Stack) -> str:
+    """Return the place of the metrics for Prometheus among the pages of Prefect's address."""
+    return f"""\
+    location = /metrics {{
+      proxy_pass {stack.inner_metrics_url};
+      proxy_set_header Host $http_host;
+    }}"""
+
+
 def server_block(stack: Stack, name: str, target: str, words: str) -> str:
     """Return the block of one server: where nginx listens, and where it hands requests on."""
     size = "64m" if name == "prefect" else "0"
@@ -114,6 +123,7 @@ def server_block(stack: Stack, name: str, target: str, words: str) -> str:
   server {{
     listen {stack.settings.host}:{stack.settings.ports[name]}{" ssl" if stack.settings.tls else ""};
     client_max_body_size {size};
+{metrics_location(stack) if name == "prefect" else ""}
     location / {{
       proxy_pass {target};
       proxy_http_version 1.1;

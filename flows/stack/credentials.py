@@ -43,6 +43,8 @@ SECRETS: dict[str, Callable[[], str]] = {
     "LIMBECK_MLFLOW_PASSWORD": password,
     "LIMBECK_MLFLOW_WORKER_PASSWORD": password,
     "LIMBECK_MLFLOW_SECRET_KEY": password,
+    "LIMBECK_METRICS_PASSWORD": password,
+    "LIMBECK_METRICS_DB_PASSWORD": password,
     "LIMBECK_S3_STORE_ACCESS_KEY": access_key,
     "LIMBECK_S3_STORE_SECRET_KEY": password,
     "LIMBECK_S3_MLFLOW_ACCESS_KEY": access_key,
@@ -51,6 +53,8 @@ SECRETS: dict[str, Callable[[], str]] = {
 PERSON, WORKER = "limbeck", "limbeck-worker"
 """Accounts of the servers: people share one with all rights; workers have one in MLflow that may not manage
 accounts."""
+MONITOR = "limbeck_monitor"
+"""The role of the exporter of metrics in PostgreSQL."""
 
 
 def load(file: Path) -> dict[str, str]:

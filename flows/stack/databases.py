@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
+from flows.stack.credentials import MONITOR
 from flows.stack.programs import ProcessOwner, need, owner
 from flows.stack.services import environment_of, mlflow_database, python, services
 from flows.stack.settings import Stack
@@ -107,6 +108,14 @@ def create(stack: Stack, secret: Mapping[str, str]) -> None:
         if database not in databases:
             sql(stack, secret, f"CREATE DATABASE {database} OWNER {role}")
         sql(stack, secret, f"REVOKE ALL ON DATABASE {database} FROM PUBLIC")
+
+
+def make_monitor(stack: Stack, secret: Mapping[str, str]) -> None:
+    """Create the role of the exporter of metrics, which sees figures of the server and no row of a database."""
+    word = secret["LIMBECK_METRICS_DB_PASSWORD"].replace("'", "''")
+    there = sql(stack, secret, f"SELECT 1 FROM pg_roles WHERE rolname = '{MONITOR}'")
+    sql(stack, secret, f"{'ALTER' if there else 'CREATE'} ROLE {MONITOR} LOGIN CONNECTION LIMIT 3 PASSWORD '{word}'")
+    sql(stack, secret, f"GRANT pg_monitor TO {MONITOR}")
 
 
 def versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from flows.stack.ceph import DAEMONS, Ceph
-from flows.stack.credentials import PERSON, WORKER
+from flows.stack.credentials import MONITOR, PERSON, WORKER
 from flows.stack.programs import need
 from flows.stack.settings import Stack
 
@@ -26,6 +26,7 @@ FOREIGN = (
     "LIMBECK_REDIS_",
     "LIMBECK_S3_",
     "LIMBECK_SERVER_",
+    "LIMBECK_METRICS_",
 )
 """Prefixes of variables that a user's shell may hold and no process of the stack may inherit."""
 HEARTBEAT = 30  # seconds; the death of a run's worker is noticed after three missed heartbeats
@@ -61,6 +62,7 @@ def services(stack: Stack, secret: Mapping[str, str]) -> dict[str, Service]:
     listed = [postgres(stack), redis(stack), *(ceph(stack) if stack.settings.s3 == "radosgw" else [])]
     listed += [api(stack, secret, name) for name in stack.replicas]
     listed += [background(stack, secret), mlflow(stack, secret), *([proxy(stack)] if stack.settings.proxy else [])]
+    listed += [exporter(stack, secret)]
     listed += [worker(stack, secret, pool) for pool in stack.settings.pools]
     return {service.name: service for service in listed}
 
@@ -234,6 +236,22 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
         patience=90,
         children_live=True,
     )
+
+
+def exporter(stack: Stack, secret: Mapping[str, str]) -> Service:
+    """Return the exporter of metrics for Prometheus, which nginx serves as ``/metrics`` of Prefect's address. It has
+    the workers' account of MLflow, and a role of its own in PostgreSQL that sees figures alone."""
+    ports = stack.settings.ports
+    told = {
+        "LIMBECK_HOME": str(stack.root.parent),
+        "LIMBECK_METRICS_PASSWORD": secret["LIMBECK_METRICS_PASSWORD"],
+        "LIMBECK_METRICS_DATABASE": f"host=127.0.0.1 port={ports['postgres']} user={MONITOR} dbname=postgres",
+        "LIMBECK_METRICS_FOLDERS": f"{stack.data.resolve()}:{stack.root.parent}",
+        "PGPASSWORD": secret["LIMBECK_METRICS_DB_PASSWORD"],
+    }
+    command = python("flows.monitoring.exporter", "--port", str(ports["metrics"]))
+    command += [word for url in dict.fromkeys((stack.prefect_url, public_url(stack))) for word in ("--url", url)]
+    return Service("metrics", command, QUIET | client_environment(stack, secret, WORKER) | told)
 
 
 def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSON) -> dict[str, str]:

@@ -30,6 +30,7 @@ INNER = {
     "s3": 17480,
     "s3-plain": 17481,
     "ceph": 17490,
+    "metrics": 19464,
 }
 """Ports of servers that no person opens; ``-plain`` are those of MLflow and S3 behind nginx, if it terminates TLS."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -165,6 +166,16 @@ class Stack:
     def url(self, name: str) -> str:
         """Return the address of a server for people and workers."""
         return f"http{'s' if self.settings.tls else ''}://{self.settings.host}:{self.settings.ports[name]}"
+
+    @property
+    def metrics_url(self) -> str:
+        """The address of the metrics for Prometheus: nginx serves them beside Prefect, else the exporter by itself."""
+        return f"{self.prefect_url if self.settings.proxy else self.inner_metrics_url}/metrics"
+
+    @property
+    def inner_metrics_url(self) -> str:
+        """The address of the exporter itself, on this machine alone."""
+        return f"http://127.0.0.1:{self.settings.ports['metrics']}"
 
     def listens(self, name: str) -> tuple[str, int]:
         """Return the address on which MLflow or the S3 server itself listens: behind nginx, if that terminates TLS."""

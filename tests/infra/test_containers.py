@@ -70,6 +70,10 @@ def test_workers_reach_no_database(compose: dict[str, Any]) -> None:
     assert compose["networks"]["data"]["internal"] is True
     for name in ("worker-cpu", "worker-gpu", "accounts"):
         assert compose["services"][name]["networks"] == ["front"]
+    assert compose["services"]["metrics"]["environment"]["LIMBECK_METRICS_DATABASE"].split()[1:] == [
+        "user=limbeck_monitor",
+        "dbname=postgres",
+    ], "the exporter sees figures of PostgreSQL, and no row"
     for name in ("postgres", "redis", "prefect-api-1", "prefect-api-2", "prefect-services"):
         assert compose["services"][name]["networks"] == ["data"]
 

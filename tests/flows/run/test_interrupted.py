@@ -122,6 +122,10 @@ def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(
     assert {status for (status,) in asked(home / "mlflow.db", "select status from runs")} == {"KILLED", "FINISHED"}
     assert {state for (state,) in asked(home / "prefect.db", "select state_type from flow_run")} <= ENDED[stop.__name__]
     assert not list((home / "store" / "temporary").iterdir())
+    if stop is press_cancel:
+        logged = [said for (said,) in asked(home / "prefect.db", "select message from log")]
+        assert not [said for said in logged if "Crash" in said], "what a person stopped is no crash"
+        assert "Stopped: its run was cancelled" in logged
 
     second = start(recipe, home)
     read = wait_for_training(second)
