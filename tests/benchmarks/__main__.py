@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ BENCHMARKS = {
 WHOLE_PROCESSES = ("chain", "cold", "sweep", "quality")  # their threads are their own choice
 NEEDED = {"quality": ("BASE", "ROWS")}
 """What must be named in the environment for a benchmark that needs real models and rows."""
+ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, QUICK_ROUNDS = 5, 2
 NOT_QUICK = ("memory", "cold", "sweep", "quality")
 """Benchmarks that a quick run leaves out, because fewer rounds do not make them short."""
@@ -145,7 +147,7 @@ def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, A
         started = time.monotonic()
         done = subprocess.run(
             [*words, *(["--quick"] if asked.quick else [])],
-            env=os.environ | environment(threads),
+            env=os.environ | with_tests(environment(threads)),
             stdout=subprocess.DEVNULL,
         )
         if done.returncode or not answer.exists():
@@ -154,6 +156,12 @@ def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, A
         result: dict[str, Any] = {**json.loads(answer.read_text()), "seconds": round(time.monotonic() - started)}
         print(f"  took {result['seconds'] / 60:.1f} minutes", file=sys.stderr, flush=True)
         return result
+
+
+def with_tests(told: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of an engine, in which Python finds the benchmarks, too: engines find their sources
+    alone."""
+    return {**told, "PYTHONPATH": os.pathsep.join([told["PYTHONPATH"], str(ROOT)])}
 
 
 def run_here(name: str, asked: argparse.Namespace) -> int:
