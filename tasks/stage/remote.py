@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError, NoWorker, TooLong
-from tasks.ports.work_pools import flow_run_page, has_worker, is_away, no_worker, trouble
+from tasks.ports.flow_run_states import FlowRunStates
+from tasks.ports.work_pools import flow_run_page, is_away, no_worker, trouble
 from tasks.recipe.running import STAGE_HOURS
 from tasks.stage.orders import OrderTerms, StageRequest
 
@@ -57,6 +58,8 @@ class Dispatcher:
     """The deployment as known to the server."""
     under_way: dict[UUID, str] = field(default_factory=dict)
     """This run's own unfinished flow runs, with the names of their stages."""
+    states: FlowRunStates | None = None
+    """The states of the flow runs that are waited for, read together."""
     turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
     """Keys that were computed for this run: branches that need the same stage request it once."""
@@ -113,7 +116,7 @@ class Dispatcher:
             if ours:
                 self.under_way[run.id] = shown
             try:
-                state = await self.wait_for(run.id, tell)
+                state = await self.wait_for(run, tell)
             except (NoWorker, TooLong):
                 await self.cancel([run.id] if ours else [])
                 raise
@@ -191,55 +194,64 @@ class Dispatcher:
             return True
         return asker.state is None or asker.state.is_final()
 
-    async def wait_for(self, run: UUID, tell: Callable[[str, str], None]) -> Any:
+    async def wait_for(self, run: Any, tell: Callable[[str, str], None]) -> Any:
         """Wait until a flow run has ended and, after a crash, until a restart is unlikely; return its last state."""
         from prefect.client.orchestration import get_client
-        from prefect.exceptions import ObjectNotFound
+
+        self.states = self.states or FlowRunStates(self.patiently)
+        last = self.states.begin(run)
+        try:
+            async with get_client() as client:
+                return await self.follow(client, self.states, run, last, tell)
+        finally:
+            self.states.end(run.id)
+
+    async def follow(
+        self, client: Any, states: FlowRunStates, run: Any, last: int, tell: Callable[[str, str], None]
+    ) -> Any:
+        """Read the state of a flow run until it is the last one."""
         from prefect.states import Cancelled
 
-        pause, crashed, alone = FIRST_LOOK, None, None
-        before: str | None = ""
-        async with get_client() as client:
-            while True:
-                try:
-                    state = (await self.patiently(lambda: client.read_flow_run(run))).state
-                except ObjectNotFound:
-                    return Cancelled(message="it was deleted")
-                if state is not None and state.name != before:
-                    words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
-                    tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
-                    before, pause = state.name, FIRST_LOOK
-                alone = await self.alone_since(client, state, alone)
-                self.require_time(state)
-                crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
-                if (
-                    state is not None
-                    and state.is_final()
-                    and (crashed is None or time.monotonic() - crashed > self.grace)
-                ):
-                    return state
-                await asyncio.sleep(pause)
-                pause = min(pause * SLOWER, LONGEST)
+        state, before, pause, crashed, alone = run.state, "", FIRST_LOOK, None, None
+        while run.id not in states.missing:
+            if state is not None and state.name != before:
+                words = f"its flow run is {state.name}{': ' + state.message if state.message else ''}"
+                tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
+                before, pause = state.name, FIRST_LOOK
+            alone = await self.alone_since(client, states, state, alone)
+            if self.is_too_long(state):  # of a run that began anew meanwhile, an earlier start may be known
+                self.require_time((await self.patiently(lambda: client.read_flow_run(run.id))).state)
+            crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
+            if state is not None and state.is_final() and (crashed is None or time.monotonic() - crashed > self.grace):
+                return state
+            await asyncio.sleep(pause)
+            pause = min(pause * SLOWER, LONGEST)
+            state, last = await states.read(client, run.id, last)
+        return Cancelled(message="it was deleted")
 
-    async def alone_since(self, client: Any, state: Any, before: float | None) -> float | None:
+    async def alone_since(self, client: Any, states: FlowRunStates, state: Any, before: float | None) -> float | None:
         """Return since when (monotonic seconds) a flow run waits in a pool without a live worker, None if it does not;
         raise NoWorker if that is too long."""
         pool = self.known.work_pool_name
         if state is None or not state.is_scheduled() or pool is None:
             return None
-        if await self.patiently(lambda: has_worker(client, pool)):
+        if await states.has_worker(client, pool):
             return None
         since = before or time.monotonic()
         if time.monotonic() - since >= self.worker_seconds:
             raise NoWorker(no_worker(pool, self.worker_seconds))
         return since
 
-    def require_time(self, state: Any) -> None:
-        """Raise TooLong for a flow run that exceeds the limit of its stage, which its worker should have ended."""
+    def is_too_long(self, state: Any) -> bool:
+        """Return whether a flow run exceeds the limit of its stage, which its worker should have ended."""
         hours = float(self.terms.get("stage_hours") or STAGE_HOURS)
-        if state is None or not state.is_running():
-            return
-        if (datetime.now(UTC) - state.timestamp).total_seconds() > hours * 3600 + SLACK:
+        running = state is not None and state.is_running()
+        return bool(running and (datetime.now(UTC) - state.timestamp).total_seconds() > hours * 3600 + SLACK)
+
+    def require_time(self, state: Any) -> None:
+        """Raise TooLong for a flow run that exceeds the limit of its stage."""
+        hours = float(self.terms.get("stage_hours") or STAGE_HOURS)
+        if self.is_too_long(state):
             raise TooLong(
                 f"a flow run of {self.deployment} has been running for more than {hours:g} hours, the limit of a stage "
                 f"(resources.stage_hours), and its worker did not end it; it is cancelled: see the worker's log"
