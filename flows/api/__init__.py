@@ -13,13 +13,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from flows.api.commands import recipe_words, run_command
 from tasks.results.record import PlannedRun
 from tasks.results.run import RunResult
 from tasks.task_types.interfaces import Printed
 
-__all__ = ["compress", "plan", "predict", "pull", "report"]
+__all__ = ["compress", "metric", "metrics_module", "plan", "predict", "pull", "report"]
 
 RecipeSource = str | Path | Mapping[str, object]
 """A recipe: the name of one on the shelf, a YAML file, or its content as a dict."""
@@ -62,11 +63,13 @@ def predict(
     pairs: str | Sequence[str] | None = None,
     *,
     max_length: int | None = None,
+    export_format: str | None = None,
 ) -> list[Printed]:
     """Return the prediction of each text, like a pipeline of transformers: ``[{"label": "positive", "score": 0.98}]``.
 
     ``model`` is a folder, or a registered model as ``NAME@alias``, which is fetched for this call alone; ``pairs`` are
-    second texts. ``max_length`` in tokens is by default that of the model's evaluation.
+    second texts. ``max_length`` in tokens is by default that of the model's evaluation. ``export_format`` chooses an
+    exported graph: onnx, int8, int8-table4 or four-bit.
     """
     from flows.inference.inputs import inputs_of_texts
     from flows.inference.predictions import answers_to
@@ -78,7 +81,7 @@ def predict(
             folder = Path(place) / "model"
             printed = run_command("pull", "--", str(model), str(folder), quiet=True)
             print(*(line for line in printed.splitlines() if "REFUSED" in line), sep="\n", end="", file=sys.stderr)
-        return answers_to(folder, inputs, max_length)
+        return answers_to(folder, inputs, max_length, export_format)
 
 
 def report(run: str | None = None, *, output: str | Path | None = None, texts: bool = True) -> Path:
@@ -86,6 +89,24 @@ def report(run: str | None = None, *, output: str | Path | None = None, texts: b
     words = [*([] if output is None else [f"--output={output}"]), *([] if texts else ["--no-texts"])]
     printed = run_command("report", *words, *([] if run is None else ["--", run]), quiet=True)
     return Path(printed.strip().splitlines()[-1])
+
+
+def metric(name: str) -> Any:
+    """Return one of Limbeck's metrics as a module of ``evaluate``, with ``add_batch`` and ``compute``.
+
+    It is the definition by which models are scored; classes are whole numbers. Raises RecipeError for an unknown name.
+    The first call imports ``evaluate``, which takes seconds.
+    """
+    from flows.recipes.limbeck_metric import LimbeckMetric, known_name
+
+    return LimbeckMetric(config_name=known_name(name), keep_in_memory=True)
+
+
+def metrics_module() -> str:
+    """Return the path of the module of ``evaluate`` with Limbeck's metrics, for ``evaluate.load(path, name)``."""
+    from flows.recipes.own_metrics import module_of_metrics
+
+    return str(module_of_metrics())
 
 
 def as_list(texts: str | Sequence[str]) -> list[str]:

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.branches.comparison import contrast_all, plain_students
 from flows.branches.error_analysis import inspect_all
-from flows.branches.judging_sets import score_sets, with_judged
+from flows.branches.judging_sets import on_set, score_sets, with_judged
 from tasks.contracts import Artifact
 from tasks.ports.own_metrics import RegisteredMetric
 from tasks.recipe.judging import score_knobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
 from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, ScoreFacts, SpeedFacts, TextFacts
-from tasks.results.row import Conditions, ResultRow
+from tasks.results.row import Conditions, Means, ResultRow, SetScores
 from tasks.score_model import measure_speed, measure_texts, score_metric, score_model, score_own_metric
+from tasks.scoring.judging_sets import SET_SPLIT
 from tasks.scoring.speed.paces import with_paces, with_texts
 
 
@@ -41,19 +42,20 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
             for candidate in candidates[1:]
         )
     )
-    against, looks, elsewhere, further = await asyncio.gather(
+    against, looks, (elsewhere, on_sets), further = await asyncio.gather(
         contrast_all(recipe, candidates, [first, *cards], shared.rows),
         inspect_all(recipe, candidates, [first, *cards], shared.rows),
-        score_sets(recipe, candidates, shared),
-        further_metrics(recipe, [first, *cards], shared),
+        scores_and_metrics_of_sets(recipe, candidates, shared),
+        further_metrics(recipe, [first, *cards], shared.rows, shared),
     )
     timing = SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind)
     speeds = await asyncio.gather(
         *(measure_speed(timing, model=one.model, teacher=teacher, label=one.name) for one in candidates)
     )
     texts = await texts_measured(recipe, candidates, teacher, shared)
-    on_sets = (card for found in elsewhere.values() for card in found.values())
-    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *on_sets, *further]):
+    made = [card for found in elsewhere.values() for card in found.values()]
+    made += [metric for found in on_sets.values() for metric in found]
+    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *made, *further]):
         return []  # a plan has no figures
     unpaced = [row(one, card, speed) for one, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
     for metric in further:
@@ -61,6 +63,9 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     paced = with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds])
     paced = with_texts(paced, [one.read(TextFacts) for one in texts])
     rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
+    for name, found in on_sets.items():
+        for metric in found:
+            rows = with_metric_on_set(rows, candidates, metric.read(MetricFacts), name)
     return with_comparisons(recipe, rows, against, looks)
 
 
@@ -84,17 +89,34 @@ def with_comparisons(
     ]
 
 
-async def further_metrics(recipe: Recipe, cards: Sequence[Artifact], shared: SharedArtifacts) -> list[Artifact]:
-    """Compute the metrics of ``scoring.metrics`` for all models, from their scorecards; one stage for each, so that
-    another metric recomputes none of them."""
-    scoring, given = recipe.scoring, {"cards": list(cards), "rows": shared.rows}
+async def scores_and_metrics_of_sets(
+    recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts
+) -> tuple[dict[str, dict[str, Artifact]], dict[str, list[Artifact]]]:
+    """Score all candidates on every judging set; return the scorecards by candidate and set, and the metrics of
+    ``scoring.metrics`` by set."""
+    cards = await score_sets(recipe, candidates, shared)
+    found = await asyncio.gather(
+        *(
+            further_metrics(recipe, [cards[one.name][name] for one in candidates], rows, shared, on=name)
+            for name, rows in shared.judging.items()
+        )
+    )
+    return cards, dict(zip(shared.judging, found, strict=True))
+
+
+async def further_metrics(
+    recipe: Recipe, cards: Sequence[Artifact], rows: Artifact, shared: SharedArtifacts, *, on: str = ""
+) -> list[Artifact]:
+    """Compute the metrics of ``scoring.metrics`` for all models, from their scorecards on the task's own rows, or
+    ``on`` a judging set; one stage for each, so that another metric recomputes none of them."""
+    scoring, given = recipe.scoring, {"cards": list(cards), "rows": rows}
     own = {f"own/{name}": RegisteredMetric.model_validate(one.facts) for name, one in shared.metrics.items()}
     stages = []
     for name in scoring.metrics:
         common = {"task_type": recipe.spec.kind, "metric": name, "confidence": scoring.confidence}
         if name not in own:
             knobs = MetricSlice(**common, resamples=scoring.resamples)
-            stages.append(score_metric(knobs, **given, label=name))
+            stages.append(score_metric(knobs, **given, label=on_set(name, on)))
             continue
         stated = own[name]
         stages.append(
@@ -109,7 +131,7 @@ async def further_metrics(recipe: Recipe, cards: Sequence[Artifact], shared: Sha
                     folder=shared.metrics[stated.name].uri,
                 ),
                 **given,
-                label=stated.name,
+                label=on_set(stated.name, on),
             )
         )
     return list(await asyncio.gather(*stages))
@@ -137,6 +159,30 @@ def with_values(row: ResultRow, metric: str, values: Mapping[str, FurtherScore],
             split: found.replaced(metrics={**found.metrics, metric: values[split].means})
             for split, found in means.items()
         },
+    )
+
+
+def with_metric_on_set(
+    rows: Sequence[ResultRow], candidates: Sequence[Candidate], found: MetricFacts, name: str
+) -> list[ResultRow]:
+    """Return the rows of the results with one more metric on a judging set."""
+    together = []
+    for row, candidate, values in zip(rows, candidates, found.models, strict=True):
+        judged = row.judged or {}
+        scores = with_figure_on_set(judged[name], found.metric, values[SET_SPLIT], candidate)
+        together.append(row.replaced(judged={**judged, name: scores}))
+    return together
+
+
+def with_figure_on_set(scores: SetScores, metric: str, value: FurtherScore, candidate: Candidate) -> SetScores:
+    """Return a model's scores on a judging set with the value of one more metric."""
+    per_seed = candidate.as_in_recipe(value.per_seed)
+    means = scores.means or Means()
+    return scores.replaced(
+        metrics={**scores.metrics, metric: value.score},
+        per_seed={**scores.per_seed, metric: per_seed},
+        deviation={**scores.deviation, metric: deviation(per_seed)},
+        means=means.replaced(metrics={**means.metrics, metric: value.means}),
     )
 
 

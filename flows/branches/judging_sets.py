@@ -18,11 +18,13 @@ from tasks.ports.rows.overlap import Sentences
 from tasks.ports.store.artifacts import Store
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
 from tasks.recipe.data import TableFormat
+from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
-from tasks.results.facts import SetFacts
+from tasks.results.facts import MetricFacts, SetFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
 from tasks.score_model import score_judging_set
+from tasks.scoring.further.resamples import FurtherMetric
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.stage.session import Session
 
@@ -141,9 +143,9 @@ async def score_set(
     return {first.name: theirs, **{one.name: card for one, card in zip(others, cards, strict=True)}}
 
 
-def on_set(candidate: str, name: str) -> str:
-    """Return the label of a candidate's scores on a set."""
-    return f"{candidate} on {name}"
+def on_set(label: str, name: str) -> str:
+    """Return the label of a candidate's scores, or of a metric, on a set; without a set, on the task's own rows."""
+    return f"{label} on {name}" if name else label
 
 
 def with_judged(
@@ -229,8 +231,27 @@ def planned_sets(
     return found
 
 
-def answers_of_sets(session: Session, names: Sequence[str], store: Store, workspace: Path) -> dict[str, SetAnswers]:
-    """Return the locations of the rows and predictions of every set, for the gate; ``names`` are the models."""
+def metrics_of_gate(
+    recipe: Recipe, session: Session, models: Sequence[str], *, on: str = ""
+) -> dict[str, FurtherMetric]:
+    """Return access to the resampled values of the metrics beside the task's, for criteria on them: on the task's own
+    rows, or ``on`` a judging set."""
+    stages = {name: ("score-metric", name) for name in recipe.scoring.metrics}
+    stages |= {f"own/{name}": ("score-own-metric", name) for name in own_metrics_of(recipe.scoring)}
+    places = {name: number for number, name in enumerate(models)}
+    made = {name: session.artifact_of(stage, on_set(label, on)) for name, (stage, label) in stages.items()}
+    return {
+        name: FurtherMetric(partial(session.store.folder, one), places, one.read(MetricFacts).lower_is_better)
+        for name, one in made.items()
+        if one is not None
+    }
+
+
+def answers_of_sets(
+    recipe: Recipe, session: Session, names: Sequence[str], store: Store, workspace: Path
+) -> dict[str, SetAnswers]:
+    """Return the locations of the rows, predictions and further metrics of every set, for the gate; ``names`` are the
+    models."""
     found = {}
     for name, facts in known_of_sets(session).items():
         rows = session.artifact_of("prepare-judging-set", name)
@@ -239,6 +260,12 @@ def answers_of_sets(session: Session, names: Sequence[str], store: Store, worksp
         places = {one: partial(store.folder, card) for one, card in cards.items() if card is not None}
         place = workspace / "judging" / name
         found[name] = SetAnswers(
-            partial(store.folder, rows), facts.rows_sha256, facts.rows, places, facts.leaked, place
+            partial(store.folder, rows),
+            facts.rows_sha256,
+            facts.rows,
+            places,
+            facts.leaked,
+            place,
+            metrics_of_gate(recipe, session, names, on=name),
         )
     return found

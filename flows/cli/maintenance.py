@@ -144,7 +144,8 @@ def version() -> None:
 
 metrics = typer.Typer(
     no_args_is_help=True,
-    help="Metrics of your own on this machine: modules of evaluate, for scoring.metrics of a recipe as own/NAME.",
+    help="Metrics: those of Limbeck, and your own on this machine, which are modules of evaluate and own/NAME in "
+    "scoring.metrics of a recipe.",
 )
 
 
@@ -179,19 +180,24 @@ def add_metric(
 
 @metrics.command("list")
 def list_metrics() -> None:
-    """List the metrics that are registered on this machine."""
+    """List Limbeck's metrics, and those that are registered on this machine."""
     from rich.table import Table
 
+    from flows.recipes.own_metrics import limbeck_metrics, module_of_metrics
     from tasks.ports.own_metrics import registered_metrics
 
     found = registered_metrics(Home.from_environment().root)
     table = Table("metric", "task", "better", "reads", "registered from", "about", box=None, pad_edge=False)
+    for known in limbeck_metrics():
+        table.add_row(*known)
     for one in found:
         table.add_row(f"own/{one.name}", one.task, one.better, one.reads, one.source, one.about)
-    if found:
-        out.print(table, highlight=False, markup=False)
-    else:
-        out.print("no metric is registered; register one: limbeck metrics add PATH", highlight=False)
+    out.print(table, highlight=False, markup=False)
+    lines = [f'Limbeck\'s metrics in Python: evaluate.load("{module_of_metrics()}", NAME)']
+    if not found:
+        lines.append("no metric of your own is registered; register one: limbeck metrics add PATH")
+    for line in lines:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @metrics.command("remove")

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate, label
 from flows.branches.export import for_the_folders, gate_word
-from flows.branches.judging_sets import answers_of_sets
+from flows.branches.judging_sets import answers_of_sets, metrics_of_gate
 from flows.publish.events import announce
 from flows.publish.licences import licences_of
 from flows.publish.manifest import manifest_of
@@ -30,17 +30,15 @@ from tasks.gate.decided import RunDecision
 from tasks.gate.judging import Judging
 from tasks.gate.verdicts import Decision
 from tasks.promote_models import promote_models
-from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
 from tasks.report.page.headline import chosen, gate_tag
-from tasks.results.facts import MetricFacts, ModelFacts, RowsFacts
+from tasks.results.facts import ModelFacts, RowsFacts
 from tasks.results.record import Ledger
 from tasks.results.row import Amount, ResultRow
 from tasks.results.run import Promotion, Registered, RunDescription, RunResult, SourceFacts, StageLine
 from tasks.scoring.costs.ledger import inference_joules
-from tasks.scoring.further.resamples import FurtherMetric
-from tasks.stage.session import Session, StageRecord
+from tasks.stage.session import StageRecord
 
 SHARED = {"distill-general", "pretrain-base"}
 
@@ -183,23 +181,9 @@ def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artif
         {where: counts.get(split, 0) for where, counts in held_back(session).leaked.items()},
         workspace,
         [partial(store.folder, text) for text in [session.artifact_of("prepare-transfer", "")] if text is not None],
-        answers_of_sets(session, [row.name for row in rows], store, workspace),
+        answers_of_sets(recipe, session, [row.name for row in rows], store, workspace),
         further=metrics_of_gate(recipe, session, [row.name for row in rows]),
     )
-
-
-def metrics_of_gate(recipe: Recipe, session: Session, models: Sequence[str]) -> dict[str, FurtherMetric]:
-    """Return access to the resampled values of the metrics beside the task's, for criteria on them."""
-    own = own_metrics_of(recipe.scoring)
-    stages = {name: ("score-metric", name) for name in recipe.scoring.metrics}
-    stages |= {f"own/{name}": ("score-own-metric", name) for name in own}
-    places = {name: number for number, name in enumerate(models)}
-    made = {name: session.artifact_of(*stage) for name, stage in stages.items()}
-    return {
-        name: FurtherMetric(partial(session.store.folder, one), places, one.read(MetricFacts).lower_is_better)
-        for name, one in made.items()
-        if one is not None
-    }
 
 
 def judged(decision: Decision | None) -> dict[str, object]:

@@ -24,7 +24,7 @@ from tasks.ports.own_metrics import (
     register_metric,
     registered_metric,
 )
-from tasks.task_types.types import task_type
+from tasks.task_types.types import METRICS_OF_SCORES_OF, TASK_TYPES, task_type
 
 if TYPE_CHECKING:
     from tasks.scoring.further.trial import TrialFacts
@@ -70,6 +70,30 @@ def add(home: Home, path: Path, *, task: str, better: str, about: str, resamples
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return sentences(metric, found["seconds"])
+
+
+def module_of_metrics() -> Path:
+    """Return the file of the module of ``evaluate`` with Limbeck's metrics."""
+    return Path(__file__).with_name("limbeck_metric.py")
+
+
+def limbeck_metrics() -> list[tuple[str, str, str, str, str, str]]:
+    """Return the columns of Limbeck's metrics for a table: name, task type, direction, input, source, description."""
+    from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
+
+    of_scores = {name: type_name for type_name, names in METRICS_OF_SCORES_OF.items() for name in names}
+    types = {name: kind.name for kind in TASK_TYPES.values() for name in kind.metrics} | of_scores
+    return [
+        (
+            name,
+            types[name],
+            "lower" if one.lower_is_better else "higher",
+            "prediction_scores" if name in of_scores else "predictions",
+            "Limbeck",
+            one.description,
+        )
+        for name, one in (METRICS | METRICS_OF_SCORES).items()
+    ]
 
 
 def sentences(metric: RegisteredMetric, seconds: float) -> list[str]:

@@ -32,7 +32,7 @@ from tasks.scoring.evaluation import (
     write_evaluation,
 )
 from tasks.scoring.further.resamples import FurtherMetric
-from tasks.scoring.judging_sets import SetAnswers
+from tasks.scoring.judging_sets import SET_SPLIT, SetAnswers
 from tasks.scoring.quality.gain import Gain, Unread
 
 FIGURES_KEPT = (
@@ -139,6 +139,9 @@ class Judging:
         recipe = self.recipe
         if where not in self.sets:
             return None
+        if criterion.metric in recipe.scoring.metrics:
+            metric = self.sets[where].further.get(criterion.metric)
+            return metric.interval(criterion, name, SET_SPLIT, confidence) if metric else None
         try:
             ours, teacher = (self.sets[where].evaluation(one) for one in (name, "teacher"))
             return interval_of(

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from tasks.errors import DataError
 from tasks.scoring.evaluation import Evaluation, read_evaluation, read_judged_rows, write_evaluation
+from tasks.scoring.further.resamples import FurtherMetric
+
+SET_SPLIT = "validation"
+"""The split that holds the rows of a judging set."""
 
 
 @dataclass
@@ -24,6 +28,8 @@ class SetAnswers:
     overlaps: Mapping[str, int]
     """The number of its rows that overlap with the students' training data, by source."""
     workspace: Path
+    further: Mapping[str, FurtherMetric] = field(default_factory=dict)
+    """The metrics beside the task's on this set, by name."""
     known: dict[str, Evaluation] = field(default_factory=dict)
 
     def evaluation(self, name: str) -> Evaluation:
@@ -31,7 +37,7 @@ class SetAnswers:
         if name not in self.known:
             if name not in self.scorecards:
                 raise DataError(f"{name} has no predictions for this set")
-            rows = read_judged_rows(self.rows_folder(), "validation", self.rows_sha256)
+            rows = read_judged_rows(self.rows_folder(), SET_SPLIT, self.rows_sha256)
             self.known[name] = read_evaluation(
                 write_evaluation(self.workspace / name, self.scorecards[name](), rows, {})
             )

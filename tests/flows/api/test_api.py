@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import signal
 import subprocess
 import sys
@@ -30,11 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_name_is_typed_and_documented() -> None:
-    assert flows.api.__all__ == ["compress", "plan", "predict", "pull", "report"]
+    assert flows.api.__all__ == ["compress", "metric", "metrics_module", "plan", "predict", "pull", "report"]
     for name in flows.api.__all__:
         function = vars(flows.api)[name]
         hints = typing.get_type_hints(function)
-        assert function.__doc__ and "return" in hints and set(hints) - {"return"}
+        assert function.__doc__ and set(hints) == {"return", *inspect.signature(function).parameters}
     assert all((ROOT / package / "py.typed").is_file() for package in ("flows", "tasks"))
 
 

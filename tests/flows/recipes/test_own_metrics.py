@@ -12,6 +12,7 @@ import pytest
 import sklearn.metrics
 from pydantic import ValidationError
 
+from flows.api import metric
 from flows.cli.runner import planned_records, run_recipe
 from flows.home import Home
 from tasks.engine.job import Job
@@ -44,7 +45,7 @@ class Mine(evaluate.Metric):
 RECALL = "return {'mine': float(((found == 1) & (true == 1)).sum() / max(1, (true == 1).sum()))}"
 CRITERIA = [
     {"metric": "parameters", "at_most": 1e9},
-    {"metric": "own/mine", "at_least": 0.0},
+    {"metric": "own/mine", "at_least": 0.0, "worst_of": ["validation", "other"]},
     {"metric": "auroc", "test": "non-inferiority", "relative_to": "teacher", "tolerance": 1.0},
 ]
 
@@ -70,6 +71,16 @@ def recipe_with(bert: Path, rows: Path, *metrics: str, **changes: Any) -> Recipe
     return recipe_for(bert, rows, **SHORT | {"scoring": scoring} | changes)
 
 
+def other_rows(folder: Path) -> dict[str, str]:
+    """Write the rows of a judging set; return its section of a recipe."""
+    rows = [
+        f"{('it was fine', 'it was poor')[one % 2]} for once {one},{('positive', 'negative')[one % 2]}"
+        for one in range(12)
+    ]
+    (folder / "other.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    return {"source": str(folder / "other.csv")}
+
+
 def missing(recipe: Recipe, home: Home) -> set[str]:
     """Return the stages that a run would compute."""
     return {record.display_name for record in planned_records(recipe, home) if record.cache == "miss"}
@@ -79,13 +90,15 @@ def test_a_metric_is_registered_used_changed_and_removed(
     owner: Home, command: Command, prefect_server: None, engines_here: None, tiny_bert: Path, tiny_rows: Path,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    plain = recipe_with(tiny_bert, tiny_rows)
+    rows_and_set = {"data": {"source": str(tiny_rows), "selection_rows": 20, "judge": {"other": other_rows(tmp_path)}}}
+    plain = recipe_with(tiny_bert, tiny_rows, **rows_and_set)
     recipe = recipe_with(
         tiny_bert,
         tiny_rows,
         "auroc",
         "macro_f1",
         "own/mine",
+        **rows_and_set,
         gate={"criteria": CRITERIA, "leakage": 1.0, "split": "validation"},
     )
     file = tmp_path / "recipe.json"
@@ -105,28 +118,36 @@ def test_a_metric_is_registered_used_changed_and_removed(
 
     run_recipe(plain, home=owner)
     stages = {"score-metric/auroc", "score-metric/macro_f1", "score-own-metric/mine"}
+    stages |= {f"{stage} on other" for stage in stages}
     assert missing(recipe, owner) == stages, "the models are not asked again"
     result = run_recipe(recipe, home=owner)
     store = open_store(owner.store, owner.cache)
     by_name = {record.display_name: record.artifact for record in planned_records(recipe, owner)}
-    rows = read_split(store.folder(by_name["prepare-rows"]), "validation")
-    for model in result["models"]:
-        card = store.folder(by_name[f"score-model/{model['name']}"])
-        own = next(one for one in read_predictions(card) if (one.split, one.seed) == ("validation", 0)).in_order(
-            rows.ids
-        )
-        scores = own.outputs["logits"][:, 1].astype(float) - own.outputs["logits"][:, 0]
-        found = model["metrics"]["validation"]
-        assert found["auroc"]["value"] == pytest.approx(sklearn.metrics.roc_auc_score(rows.labels_N, scores))
-        assert found["own/mine"]["value"] == pytest.approx(
-            sklearn.metrics.recall_score(rows.labels_N, own.predictions_N)
-        )
-        assert found["macro_f1"]["value"] == pytest.approx(
-            sklearn.metrics.f1_score(rows.labels_N, own.predictions_N, average="macro")
-        )
-        assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
+    places = {"": ("prepare-rows", "score-model/"), " on other": ("prepare-judging-set/other", "score-judging-set/")}
+    for where, (prepared, scored) in places.items():
+        rows = read_split(store.folder(by_name[prepared]), "validation")
+        for model in result["models"]:
+            card = store.folder(by_name[f"{scored}{model['name']}{where}"])
+            own = next(one for one in read_predictions(card) if (one.split, one.seed) == ("validation", 0)).in_order(
+                rows.ids
+            )
+            scores = own.outputs["logits"][:, 1].astype(float) - own.outputs["logits"][:, 0]
+            found = model["judged"]["other"]["metrics"] if where else model["metrics"]["validation"]
+            trusted = {
+                "auroc": sklearn.metrics.roc_auc_score(rows.labels_N, scores),
+                "own/mine": sklearn.metrics.recall_score(rows.labels_N, own.predictions_N),
+                "macro_f1": sklearn.metrics.f1_score(rows.labels_N, own.predictions_N, average="macro"),
+            }
+            assert {name: found[name]["value"] for name in trusted} == pytest.approx(trusted)
+            assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
+            for name in ("accuracy", "f1", "macro_f1"):
+                same = metric(name).compute(predictions=own.predictions_N, references=rows.labels_N)
+                assert same == {name: found[name]["value"]}, "evaluate gives the figure of the card, to the last digit"
+            same = metric("auroc").compute(prediction_scores=scores, references=rows.labels_N)
+            assert same == {"auroc": found["auroc"]["value"]}
     reasons = " ".join(result["models"][1]["reasons"])
     assert "own/mine" in reasons and "auroc" in reasons and "unknown" not in reasons
+    assert "on other, the worst of this and validation" in reasons or "on validation, the worst of" in reasons
 
     (metric_files(owner.root, "mine") / "mine.py").write_text(module.read_text() + "\n# edited\n")
     refused = command("plan", str(file))
@@ -135,7 +156,8 @@ def test_a_metric_is_registered_used_changed_and_removed(
     again = command("metrics", "add", str(module))
     assert again.status == 1, "an edited one is not taken for the registered one"
     assert command("metrics", "add", str(module), "--replace").status == 0
-    assert missing(recipe, owner) == {"score-own-metric/mine"} and missing(plain, owner) == set()
+    assert missing(recipe, owner) == {"score-own-metric/mine", "score-own-metric/mine on other"}
+    assert missing(plain, owner) == set()
     write_metric(tmp_path / "own")
     assert "has changed since" in command("validate", str(file)).output
     assert command("metrics", "remove", "own/mine").status == 0

@@ -1,0 +1,95 @@
+"""Limbeck's metrics as modules of ``evaluate``, through evaluate's own functions."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.api import metric, metrics_module
+from tasks.errors import RecipeError
+from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
+from tests.architecture.sources import ROOT
+
+RANDOM = np.random.default_rng(0)
+OF_VALUES = ("pearson", "spearman", "pearson_spearman", "mse")
+CLASSES_N, LABELS_N = RANDOM.integers(0, 3, (2, 301))
+VALUES_N, TRUTH_N = RANDOM.normal(size=(2, 301)) * [[1.0], [1e3]]
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``evaluate.load`` copies modules into a folder of the user's; here of the test's."""
+    import evaluate
+
+    monkeypatch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+
+
+def inputs_of(name: str) -> dict[str, np.ndarray]:
+    """Return inputs of a metric by the names that evaluate's users write."""
+    if name in METRICS_OF_SCORES:
+        return {"prediction_scores": VALUES_N, "references": LABELS_N % 2}
+    if name in OF_VALUES:
+        return {"predictions": VALUES_N, "references": TRUTH_N}
+    return {"predictions": CLASSES_N, "references": LABELS_N}
+
+
+@pytest.mark.parametrize("name", [*METRICS, *METRICS_OF_SCORES])
+def test_a_loaded_metric_gives_the_figure_of_scoring_to_the_last_digit(name: str) -> None:
+    """In batches, as in an evaluation loop, and at once."""
+    import evaluate
+
+    given, definition = inputs_of(name), {**METRICS, **METRICS_OF_SCORES}[name]
+    expected = definition(*given.values())
+    loaded = evaluate.load(metrics_module(), name)
+    for start in range(0, 301, 64):
+        loaded.add_batch(**{which: values[start : start + 64] for which, values in given.items()})
+    assert loaded.compute() == {name: expected}
+    assert metric(name).compute(**{which: values.tolist() for which, values in given.items()}) == {name: expected}
+    assert loaded.description == definition.description
+
+
+def test_several_metrics_are_combined_like_others_of_evaluate() -> None:
+    import evaluate
+
+    both = evaluate.combine([metric("macro_f1"), metric("accuracy")])
+    assert set(both.compute(**inputs_of("accuracy"))) == {"macro_f1", "accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("acuracy",), "did you mean 'accuracy'"), (("no such",), "there are accuracy, "), ((), "name a metric, as in")],
+)
+def test_a_wrong_name_is_answered_with_the_known_ones(words: tuple[str, ...], said: str) -> None:
+    import evaluate
+
+    with pytest.raises(RecipeError, match=said):
+        evaluate.load(metrics_module(), *words)
+    if words:
+        with pytest.raises(RecipeError, match=said):
+            metric(*words)
+
+
+def test_no_process_imports_evaluate_unless_a_user_asks_for_it() -> None:
+    """It takes seconds; every command and every scoring would pay them."""
+    everywhere = {path for room in ("flows", "tasks") for path in (ROOT / room).rglob("*.py")}
+    modules = {"evaluate", "flows.recipes.limbeck_metric"}
+    found = {path for path in everywhere if modules & set(imported_at_once(ast.parse(path.read_text())))}
+    assert found == {Path(metrics_module())}
+
+
+def imported_at_once(tree: ast.Module) -> list[Any]:
+    """Return the modules that a file imports when it is imported itself: outside of functions."""
+    found, waiting = [], [*tree.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            found += [one.name for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append(node.module)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += ast.iter_child_nodes(node)
+    return found
