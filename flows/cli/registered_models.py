@@ -11,7 +11,18 @@ import typer
 
 from flows.cli.shared import Reason, RegisteredName, open_home, open_home_for_a_run, out, tracker, written
 from tasks.report.format.numbers import plural
+from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.task_types.types import TASK_TYPES
+
+ExportName = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help=f"Predict with an exported graph: {', '.join(EXPORT_FORMATS)} (onnx is fp32). By default with the model "
+        "itself, or in an onnx folder with the fastest graph.",
+    ),
+]
 
 
 def models() -> None:
@@ -165,6 +176,7 @@ def predict(
         int | None,
         typer.Option(min=8, max=8192, help="Longest input in tokens; by default that of the model's evaluation."),
     ] = None,
+    export_format: ExportName = None,
 ) -> None:
     """Predict one text, a pipe, or every row of a table; prints one JSON line for each, with all columns of the
     table."""
@@ -173,6 +185,10 @@ def predict(
 
     if output is not None:
         require_output(output, given)
+    if export_format is not None:
+        from tasks.scoring.predict import require_export_format
+
+        require_export_format(export_format)
     inputs = text_inputs(given, text=text, pair=pair, second=second, stdin=sys.stdin)
     open_home()
     from flows.inference.model_folders import opened_model
@@ -181,7 +197,7 @@ def predict(
         for note in (found.note, missing_texts(inputs)):
             if note:
                 print(f"limbeck: {note}", file=sys.stderr)
-        table = predicted(found.path, inputs, max_length)
+        table = predicted(found.path, inputs, max_length, export_format)
     if output is not None:
         save_predictions(table, output)
         return out.print(f"wrote {output}: {plural(table.num_rows, 'row')}", highlight=False, markup=False)

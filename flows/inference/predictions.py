@@ -19,20 +19,23 @@ PREFIX = "predicted_"
 FILE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
 
 
-def predicted(folder: Path, inputs: TextInputs, max_length: int | None = None) -> Any:
+def predicted(folder: Path, inputs: TextInputs, max_length: int | None = None, export_format: str | None = None) -> Any:
     """Return the table of the inputs with the model's predictions as further columns, row by row; a row without text
     has none."""
     every: list[Printed | None] = [None] * inputs.table.num_rows
-    for row, answer in zip(inputs.filled, answers_to(folder, inputs, max_length), strict=True):
+    for row, answer in zip(inputs.filled, answers_to(folder, inputs, max_length, export_format), strict=True):
         every[row] = answer
     return with_predictions(inputs.table, every)
 
 
-def answers_to(folder: Path, inputs: TextInputs, max_length: int | None = None) -> list[Printed]:
+def answers_to(
+    folder: Path, inputs: TextInputs, max_length: int | None = None, export_format: str | None = None
+) -> list[Printed]:
     """Return the predictions of the rows that have a text."""
     rows, texts, pairs = inputs.filled, inputs.texts, inputs.pairs
+    second = pairs and [pairs[row] for row in rows]
     with quiet_loading():
-        return predict_texts(folder, [texts[row] for row in rows], pairs and [pairs[row] for row in rows], max_length)
+        return predict_texts(folder, [texts[row] for row in rows], second, max_length, export_format)
 
 
 @contextmanager

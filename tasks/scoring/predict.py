@@ -7,6 +7,7 @@ Outputs are arrays by name, rows first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -121,31 +122,70 @@ def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | N
 
 
 def predict_texts(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int | None = None
+    folder: Path,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    max_length: int | None = None,
+    export_format: str | None = None,
 ) -> list[Printed]:
     """Return the prediction of every text, as the graph of the model's task type defines it; ``max_length`` in tokens
-    is by default that of the model's evaluation."""
+    is by default that of the model's evaluation.
+
+    With an ``export_format``, that graph of the folder, or of its folder ``onnx``, predicts; without, a checkpoint
+    does, or the fastest graph in a folder of graphs. Raises ModelError where the folder has no such graph.
+    """
+    if export_format is not None:
+        folder = require_export(folder, require_export_format(export_format))
     task_type, length = stored_type(folder), max_length or judged_length(folder)
     if is_export(folder):
-        outputs = outputs_of_published(folder, texts, pairs, length)
+        outputs = outputs_of_published(folder, texts, pairs, length, export_format)
     else:
         outputs = outputs_of(folder, texts, pairs, length, task_type=task_type)
     return GRAPHS[task_type].predictions(outputs, card_of_model(folder, task_type))
 
 
+def require_export_format(name: str) -> str:
+    """Return the name of a format of exports. Raises ModelError for an unknown one."""
+    if name not in EXPORT_FORMATS:
+        near = get_close_matches(name, EXPORT_FORMATS, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ModelError(f"{name!r} is no format of exports; {hint}legal are {', '.join(EXPORT_FORMATS)}")
+    return name
+
+
+def require_export(folder: Path, export_format: str) -> Path:
+    """Return the folder of a model's graphs: the folder itself, or its folder ``onnx``. Raises ModelError where it has
+    no graph of that format."""
+    graphs = next((place for place in (folder, folder / "onnx") if is_export(place)), None)
+    found = [] if graphs is None else formats_in(graphs)
+    if graphs is None or not found:
+        raise ModelError(
+            f"{folder} has no exported graph; leave the format out, or run a recipe with exports.formats: "
+            f"[{export_format}]"
+        )
+    if export_format not in found:
+        raise ModelError(f"{folder} has no graph in {export_format}; it has {', '.join(found)}")
+    return graphs
+
+
+def formats_in(folder: Path) -> list[str]:
+    """Return the formats of the graphs in a folder of published exports, the fastest first."""
+    return [name for name in BY_DEFAULT if (folder / EXPORT_FORMATS[name].file).is_file()]
+
+
 def outputs_of_published(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int
+    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, export_format: str | None
 ) -> dict[str, np.ndarray]:
-    """Return the outputs of the fastest graph in a folder of published exports, for every row, rows first."""
-    found = [
-        folder / EXPORT_FORMATS[name].file for name in BY_DEFAULT if (folder / EXPORT_FORMATS[name].file).is_file()
-    ]
+    """Return the outputs of one graph in a folder of published exports, by default the fastest, for every row, rows
+    first."""
+    found = formats_in(folder)
     if not found:
         files = ", ".join(one.file for one in EXPORT_FORMATS.values())
         raise ModelError(f"{folder} holds no graph ({files}); name the onnx folder of a pulled model")
-    outputs = OnnxModel(folder, graph=found[0]).outputs(texts, pairs, max_length)
+    graph = folder / EXPORT_FORMATS[export_format or found[0]].file
+    outputs = OnnxModel(folder, graph=graph).outputs(texts, pairs, max_length)
     if not all(np.isfinite(one).all() for one in outputs.values()):
-        raise ModelError(f"{found[0]} predicts values that are not finite; predict with its model instead")
+        raise ModelError(f"{graph} predicts values that are not finite; predict with its model instead")
     return outputs
 
 

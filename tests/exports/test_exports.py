@@ -31,6 +31,7 @@ from tasks.recipe.judging import Exports
 from tasks.results.facts import GraphFacts, Pace, SpeedFacts
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
 from tasks.scoring.predict import predict_texts, truncated_share
+from tests.command_line import Command
 from tests.scoring.small import logits_of, sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -321,14 +322,36 @@ def test_people_may_ask_an_export(place: Path) -> None:
     assert {one["label"] for one in found} <= {"LABEL_0", "LABEL_1"} and all(0.5 <= one["score"] <= 1 for one in found)
 
 
+def model_with_exports(place: Path, folder: Path) -> Path:
+    """Write a model's folder as ``limbeck pull`` writes it, with graphs in fp32 and int8."""
+    shutil.copytree(place / "model", folder / "model")
+    (folder / "model" / "onnx").mkdir()
+    for name, path in files_for_a_model(
+        {"onnx": place / "full" / "output", "int8": place / "small" / "output"}, folder / "work"
+    ).items():
+        shutil.copyfile(path, folder / "model" / name)
+    return folder / "model"
+
+
+@pytest.mark.parametrize(("named", "job"), [("onnx", "full"), ("int8", "small")])
+def test_the_user_chooses_the_graph_that_predicts(
+    place: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, named: str, job: str
+) -> None:
+    """Of a whole model's folder, and of its folder of graphs; not the fastest one in silence."""
+    monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
+    model, text = model_with_exports(place, tmp_path), "good film"
+    expected = predict_texts(place / job / "output", [text])[0]
+    for folder in (model, model / "onnx"):
+        ended = command("predict", str(folder), text, "--format", named)
+        assert ended.status == 0 and json.loads(ended.output) == {"text": text, **expected}
+    refused = command("predict", str(model), text, "--format", "four-bit")
+    assert refused.status == 1 and refused.error.count("\n") == 1
+    assert "has no graph in four-bit; it has int8, onnx" in refused.error
+
+
 def test_the_command_line_asks_the_onnx_folder_of_a_model(place: Path, tmp_path: Path) -> None:
     """Where the tokenizer lies one folder up."""
-    shutil.copytree(place / "model", tmp_path / "model")
-    (tmp_path / "model" / "onnx").mkdir()
-    for name, path in files_for_a_model(
-        {"onnx": place / "full" / "output", "int8": place / "small" / "output"}, tmp_path / "work"
-    ).items():
-        shutil.copyfile(path, tmp_path / "model" / name)
+    model_with_exports(place, tmp_path)
     (tmp_path / "texts.csv").write_text("text\ngood film\nbad\n")
     words = [
         sys.executable,

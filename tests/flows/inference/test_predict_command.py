@@ -107,6 +107,14 @@ MISTAKES = {
     "a missing column": (["rows.csv", "--text", "txt"], "rows.csv has no column 'txt'; it has id, text"),
     "a table without texts": (["empty.csv"], "empty.csv holds no text"),
     "an unknown format": (["a good film", "--output", "out.xlsx"], "out.xlsx cannot be written; name a file that ends"),
+    "an unknown graph": (
+        ["a good film", "--format", "int-8"],
+        "'int-8' is no format of exports; did you mean int8? legal",
+    ),
+    "no graph": (
+        ["a good film", "--format", "int8"],
+        "has no exported graph; leave the format out",
+    ),
     "a second text of a table": (["rows.csv", "--second", "x"], "--pair names the column"),
 }
 
