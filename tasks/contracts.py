@@ -55,6 +55,8 @@ class Used(TypedDict, total=False):
     gpu_seconds: float | None
     gpu_joules: float | None
     cpu_joules: float | None
+    model_bytes: int | None
+    """Size of the largest model that it read: another stage takes as long only with a model of that size."""
 
 
 class TrackedRun(TypedDict):

@@ -150,4 +150,8 @@ def planned_cost(record: StageRecord, rates: Rates) -> dict[str, Figure]:
     """Return the estimated cost of a planned stage; for a cached one, the cost that it saves."""
     if record.cache == "hit":
         return cost_of(record.used, rates)
-    return foreseen(cost_of(record.likely, rates)) if record.likely else nothing_known("no earlier stage of this kind")
+    return (
+        foreseen(cost_of(record.likely, rates))
+        if record.likely
+        else nothing_known("no earlier stage of this kind with a model of this size")
+    )

@@ -41,7 +41,7 @@ from tasks.stage.gpu_slots import gpu_slots
 from tasks.stage.keys import StageSpec, is_sent, key_explanation, new_record
 from tasks.stage.metering import metered, require_rest, within_budget, within_hours
 from tasks.stage.orders import StageRequest, notes_of, require_expected
-from tasks.stage.planning import nearest, reason, took
+from tasks.stage.planning import model_bytes, nearest, reason, took
 from tasks.stage.progress import ProgressPage
 from tasks.stage.session import Session, StageDispatcher, StageRecord
 
@@ -51,6 +51,7 @@ async def run_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str,
     make = make_by_worker if is_sent(spec, session) else compute
     explanation = key_explanation(spec, session, knobs, artifacts)
     record = new_record(spec, session, label, explanation)
+    record.model_bytes = model_bytes(artifacts)
     record.task_run = str(task_run.id or "")
     started = time.monotonic()
     try:
@@ -159,7 +160,7 @@ async def make_remotely(
 async def foresee(spec: StageSpec, session: Session, record: StageRecord) -> None:
     """Record why a stage is computed and its estimated resources beforehand; raise BudgetError if they exceed the rest
     of the budget."""
-    changes, like = await asyncio.to_thread(nearest, spec, session, record.explanation)
+    changes, like = await asyncio.to_thread(nearest, session, record.explanation, record.model_bytes)
     record.why, record.likely = reason(spec, session, changes), took(like)
     require_rest(session, record)
 

@@ -46,7 +46,8 @@ async def within_hours(record: StageRecord, hours: float) -> AsyncIterator[None]
 def note_used(session: Session, record: StageRecord, meter: Meter) -> None:
     """Record a stage's resources when it ends."""
     session.machine.end(meter)
-    record.used, record.meter = meter.used(session.machine, session.machine.looked), None
+    used = meter.used(session.machine, session.machine.looked)
+    record.used, record.meter = {**used, "model_bytes": record.model_bytes}, None
     if session.budget is not None:
         record.figures = headline_figures(cost_of(record.used, session.budget.rates), session.budget.rates.market)
 

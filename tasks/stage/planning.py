@@ -14,12 +14,20 @@ from tasks.recipe.knobs import Knobs
 from tasks.stage.keys import OTHER_RELEASE, UNKNOWN, StageSpec, computed_by, key_explanation, new_record
 from tasks.stage.session import Session, current_session
 
+MODELS = ("checkpoint", "export")
+"""Kinds of artifacts that are models."""
+SHAPE = ("layers", "hidden", "feed_forward")
+"""Names of the knobs that state the shape of a model."""
+LIKE_SIZE = 2.0
+"""Largest ratio of two sizes for an estimate: BERT-large has three times the parameters of BERT-base."""
+
 
 async def plan_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str, artifacts: StageInputs) -> Artifact:
     """Record whether a run would compute this stage, and return its artifact or a placeholder; an input that is not
     known yet makes every later stage a miss."""
     explanation = key_explanation(spec, session, knobs, artifacts)
     record = new_record(spec, session, label, explanation)
+    record.model_bytes = model_bytes(artifacts)
     waiting = [
         name
         for name, digest in explanation["inputs"].items()
@@ -30,10 +38,11 @@ async def plan_stage(spec: StageSpec, session: Session, knobs: Knobs, label: str
     if found is not None:
         record.why, record.artifact, record.used = "a verified result is cached", found, found.used
         return found
-    changes, like = nearest(spec, session, explanation)
+    changes, like = nearest(session, explanation, record.model_bytes)
     record.estimate, record.likely = like.get("seconds") if like else None, took(like)
     record.why = f"waits for {', '.join(waiting)}" if waiting else reason(spec, session, changes)
-    return Artifact(spec.makes, UNKNOWN, "", 0, {})
+    expected = record.model_bytes or 0 if spec.makes in MODELS else 0
+    return Artifact(spec.makes, UNKNOWN, "", expected, {})
 
 
 def is_stored(stage_task: Any, knobs: Knobs, artifacts: StageInputs) -> bool:
@@ -58,16 +67,57 @@ def reason(spec: StageSpec, session: Session, changes: list[str] | None) -> str:
 
 
 def nearest(
-    spec: StageSpec, session: Session, explanation: Mapping[str, object]
+    session: Session, explanation: Mapping[str, object], size: int | None
 ) -> tuple[list[str] | None, Manifest | None]:
-    """Return the differences from the nearest earlier result of a stage, and its manifest; None if there is none.
+    """Return the differences from the nearest earlier result of a stage, and the manifest of the nearest one with a
+    model of like size, which tells how long the stage takes; None if there is none.
 
     A result of another release still tells how long the stage took, but it is never used.
     """
     earlier = session.earlier.like(explanation)
     compared = [(list(differences(explanation, then["explanation"])), then) for then in earlier]
-    changes, like = min(compared, key=lambda found: len(found[0]), default=(None, None))
-    return ([OTHER_RELEASE] if like is not None and not is_of_this_release(like) else changes), like
+    compared.sort(key=lambda found: len(found[0]))
+    if not compared:
+        return None, None
+    changes, first = compared[0]
+    like = next((then for _, then in compared if is_of_like_size(explanation, size, then)), None)
+    return (changes if is_of_this_release(first) else [OTHER_RELEASE]), like
+
+
+def model_bytes(artifacts: StageInputs) -> int | None:
+    """Return the size of the largest model among the inputs of a stage: None without a model, and 0 where the size of
+    one is not known."""
+    lists = (each if isinstance(each, list) else [each] for each in artifacts.values() if each is not None)
+    sizes = [one.bytes for each in lists for one in each if one.kind in MODELS or "architecture" in one.facts]
+    return None if not sizes else max(sizes) if all(sizes) else 0
+
+
+def is_of_like_size(explanation: Mapping[str, object], size: int | None, then: Manifest) -> bool:
+    """Tell whether an earlier result was computed with models of about the same size: by the largest model that the
+    stage reads, and by the layers and widths in its knobs. An older result does not state the size of its model."""
+    if size is not None and not alike(size, used_of(then).get("model_bytes") or 0):
+        return False
+    ours, theirs = (shape_in(one.get("knobs")) for one in (explanation, then["explanation"]))
+    return ours.keys() == theirs.keys() and all(alike(ours[name], theirs[name]) for name in ours)
+
+
+def alike(one: float, other: float) -> bool:
+    """Tell whether two sizes are known, and one is at most twice the other."""
+    return min(one, other) > 0 and max(one, other) <= LIKE_SIZE * min(one, other)
+
+
+def shape_in(knobs: object, place: str = "") -> dict[str, float]:
+    """Return the knobs that state a model's layers and widths, by their place."""
+    entries = (
+        knobs.items() if isinstance(knobs, Mapping) else enumerate(knobs) if isinstance(knobs, (list, tuple)) else ()
+    )
+    found: dict[str, float] = {}
+    for name, value in entries:
+        if name in SHAPE and isinstance(value, int) and not isinstance(value, bool):
+            found[f"{place}.{name}"] = value
+        else:
+            found |= shape_in(value, f"{place}.{name}")
+    return found
 
 
 def took(manifest: Manifest | None) -> Used:

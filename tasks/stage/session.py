@@ -45,7 +45,9 @@ class StageRecord:
     used: Used = field(default_factory=lambda: Used())
     """Its resources; of a cached stage, those of its original computation."""
     likely: Used = field(default_factory=lambda: Used())
-    """The resources of a similar earlier stage."""
+    """The resources of a similar earlier stage, with a model of that size; empty where there is none."""
+    model_bytes: int | None = None
+    """Size of the largest model that it reads; None where it reads none, and 0 where the size is not known."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """The known figures of its cost, by their names in MLflow."""
     meter: Meter | None = None

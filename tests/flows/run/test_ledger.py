@@ -26,7 +26,9 @@ from tasks.scoring.costs.ledger import PARTS
 from tasks.stage import context, metering
 from tasks.stage.budget import RunBudget
 from tasks.stage.session import Session, StageRecord
+from tests.command_line import Command
 from tests.flows.test_compress import FAST, recipe_for
+from tests.tiny import write_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[3]
 COSTS = {"region": "us-east-1", "instance": "m5.2xlarge", "market": "spot"}
@@ -183,6 +185,31 @@ def test_a_plan_says_what_the_like_of_it_took_and_what_is_unknown(
         and part_of(fresh.total, "kwh").value is None
         and not fresh.refused
     )
+
+
+def test_minutes_of_a_small_model_are_no_estimate_of_a_large_one(
+    second: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A person who tried the demo first, and now plans a real teacher, is told that its cost is unknown."""
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
+    large = write_tiny_bert(tmp_path / "large", layers=40)
+    (tmp_path / "recipe.json").write_text(json.dumps(small(tiny_bert, tiny_rows).model_dump(mode="json")))
+
+    def costs(*words: str) -> dict[str, Any]:
+        ended = command("plan", str(tmp_path / "recipe.json"), *words, "--json", str(tmp_path / "plan.json"))
+        assert ended.status == 0, ended.error
+        stages = json.loads((tmp_path / "plan.json").read_text())["stages"]
+        return {one["stage"]: one["cost"]["kwh"] for one in stages if one["cache"] == "miss"}
+
+    like = costs("--set", "teacher.seed=99")
+    assert {"finetune-teacher", "answer-rows", "measure-speed/half"} <= set(like)
+    assert all(one["value"] is not None for one in like.values())
+    found = costs("--set", f"teacher.model={large}")
+    assert like.keys() == found.keys()
+    unknown = {stage for stage, one in found.items() if one["value"] is None}
+    assert unknown == {stage for stage in found if not stage.startswith("inspect-answers")}
+    assert all("with a model of this size" in found[stage]["by"] for stage in unknown)
 
 
 def test_a_stage_under_way_is_stopped_in_order(
