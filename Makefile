@@ -7,7 +7,7 @@ LOCK := infra/lock
 # Nothing is installed that the lock does not know by its sha256, and nothing is built: no package of others runs code while it is installed.
 HASHED := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all:
 
-.PHONY: demo test slow lint lock audit clean mutations kills faults gates demos shelf bench pools checkov awscli cloud
+.PHONY: demo test slow lint lock bump audit clean mutations kills faults gates demos shelf bench pools checkov awscli cloud
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -71,6 +71,11 @@ lint: $(READY)
 lock: .venv-lock/.ready
 	PATH="$(CURDIR)/.venv-lock/bin:$$PATH" .venv-lock/bin/python $(LOCK)/generate.py $(if $(UPGRADE),--upgrade)
 
+# Newer versions than those of the lock, in an environment of their own: what is newer, what excludes the rest, and which tests break.
+# ONLY="prefect mlflow": these alone; TESTS="tests/recipe tests/stage": a part of the suite.
+bump: .venv-lock/.ready
+	PATH="$(CURDIR)/.venv-lock/bin:$$PATH" .venv-lock/bin/python $(LOCK)/bump.py $(if $(ONLY),--only $(ONLY)) $(if $(TESTS),--tests $(TESTS))
+
 # What is known to be wrong with the versions of the lock, where a database of that can be reached.
 audit: .venv-audit/.ready
 	.venv-audit/bin/python $(LOCK)/audit.py
@@ -92,4 +97,4 @@ $(READY): pyproject.toml $(wildcard $(LOCK)/*.txt)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-audit .venv-awscli .venv-checkov .venv-cloud .venv-lock
+	rm -rf $(VENV) .venv-audit .venv-awscli .venv-bump .venv-checkov .venv-cloud .venv-lock

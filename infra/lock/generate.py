@@ -22,7 +22,7 @@ import sys
 import tempfile
 import tomllib
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.markers import Marker
@@ -30,19 +30,30 @@ from packaging.markers import Marker
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LOCKS = "stack", "test", "cpu", "cuda"
+EXTRAS = "stack", "test", "energy"
 CUDA = re.compile(r"nvidia-|cuda-|triton")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
 PLATFORMS = [
     {"sys_platform": name, "platform_system": system} for name, system in (("linux", "Linux"), ("darwin", "Darwin"))
 ]
 PYTHONS = "3.11.0", "3.12.0", "3.13.0", "3.14.0"
+COMPILE = (
+    "uv", "pip", "compile", "--quiet", "--no-annotate", "--no-header", "--default-index", "https://pypi.org/simple", "--python-version", "3.11",
+    "--fork-strategy", "fewest",
+)  # fmt: skip
+"""uv's command. Each package has one version for all Pythons: a lock has one entry for each name."""
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 def entries(text: str) -> dict[str, str]:
-    """Split a lock into its entries, by the name of the package."""
+    """Split a lock into its entries, by the name of the package. Raises ValueError where a name has two: versions that
+    differ by Python or platform."""
     found = re.findall(r"^[A-Za-z0-9][^#\n]*?(?:\\\n.*?)*(?=\n\S|\Z)", text, re.MULTILINE | re.DOTALL)
-    return {entry.split("==")[0]: entry.rstrip() for entry in found}
+    by_name = {entry.split("==")[0]: entry.rstrip() for entry in found}
+    if len(by_name) < len(found):
+        twice = [name for name in by_name if sum(entry.split("==")[0] == name for entry in found) > 1]
+        raise ValueError(f"a lock has one version of each package, and this has several of {', '.join(twice)}")
+    return by_name
 
 
 def is_ours(entry: str) -> bool:
@@ -58,18 +69,24 @@ def is_ours(entry: str) -> bool:
     return any(Marker(marker[1]).evaluate(place) for place in places)
 
 
-def resolve(seed: str, *options: str) -> dict[str, str]:
-    """Resolve our requirements and those of our build; pins of the seed that still fit stay."""
+def resolve(seed: str, *options: str, project: Path = ROOT / "pyproject.toml") -> dict[str, str]:
+    """Resolve the requirements of a project and those of our build; pins of the seed that still fit stay."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     with tempfile.TemporaryDirectory() as folder:
         (wanted := Path(folder) / "build.in").write_text("\n".join(build))
         (lock := Path(folder) / "lock.txt").write_text(seed)
         subprocess.run(
-            ["uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate", "--no-header",
-             "--default-index", "https://pypi.org/simple", *options, "--output-file", str(lock), str(ROOT / "pyproject.toml"), str(wanted)],
+            [*COMPILE, "--universal", "--generate-hashes", *options, "--output-file", str(lock), str(project), str(wanted)],
             check=True, cwd=folder,
         )  # fmt: skip
         return {name: entry for name, entry in entries(lock.read_text()).items() if is_ours(entry)}
+
+
+def newest(project: Path) -> dict[str, str]:
+    """Return the newest version of each requirement of a project, whatever the others require."""
+    words = [*COMPILE, "--no-deps", *(f"--extra={name}" for name in EXTRAS), str(project)]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=project.parent)
+    return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", done.stdout, re.MULTILINE))
 
 
 def cpu_builds(version: str, former: str) -> Iterator[str]:
@@ -111,11 +128,19 @@ def hashed(requirement: str, hashes: Iterable[str]) -> str:
     return " \\\n".join([requirement, *(f"    --hash=sha256:{digest}" for digest in sorted(hashes))])
 
 
-def locks(former: Mapping[str, Mapping[str, str]], *, upgrade: bool) -> dict[str, dict[str, str]]:
-    """Return the entries of each lock."""
+def locks(
+    former: Mapping[str, Mapping[str, str]],
+    *,
+    upgrade: bool,
+    project: Path = ROOT / "pyproject.toml",
+    packages: Sequence[str] = (),
+) -> dict[str, dict[str, str]]:
+    """Return the entries of each lock; the named packages are upgraded, or all of them."""
     pins = [entry for lock in ("stack", "test", "cuda") for entry in former[lock].values()]
-    everything = resolve("" if upgrade else "\n".join(pins), "--extra", "stack", "--extra", "test", "--extra", "energy")
-    stack = resolve("\n".join(everything.values()), "--extra", "stack")
+    extras = (f"--extra={name}" for name in EXTRAS)
+    newer = (f"--upgrade-package={name}" for name in packages)
+    everything = resolve("" if upgrade else "\n".join(pins), *extras, *newer, project=project)
+    stack = resolve("\n".join(everything.values()), "--extra", "stack", project=project)
     torch = everything["torch"].split(" \\\n")[0]
     cpu = set(cpu_builds(torch.removeprefix("torch=="), former["cpu"].get("torch", "")))
     everything["torch"] = hashed(torch, {*HASH.findall(everything["torch"]), *cpu})

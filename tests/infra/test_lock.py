@@ -3,6 +3,8 @@ installation goes by."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import runpy
 import sys
@@ -126,6 +128,97 @@ def test_every_installation_goes_by_the_lock(path: Path) -> None:
             and "--only-binary :all:" in command
             and "infra/lock" in command.replace("$(LOCK)", "infra/lock")
         )
+
+
+@pytest.fixture
+def bump(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module that tries newer versions."""
+    monkeypatch.syspath_prepend(str(LOCK))
+    return importlib.import_module("bump")
+
+
+def test_newer_versions_are_tried_beyond_our_bounds_but_torch_is_held(bump: Any) -> None:
+    """A bound may be there for a reason that is over; a torch without a build for processors could not be tried."""
+    text = bump.lifted_project((ROOT / "pyproject.toml").read_text(), [])
+    found = {
+        Requirement(line).name: Requirement(line).specifier for line in tomllib.loads(text)["project"]["dependencies"]
+    }
+    assert found["prefect"].contains("99") and found["fastapi"].contains("99") and not found["prefect"].contains("1")
+    assert (
+        found["torch"]
+        == Requirement(next(one for one in PROJECT["project"]["dependencies"] if "torch" in one)).specifier
+    )
+    alone = tomllib.loads(bump.lifted_project((ROOT / "pyproject.toml").read_text(), ["mlflow"]))["project"]
+    changed = set(alone["dependencies"]) - set(PROJECT["project"]["dependencies"])
+    assert {Requirement(line).name for line in changed} == {"mlflow"}
+
+
+def test_the_report_names_versions_bounds_reasons_and_tests(bump: Any) -> None:
+    project = '[project]\ndependencies = ["prefect==3.8.8", "rich>=14"]\n[project.optional-dependencies]\n'
+    newer = bump.upgrades(
+        {"prefect": "3.8.8", "rich": "14.0", "old": "1"}, {"prefect": "3.9.1", "rich": "15.0"}, project
+    )
+    left = [
+        bump.Excluded(
+            "mlflow",
+            "3.18.0",
+            bump.reason_in(
+                "x Because a needs b, we can conclude that a cannot be "
+                "used.\n And because limbeck depends on a, your requirements are unsatisfiable."
+            ),
+        )
+    ]
+    lines = "\n".join(bump.versions(newer, left))
+    assert re.search(r"prefect +3\.8\.8 +3\.9\.1 +pyproject\.toml has ==3\.8\.8", lines)
+    assert re.search(r"rich +14\.0 +15\.0$", lines, re.MULTILINE) and re.search(r"old +1 +gone", lines)
+    assert "because a needs b, a cannot be used." in lines and "unsatisfiable" not in lines
+    results = (
+        '<testsuites><testsuite><testcase classname="tests.gate.test_row" name="test_one[a-1]"><failure message="no\n">'
+        '</failure></testcase><testcase classname="tests.gate.test_row" name="test_two"/><testcase classname="" '
+        'name="tests.gate.test_x"><error message="import"/></testcase></testsuite></testsuites>'
+    )
+    failed = bump.failures_in(results)
+    assert [one.test for one in failed] == ["tests/gate/test_row.py::test_one[a-1]", "tests/gate/test_x.py"]
+    lines = "\n".join(bump.outcome(["x 1 requires y"], [failed[0], bump.Failure("t", "why", fails_on_lock=True)]))
+    assert re.search(r"test_one\[a-1\] +passes +no", lines) and re.search(r"^t +fails, too +why", lines, re.MULTILINE)
+    assert "conflict: x 1 requires y" in lines and bump.outcome([], []) == ["all of these tests pass"]
+
+
+def test_a_lock_has_one_version_of_each_package(bump: Any) -> None:
+    """Of two entries for two Pythons, the second replaced the first in silence, and one Python had none."""
+    twice = (
+        'numpy==2.4.6 ; python_full_version < "3.12" \\\n    --hash=sha256:a\nnumpy==2.5.5 \\\n    --hash=sha256:b\n'
+    )
+    with pytest.raises(ValueError, match="several of numpy"):
+        bump.generate.entries(twice)
+    for lock in bump.generate.LOCKS:
+        assert bump.generate.entries((LOCK / f"{lock}.txt").read_text())
+
+
+NOT_IMPORTED = {
+    "fastapi": "bounded for the server of Prefect, which starts with no newer one",
+    "onnxscript": "torch.onnx.export imports it",
+    "protobuf": "transformers reads vocabularies by it",
+    "scikit-learn": "metrics of one's own may import it, and their keys have its version",
+    "flask-wtf": "MLflow's accounts import it",
+    "prefect-redis": "settings of the servers name its modules",
+}
+MODULES = {"huggingface-hub": "huggingface_hub", "psycopg2-binary": "psycopg2", "ruamel.yaml": "ruamel"}
+
+
+def test_nothing_is_installed_that_nothing_uses() -> None:
+    """Each dependency of a run or of the servers is imported by the product, or stands above with its reason."""
+    trees = (ast.parse(path.read_text()) for room in ("flows", "tasks") for path in (ROOT / room).rglob("*.py"))
+    imported = {name.split(".")[0] for tree in trees for node in ast.walk(tree) for name in modules_of(node)}
+    names = [Requirement(line).name for line in (*PROJECT["project"]["dependencies"], *EXTRAS["stack"])]
+    assert {name for name in names if MODULES.get(name, name.replace("-", "_")) not in imported} == set(NOT_IMPORTED)
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [one.name for one in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
 
 
 def package(name: str, *vulnerabilities: str, **more: Any) -> dict[str, Any]:
