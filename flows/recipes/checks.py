@@ -9,6 +9,7 @@ from pathlib import Path
 from flows.home import Home
 from flows.run.opening import (
     SourceFinder,
+    find_source,
     metrics_in,
     require_two_classes,
     source_finders,
@@ -61,7 +62,7 @@ def sources_at_hand(recipe: Recipe) -> tuple[dict[str, Artifact], list[str]]:
     finders = source_finders(recipe)
     addresses = {name: address_of(finder) for name, finder in finders.items()}
     missing = {name: address for name, address in addresses.items() if not is_at_hand(*address)}
-    found = {name: finder() for name, finder in finders.items() if name not in missing}
+    found = {name: find_source(recipe, name, finder) for name, finder in finders.items() if name not in missing}
     return found, [
         f"not checked: {name} {address}, which is not in the local cache; a run downloads it"
         for name, (address, *_) in missing.items()

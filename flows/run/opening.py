@@ -248,7 +248,42 @@ def layout(recipe: Recipe) -> tuple[int, int, int]:
 def find_sources(recipe: Recipe, home: Home) -> dict[str, Artifact]:
     """Find and fingerprint all external sources of a recipe: data, models, texts, and registered metrics."""
     metrics = sources_of_metrics(recipe, home)  # first, because these are found at once
-    return {name: find() for name, find in source_finders(recipe).items()} | sources_of_sets(recipe) | metrics
+    found = {name: find_source(recipe, name, finder) for name, finder in source_finders(recipe).items()}
+    return found | sources_of_sets(recipe) | metrics
+
+
+def find_source(recipe: Recipe, name: str, finder: SourceFinder) -> Artifact:
+    """Find one source; raise its error with the knob that names the source."""
+    knob = knob_of_source(recipe, name)
+    try:
+        return finder()
+    except LimbeckError as error:
+        if knob in str(error):
+            raise
+        raise type(error)(f"{knob}: {error}") from error
+
+
+def knob_of_source(recipe: Recipe, name: str) -> str:
+    """Return the knob that names a source."""
+    kind, _, one = name.partition(":")
+    if kind == "start":
+        return f"students.{one}.start"
+    if one:
+        return f"ensemble.teachers.{int(one) - 2}.model"
+    if kind == "data" and not recipe.data.source:
+        return "task"
+    return KNOBS_OF_SOURCES[kind]
+
+
+KNOBS_OF_SOURCES = {
+    "data": "data.source",
+    "teacher": "teacher.model",
+    "corpus": "corpus.source",
+    "transfer": "transfer.source",
+    "masked_lm": "augmentation.masked_lm",
+    "word_vectors": "augmentation.word_vectors",
+}
+"""The knobs of the sources that a run has at most once."""
 
 
 def sources_of_metrics(recipe: Recipe, home: Home) -> dict[str, Artifact]:

@@ -210,7 +210,7 @@ def problem_sentence(problem: Any, values: CommentedMap, path: Path, changed: Se
     """Return a sentence about one problem: its place, the given value, and the legal ones."""
     kind, within = kind_of_entry(problem["loc"])
     place: Place = tuple(step for step in within if not is_branch(step))
-    where = where_from(place, values, path, changed)
+    where = where_from(place or place_in_message(message_of(problem), values), values, path, changed)
     if problem["type"] == "extra_forbidden":
         legal = legal_keys(Recipe, place[:-1]) if kind is None else legal_keys(kind, place[2:-1])
         near = get_close_matches(str(place[-1]), legal, 1)
@@ -223,6 +223,18 @@ def problem_sentence(problem: Any, values: CommentedMap, path: Path, changed: Se
     name = ".".join(map(str, place))
     inside = f": {name}" if name and not where.endswith(f"--set {name}") else ""
     return f"{where}{inside}: {message}{shown}"
+
+
+def place_in_message(message: str, values: CommentedMap) -> Place:
+    """Return the place of a problem of the recipe as a whole, whose sentence begins with a knob; empty if it names none
+    that is there."""
+    named = re.match(r"[a-z_]+(\.[\w-]+)*", message)
+    if named is None or named[0].split(".")[0] not in values:
+        return ()
+    try:
+        return place_of_setting(named[0], values)
+    except RecipeError:
+        return (named[0].split(".")[0],)
 
 
 def where_from(place: Place, values: CommentedMap, path: Path, changed: Sequence[str]) -> str:

@@ -5,6 +5,8 @@ A knob declared with ``semantic=False`` changes how a stage runs, never its resu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -127,6 +129,12 @@ def is_semantic(field: Any) -> bool:
 def runtime_knob(default: Any, description: str, **limits: Any) -> Any:
     """Declare a knob that changes how a stage runs but not its result."""
     return Field(default, description=description, json_schema_extra={"semantic": False}, **limits)
+
+
+def did_you_mean(name: str, legal: Iterable[str]) -> str:
+    """Return the beginning of a hint at the nearest legal name; empty without one."""
+    near = get_close_matches(name, list(legal), 1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def require_distinct(values: tuple[Any, ...] | None, what: str) -> None:

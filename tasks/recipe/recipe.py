@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -13,7 +12,7 @@ from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, re
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, OWN_METRIC, Exports, Gate, Scoring, Speed
-from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, runtime_knob
+from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import check_follower, check_phases, check_stages
@@ -109,7 +108,8 @@ class Recipe(Knobs):
             )
         if unknown is not None and unknown in spec.metrics:
             raise ValueError(
-                f"task.metrics names {unknown!r}, and {spec.name} is a {spec.kind}; choose of {', '.join(legal)}"
+                f"task.metrics names {unknown!r}; {did_you_mean(unknown, legal)}for {spec.name}, a {spec.kind}, legal "
+                f"are {', '.join(legal)}"
             )
         if spec.headline not in spec.metrics:
             raise ValueError(f"task.headline is {spec.headline!r}, which is not one of task.metrics; add it there")
@@ -125,10 +125,10 @@ class Recipe(Knobs):
             if name in spec.metrics:
                 raise ValueError(f"scoring.metrics names {name!r}, which is a metric of the task already; remove it")
             if name not in further and OWN_METRIC.fullmatch(name) is None:
-                near = get_close_matches(name, further, 1)
+                hint = did_you_mean(name, (*further, *spec.metrics))
                 raise ValueError(
-                    f"scoring.metrics names {name!r}; {f'did you mean {near[0]!r}? ' if near else ''}for {spec.name}, "
-                    f"a {spec.kind}, legal are {', '.join(further)}, and own/NAME, a metric that limbeck metrics lists"
+                    f"scoring.metrics names {name!r}; {hint}for {spec.name}, a {spec.kind}, legal are "
+                    f"{', '.join(further)}, and own/NAME, a metric that limbeck metrics lists"
                 )
             if name in of_scores and spec.labels and len(spec.labels) != 2:
                 raise ValueError(
@@ -140,15 +140,16 @@ class Recipe(Knobs):
         """Reject criteria on unknown metrics, and on further metrics where these are not computed."""
         further = self.scoring.metrics
         for one in self.gate.criteria:
-            if one.metric in further and (one.reference == "champion" or one.worst_of):
+            if one.metric in further and one.reference == "champion":
                 raise ValueError(
-                    f"gate: {one.metric} is one of scoring.metrics, which are computed for the models of a run, on the "
-                    f"task's own rows; remove {'worst_of' if one.worst_of else 'relative_to: champion'}"
+                    f"gate: {one.metric} is one of scoring.metrics, which are computed for the models of a run; remove "
+                    f"relative_to: champion"
                 )
         legal = (*FIGURES, *COSTS, HEADLINE, *self.spec.metrics, *further)
         unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]
         if unknown:
-            raise ValueError(f"gate: unknown metric {unknown[0]!r}; legal are {', '.join(legal)}")
+            hint = did_you_mean(unknown[0], legal)
+            raise ValueError(f"gate.criteria: unknown metric {unknown[0]!r}; {hint}legal are {', '.join(legal)}")
         of_texts = [criterion.metric for criterion in self.gate.criteria if criterion.metric in OF_TEXTS]
         if of_texts and not self.measures_texts:
             raise ValueError(
@@ -201,10 +202,9 @@ class Recipe(Knobs):
                 raise ValueError(f"{where}.overlaps is purge, and data.purge is false; remove one of them")
         legal = (self.gate.split, *self.judging_sets)
         for unknown in (name for criterion in self.gate.criteria for name in criterion.worst_of if name not in legal):
-            near = get_close_matches(unknown, legal, 1)
             raise ValueError(
                 f"gate: worst_of names {unknown!r}, which is not a judging set of data.judge; "
-                f"{f'did you mean {near[0]!r}? ' if near else ''}"
+                f"{did_you_mean(unknown, legal)}"
                 f"legal are {', '.join(legal)}"
             )
 

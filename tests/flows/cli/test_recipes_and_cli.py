@@ -44,7 +44,10 @@ def limbeck(*arguments: str) -> subprocess.CompletedProcess[str]:
         ),
         (["task_distillation.prediction.seed=1"], "unknown key 'seed'"),
         (["nonsense"], "--set takes a.b=value"),
-        (["gate.criteria=[{metric: speeed, at_least: 1}]"], "unknown metric 'speeed'; legal are retained.*accuracy"),
+        (
+            ["gate.criteria=[{metric: speeed, at_least: 1}]"],
+            r"unknown metric 'speeed'; did you mean 'speedup'\? legal are .*accuracy",
+        ),
         (
             ["gate.criteria=[{metric: accuracy, test: superiority}]"],
             "a test compares a metric of the task with relative_to",
