@@ -15,6 +15,7 @@ from rich.console import Console
 from flows.cli import maintenance, make_models, past_runs, registered_models, team_servers
 from flows.cli.output_files import OF_THE_DISK, disk_sentence
 from flows.cli.shared import STOPPED
+from flows.cli.team import accounts as team_accounts
 from tasks.errors import LimbeckError
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -65,6 +66,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         team_servers.doctor,
         team_servers.backup,
         team_servers.restore,
+        team_accounts.worker,
     ),
 }
 """All commands, by their heading in --help."""
@@ -90,6 +92,8 @@ def new_app() -> typer.Typer:
         for command in commands:
             app.command(rich_help_panel=heading, short_help=first_paragraph(command))(command)
     app.add_typer(maintenance.metrics, name="metrics", rich_help_panel="Make small models")
+    app.add_typer(team_accounts.users, name="users", rich_help_panel="Run the servers of a team")
+    app.add_typer(team_accounts.workers, name="workers", rich_help_panel="Run the servers of a team")
     return app
 
 

@@ -82,7 +82,8 @@ def history_lines(standing: RegistryState, number: str | None = None) -> Iterato
         words = [word for word in entry.get("words", []) if number in (None, word["version"])]
         if not words and number is not None:
             continue
-        yield f"  {entry['n']:>3}  {entry['at']}  {entry['kind']}{whence(entry)}{moved(entry)}"
+        by = f" by {entry['by']}" if entry.get("by") else ""
+        yield f"  {entry['n']:>3}  {entry['at']}  {entry['kind']}{by}{whence(entry)}{moved(entry)}"
         yield from (
             f"         {word['candidate']}, version {word['version']}: {word['outcome']}: {word['reason']}"
             for word in words

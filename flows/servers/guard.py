@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from flows.servers.access import LOGIN, PROOF, Access
+from flows.servers.worker_tokens import NO_ADMINISTRATION, WorkerTokens
 
 HEALTH = ("/health", "/api/health", "/api/ready")
 """Paths that report only whether a server is alive: load balancers request them by address, without a password."""
@@ -66,13 +67,16 @@ class Guard:
         keeps: str = "",
         closed: bool = False,
         once: Mapping[str, str] = NO_SETTINGS,
+        workers: WorkerTokens | None = None,
     ) -> None:
         """Guard ``app``, whose public address is ``access.url``; ``also`` lists its other addresses.
 
         ``keeps`` selects how its pages stay logged in: ``storage`` (Prefect's page adds the password by itself) or
         ``cookie``; if empty, there are no login links. With ``closed`` the guard checks the password, because the
         server itself does not. ``once`` are settings of the server's pages for a browser that has none of its own.
+        ``workers`` are the tokens of workers, which may not administer the server.
         """
+        self.workers = workers
         self.app, self.access, self.keeps, self.closed, self.once = app, access, keeps, closed, dict(once)
         addresses = (access.url, local_name(access.url), *also)
         self.origins = {address for address in addresses if address}
@@ -86,6 +90,10 @@ class Guard:
             return
         headers = Headers(scope=scope)
         answer = self.refusal(scope, headers) or await self.own_answer(scope, receive, headers)
+        if answer is None and self.workers is not None:
+            admitted = self.workers.admitted(scope, receive, headers)
+            scope, receive = admitted or (scope, receive)
+            answer = None if admitted else JSONResponse({"detail": NO_ADMINISTRATION}, 403)
         if answer is None:
             await self.app(scope, receive, protecting(send))
         elif scope["type"] == "websocket":

@@ -13,6 +13,7 @@ import os
 import socket
 import uuid
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -21,6 +22,7 @@ from uvicorn.importer import import_from_string
 from flows.home import Home
 from flows.servers.access import Access
 from flows.servers.guard import Guard
+from flows.servers.worker_tokens import WorkerTokens
 from tasks.ports.tracking.migrations import create_mlflow_tables, one_at_a_time
 
 PASSWORD = "LIMBECK_SERVER_PASSWORD"
@@ -50,6 +52,7 @@ def main() -> None:
     asked.add_argument(
         "--no-services", action="store_true", help="Prefect's API only; its services run in another process"
     )
+    asked.add_argument("--workers", type=Path, help="Prefect: the file with the tokens of workers on other machines")
     asked.add_argument("--links", action="store_true", help="accept browser logins by single-use links")
     given = asked.parse_args()
     os.umask(0o077)
@@ -78,7 +81,8 @@ def prefect(access: Access, given: argparse.Namespace) -> Any:
     app = import_from_string(PREFECT)(final=True, webserver_only=given.no_services)
     database = os.environ.get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
     waiting = OneStart(app, database) if database.startswith("sqlite") else app
-    return Guard(waiting, access, also=given.also, keeps="storage" if given.links else "")
+    workers = WorkerTokens(login, given.workers)
+    return Guard(waiting, access, also=given.also, keeps="storage" if given.links else "", workers=workers)
 
 
 def mlflow(access: Access, given: argparse.Namespace) -> Any:

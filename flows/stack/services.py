@@ -9,8 +9,10 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote
 
+from flows.servers.worker_tokens import local_token
 from flows.stack.ceph import DAEMONS, Ceph
 from flows.stack.credentials import MONITOR, PERSON, WORKER
 from flows.stack.programs import need
@@ -152,6 +154,8 @@ def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
         str(port),
         "--url",
         public_url(stack),
+        "--workers",
+        str(stack.worker_tokens),
         *also,
     )
     # of two servers that register the same blocks at once, one fails
@@ -219,20 +223,14 @@ def mlflow(stack: Stack, secret: Mapping[str, str]) -> Service:
 def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
     """Return a worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker with a limit
     crashes on a run that is scheduled again (Prefect #16806)."""
-    told = {
-        "LIMBECK_HOME": str(stack.root.parent),
-        "TMPDIR": str(stack.temporary / str(stack.settings.pools.index(pool))),
-        "PREFECT_HOME": str(stack.data / "workers" / "prefect"),
-        "PREFECT_WORKER_QUERY_SECONDS": "2",
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),
-        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-    }
+    temporary = stack.temporary / str(stack.settings.pools.index(pool))
+    told = worker_settings(stack.root.parent, temporary, stack.data / "workers" / "prefect")
     command = python("prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", f"{pool}-1")
     # When a worker is stopped, its runs need time to write their checkpoints.
     return Service(
         f"worker-{pool}",
         command,
-        QUIET | client_environment(stack, secret, WORKER) | told,
+        client_environment(stack, secret, WORKER) | told,
         patience=90,
         children_live=True,
     )
@@ -254,12 +252,46 @@ def exporter(stack: Stack, secret: Mapping[str, str]) -> Service:
     return Service("metrics", command, QUIET | client_environment(stack, secret, WORKER) | told)
 
 
+WORKER_SEES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+"""Variables of the start that a worker and its runs inherit: no other, so that no secret of the person who starts the
+stack reaches a run. ``LIMBECK_WORKER_ENV`` names further ones, separated by commas."""
+WORKER_PREFIXES = ("CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "HF_HUB_OFFLINE", "HF_HOME", "HF_ENDPOINT", "LIMBECK_")
+"""Prefixes of more: settings of GPUs and of threads, of the hub (but for its token), and Limbeck's own."""
+
+
+def worker_variables() -> dict[str, str]:
+    """Return the variables of this process that a worker may see."""
+    named = {*WORKER_SEES, *os.environ.get("LIMBECK_WORKER_ENV", "").split(",")}
+    proxies = {word for name in ("http_proxy", "https_proxy", "no_proxy") for word in (name, name.upper())}
+    return {
+        name: value for name, value in os.environ.items() if name in named | proxies or name.startswith(WORKER_PREFIXES)
+    }
+
+
+def worker_settings(home: Path, temporary: Path, prefect_home: Path) -> dict[str, str]:
+    """Return the environment of a worker, without addresses and passwords."""
+    kept = {name: value for name, value in worker_variables().items() if not name.startswith(FOREIGN)}
+    return (
+        kept
+        | QUIET
+        | {
+            "LIMBECK_HOME": str(home),
+            "TMPDIR": str(temporary),
+            "PREFECT_HOME": str(prefect_home),
+            "PREFECT_WORKER_QUERY_SECONDS": "2",
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),
+            "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+        }
+    )
+
+
 def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSON) -> dict[str, str]:
     """Return the environment of a client of the stack, which ``limbeck env`` prints and workers get."""
     name = "LIMBECK_MLFLOW_PASSWORD" if who == PERSON else "LIMBECK_MLFLOW_WORKER_PASSWORD"
+    prefect = secret["LIMBECK_PREFECT_PASSWORD"]
     return {
         "PREFECT_API_URL": f"{stack.prefect_url}/api",
-        "PREFECT_API_AUTH_STRING": f"{PERSON}:{secret['LIMBECK_PREFECT_PASSWORD']}",
+        "PREFECT_API_AUTH_STRING": f"{who}:{prefect if who == PERSON else local_token(prefect)}",
         "MLFLOW_TRACKING_URI": stack.mlflow_url,
         "MLFLOW_TRACKING_USERNAME": who,
         "MLFLOW_TRACKING_PASSWORD": secret[name],
@@ -268,17 +300,14 @@ def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSO
         "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
         "LIMBECK_STORE": stack.store,
         **s3_environment(stack, secret, "STORE"),
-        **trust_environment(stack),
+        **(trust_environment(stack.authorities) if stack.authorities else {}),
     }
 
 
-def trust_environment(stack: Stack) -> dict[str, str]:
-    """Return the settings by which Prefect's and MLflow's clients trust the certificate of this stack; the file holds
-    the public authorities, too, so that other addresses stay as they are."""
-    if stack.authorities is None:
-        return {}
-    names = ("PREFECT_API_SSL_CERT_FILE", "MLFLOW_TRACKING_SERVER_CERT_PATH")
-    return dict.fromkeys(names, str(stack.authorities))
+def trust_environment(authorities: Path) -> dict[str, str]:
+    """Return the settings by which Prefect's and MLflow's clients trust the authorities of a file; it holds the public
+    ones, too, so that other addresses stay as they are."""
+    return dict.fromkeys(("PREFECT_API_SSL_CERT_FILE", "MLFLOW_TRACKING_SERVER_CERT_PATH"), str(authorities))
 
 
 def s3_environment(stack: Stack, secret: Mapping[str, str], whose: str) -> dict[str, str]:
@@ -309,6 +338,13 @@ def environment_of(stack: Stack, service: Service) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(FOREIGN) and name not in ("PGPASSWORD", "SUPERVISOR_SERVER_URL")
     }
+    if service.children_live:  # a worker
+        outside = stack.settings.s3 not in ("radosgw", "folder")
+        kept = {
+            name: value
+            for name, value in kept.items()
+            if name in worker_variables() or (outside and name.startswith("AWS_"))
+        }
     if stack.settings.s3 == "radosgw":
         kept = {name: value for name, value in kept.items() if not name.startswith("AWS_")}
     return kept | dict(service.environment) | {"LIMBECK_SERVICE": mark(stack, service.name)}

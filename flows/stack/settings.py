@@ -208,6 +208,11 @@ class Stack:
         return self.trust if self.settings.tls else None
 
     @property
+    def worker_tokens(self) -> Path:
+        """The file with digests of the tokens of workers on other machines, which Prefect's servers read."""
+        return self.data / "prefect" / "workers.json"
+
+    @property
     def endpoint(self) -> str:
         """The S3 endpoint; empty for AWS itself and for local folders."""
         return {"radosgw": self.url("s3"), "folder": "", "aws": ""}.get(self.settings.s3, self.settings.s3)

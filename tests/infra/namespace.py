@@ -45,6 +45,8 @@ class Namespace:
     name: str
     host: str
     """The address of the host, as seen from inside."""
+    wire: str = ""
+    """The host's end of the one wire."""
 
     def command(self, *words: str) -> list[str]:
         """Return a command that runs inside."""
@@ -104,7 +106,7 @@ def namespace() -> Iterator[Namespace]:
     try:
         for step in steps:
             subprocess.run(["ip", *step.split()], check=True, capture_output=True)
-        yield Namespace(name, host)
+        yield Namespace(name, host, near)
     finally:
         subprocess.run(["ip", "netns", "delete", name], capture_output=True)  # the wire goes with it
 

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import socket
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -99,7 +100,9 @@ def require_reachable(uri: str) -> None:
             )
     elif uri.startswith(("http://", "https://")):
         try:
-            urllib.request.urlopen(without_secrets(uri).rstrip("/") + "/health", timeout=5).close()
+            address, trusted = without_secrets(uri).rstrip("/"), os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH")
+            context = ssl.create_default_context(cafile=trusted) if trusted else None
+            urllib.request.urlopen(f"{address}/health", timeout=5, context=context).close()
         except urllib.error.HTTPError as error:
             if error.code < 500:
                 return  # a server responds; the first real request shows if it is MLflow

@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, NotRequired, TypedDict, Unpack, cast
 from urllib.parse import unquote, urlparse
 
 from tasks.errors import DataError, RegistryError
 from tasks.ports.store.artifacts import IDENTITY, Lease
 from tasks.ports.tracking.client import every, summary_line
+from tasks.ports.tracking.run_context import account_of_decisions
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.verified_download import EVALUATION, require_judged_evaluation
 from tasks.ports.tracking.versions import require_legal_name
@@ -86,6 +87,8 @@ class HistoryEntry(DecisionFacts):
     n: int
     at: str
     kind: str
+    by: NotRequired[str]
+    """The account of MLflow; older entries have none."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,7 @@ class Registry:
             "n": number,
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "kind": kind,
+            "by": account_of_decisions(),
             **said,
         }
         with self.tracker.asking(f"record a decision on {self.name}"):

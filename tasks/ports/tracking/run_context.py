@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,14 @@ def source_tags(command: str, deployment: str = "") -> dict[str, str]:
         user = {"mlflow.user": getpass.getuser()}
         return user | source_of(command, deployment)
     return source_of(command, deployment)
+
+
+def account_of_decisions() -> str:
+    """Return the account of MLflow under which a decision is recorded, or the user of this machine without one; empty
+    if there is neither. MLflow has checked the password of that account; it does not check this record."""
+    with contextlib.suppress(OSError, KeyError, ImportError):
+        return os.environ.get("MLFLOW_TRACKING_USERNAME") or getpass.getuser()
+    return ""
 
 
 def source_of(command: str, deployment: str) -> dict[str, str]:

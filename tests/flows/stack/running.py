@@ -115,7 +115,11 @@ class Running:
         while True:
             try:
                 return probes.ask(
-                    f"{self.stack.prefect_url}/api/{path}", PERSON, self.secret["LIMBECK_PREFECT_PASSWORD"], body
+                    f"{self.stack.prefect_url}/api/{path}",
+                    PERSON,
+                    self.secret["LIMBECK_PREFECT_PASSWORD"],
+                    body,
+                    self.stack.authorities,
                 )
             except OSError:
                 if time.monotonic() > until:
@@ -193,7 +197,7 @@ class Running:
 
     def healthy(self) -> bool:
         return set(supervision.states(self.stack).values()) == {"RUNNING"} and probes.prefect_ready(
-            self.stack.prefect_url
+            self.stack.prefect_url, self.stack.authorities
         )
 
     def remove(self) -> None:

@@ -1,0 +1,111 @@
+"""Commands for the accounts of a team's servers: people, and workers on other machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows.cli.shared import out
+from flows.home import Home
+
+if TYPE_CHECKING:
+    from flows.stack.settings import Stack
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the account.")]
+users = typer.Typer(no_args_is_help=True, help="Personal accounts in MLflow of the servers that `limbeck up` started.")
+workers = typer.Typer(
+    no_args_is_help=True, help="Workers on other machines, each with a token and an account of its own."
+)
+
+
+def stack_here() -> Stack:
+    """Return the stack of this home."""
+    from flows.stack.settings import Stack
+
+    return Stack.of(Home.from_environment())
+
+
+def line(text: str) -> None:
+    """Print one line."""
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+@users.command("add")
+def add_account(
+    name: Name, admin: Annotated[bool, typer.Option("--admin", help="May manage accounts and delete models.")] = False
+) -> None:
+    """Create a personal account in MLflow, and print its password, once."""
+    from flows.stack.people.users import add_user
+
+    stack = stack_here()
+    made = add_user(stack, name, admin=admin)
+    line(f"{name} can log in to {stack.mlflow_url} with the password {made}")
+    line("It is stored nowhere in the clear; limbeck users password NAME makes a new one.")
+
+
+@users.command("password")
+def new_password(name: Name) -> None:
+    """Give an account a new password, and print it, once."""
+    from flows.stack.people.users import renew_password
+
+    line(f"the new password of {name} is {renew_password(stack_here(), name)}")
+
+
+@users.command("list")
+def list_accounts() -> None:
+    """List the accounts of MLflow."""
+    from flows.stack.people.users import list_users
+
+    for name, admin in list_users(stack_here()):
+        line(f"{name}{'   administrator' if admin else ''}")
+
+
+@users.command("remove")
+def remove_account(name: Name) -> None:
+    """Remove an account; its runs and decisions stay."""
+    from flows.stack.people.users import remove_user
+
+    remove_user(stack_here(), name)
+    line(f"{name} cannot log in any more")
+
+
+@workers.command("add")
+def add_worker(
+    name: Name, file: Annotated[Path, typer.Argument(help="A new file for that machine. It contains passwords.")]
+) -> None:
+    """Create the accounts of a worker on another machine, and write the file that starts it there."""
+    from flows.stack.people.machines import add_machine
+
+    add_machine(stack_here(), name, file)
+    line(f"wrote {file} (mode 0600); copy it to the other machine over ssh, and there run:")
+    line(f"  limbeck worker {file.name}")
+
+
+@workers.command("list")
+def list_workers() -> None:
+    """List the workers on other machines."""
+    from flows.servers.worker_tokens import read_tokens
+
+    for name in sorted(read_tokens(stack_here().worker_tokens)):
+        line(name)
+
+
+@workers.command("remove")
+def remove_worker(name: Name) -> None:
+    """Take token and account away from a worker; its next request is refused."""
+    from flows.stack.people.machines import remove_machine
+
+    remove_machine(stack_here(), name)
+    line(f"{name} is refused from now on; the keys to the bucket, which all workers share, stay as they are")
+
+
+def worker(
+    file: Annotated[Path, typer.Argument(help="The file written by limbeck workers add.")],
+    pool: Annotated[str, typer.Option(help="The work pool that it serves.")] = "gpu-local",
+) -> None:
+    """Run a worker of another machine's servers, until it is stopped, with a clean environment."""
+    from flows.stack.people.machines import start_worker
+
+    start_worker(Home.from_environment().create(), file.absolute(), pool)
