@@ -93,7 +93,7 @@ def new_app() -> typer.Typer:
             app.command(rich_help_panel=heading, short_help=first_paragraph(command))(command)
     app.add_typer(maintenance.metrics, name="metrics", rich_help_panel="Make small models")
     app.add_typer(team_accounts.users, name="users", rich_help_panel="Run the servers of a team")
-    app.add_typer(team_accounts.workers, name="workers", rich_help_panel="Run the servers of a team")
+    app.add_typer(team_accounts.worker_accounts, name="workers", rich_help_panel="Run the servers of a team")
     return app
 
 

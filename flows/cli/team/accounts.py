@@ -13,9 +13,9 @@ from flows.home import Home
 if TYPE_CHECKING:
     from flows.stack.settings import Stack
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the account.")]
+AccountName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the account.")]
 users = typer.Typer(no_args_is_help=True, help="Personal accounts in MLflow of the servers that `limbeck up` started.")
-workers = typer.Typer(
+worker_accounts = typer.Typer(
     no_args_is_help=True, help="Workers on other machines, each with a token and an account of its own."
 )
 
@@ -27,30 +27,31 @@ def stack_here() -> Stack:
     return Stack.of(Home.from_environment())
 
 
-def line(text: str) -> None:
+def print_line(text: str) -> None:
     """Print one line."""
     out.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 @users.command("add")
 def add_account(
-    name: Name, admin: Annotated[bool, typer.Option("--admin", help="May manage accounts and delete models.")] = False
+    name: AccountName,
+    admin: Annotated[bool, typer.Option("--admin", help="May manage accounts and delete models.")] = False,
 ) -> None:
     """Create a personal account in MLflow, and print its password, once."""
     from flows.stack.people.users import add_user
 
     stack = stack_here()
     made = add_user(stack, name, admin=admin)
-    line(f"{name} can log in to {stack.mlflow_url} with the password {made}")
-    line("It is stored nowhere in the clear; limbeck users password NAME makes a new one.")
+    print_line(f"{name} can log in to {stack.mlflow_url} with the password {made}")
+    print_line("It is stored nowhere in the clear; limbeck users password NAME makes a new one.")
 
 
 @users.command("password")
-def new_password(name: Name) -> None:
+def new_password(name: AccountName) -> None:
     """Give an account a new password, and print it, once."""
     from flows.stack.people.users import renew_password
 
-    line(f"the new password of {name} is {renew_password(stack_here(), name)}")
+    print_line(f"the new password of {name} is {renew_password(stack_here(), name)}")
 
 
 @users.command("list")
@@ -59,46 +60,46 @@ def list_accounts() -> None:
     from flows.stack.people.users import list_users
 
     for name, admin in list_users(stack_here()):
-        line(f"{name}{'   administrator' if admin else ''}")
+        print_line(f"{name}{'   administrator' if admin else ''}")
 
 
 @users.command("remove")
-def remove_account(name: Name) -> None:
+def remove_account(name: AccountName) -> None:
     """Remove an account; its runs and decisions stay."""
     from flows.stack.people.users import remove_user
 
     remove_user(stack_here(), name)
-    line(f"{name} cannot log in any more")
+    print_line(f"{name} cannot log in any more")
 
 
-@workers.command("add")
+@worker_accounts.command("add")
 def add_worker(
-    name: Name, file: Annotated[Path, typer.Argument(help="A new file for that machine. It contains passwords.")]
+    name: AccountName, file: Annotated[Path, typer.Argument(help="A new file for that machine. It contains passwords.")]
 ) -> None:
     """Create the accounts of a worker on another machine, and write the file that starts it there."""
     from flows.stack.people.machines import add_machine
 
     add_machine(stack_here(), name, file)
-    line(f"wrote {file} (mode 0600); copy it to the other machine over ssh, and there run:")
-    line(f"  limbeck worker {file.name}")
+    print_line(f"wrote {file} (mode 0600); copy it to the other machine over ssh, and there run:")
+    print_line(f"  limbeck worker {file.name}")
 
 
-@workers.command("list")
+@worker_accounts.command("list")
 def list_workers() -> None:
     """List the workers on other machines."""
     from flows.servers.worker_tokens import read_tokens
 
     for name in sorted(read_tokens(stack_here().worker_tokens)):
-        line(name)
+        print_line(name)
 
 
-@workers.command("remove")
-def remove_worker(name: Name) -> None:
+@worker_accounts.command("remove")
+def remove_worker(name: AccountName) -> None:
     """Take token and account away from a worker; its next request is refused."""
     from flows.stack.people.machines import remove_machine
 
     remove_machine(stack_here(), name)
-    line(f"{name} is refused from now on; the keys to the bucket, which all workers share, stay as they are")
+    print_line(f"{name} is refused from now on; the keys to the bucket, which all workers share, stay as they are")
 
 
 def worker(
