@@ -17,29 +17,7 @@ from flows.stack.ceph import DAEMONS, Ceph
 from flows.stack.credentials import MONITOR, PERSON, WORKER
 from flows.stack.programs import need
 from flows.stack.settings import Stack
-
-FOREIGN = (
-    "PREFECT_",
-    "MLFLOW_",
-    "LIMBECK_STORE",
-    "LIMBECK_PREFECT_",
-    "LIMBECK_MLFLOW_",
-    "LIMBECK_POSTGRES_",
-    "LIMBECK_REDIS_",
-    "LIMBECK_S3_",
-    "LIMBECK_SERVER_",
-    "LIMBECK_METRICS_",
-)
-"""Prefixes of variables that a user's shell may hold and no process of the stack may inherit."""
-HEARTBEAT = 30  # seconds; the death of a run's worker is noticed after three missed heartbeats
-QUIET = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "PYTHONUNBUFFERED": "1",
-    "PYTHONWARNINGS": "ignore::DeprecationWarning",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-}
+from flows.stack.setup.environments import FOREIGN, QUIET, worker_settings, worker_variables
 
 
 @dataclass(frozen=True)
@@ -250,39 +228,6 @@ def exporter(stack: Stack, secret: Mapping[str, str]) -> Service:
     command = python("flows.monitoring.exporter", "--port", str(ports["metrics"]))
     command += [word for url in dict.fromkeys((stack.prefect_url, public_url(stack))) for word in ("--url", url)]
     return Service("metrics", command, QUIET | client_environment(stack, secret, WORKER) | told)
-
-
-WORKER_SEES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
-"""Variables of the start that a worker and its runs inherit: no other, so that no secret of the person who starts the
-stack reaches a run. ``LIMBECK_WORKER_ENV`` names further ones, separated by commas."""
-WORKER_PREFIXES = ("CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "HF_HUB_OFFLINE", "HF_HOME", "HF_ENDPOINT", "LIMBECK_")
-"""Prefixes of more: settings of GPUs and of threads, of the hub (but for its token), and Limbeck's own."""
-
-
-def worker_variables() -> dict[str, str]:
-    """Return the variables of this process that a worker may see."""
-    named = {*WORKER_SEES, *os.environ.get("LIMBECK_WORKER_ENV", "").split(",")}
-    proxies = {word for name in ("http_proxy", "https_proxy", "no_proxy") for word in (name, name.upper())}
-    return {
-        name: value for name, value in os.environ.items() if name in named | proxies or name.startswith(WORKER_PREFIXES)
-    }
-
-
-def worker_settings(home: Path, temporary: Path, prefect_home: Path) -> dict[str, str]:
-    """Return the environment of a worker, without addresses and passwords."""
-    kept = {name: value for name, value in worker_variables().items() if not name.startswith(FOREIGN)}
-    return (
-        kept
-        | QUIET
-        | {
-            "LIMBECK_HOME": str(home),
-            "TMPDIR": str(temporary),
-            "PREFECT_HOME": str(prefect_home),
-            "PREFECT_WORKER_QUERY_SECONDS": "2",
-            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),
-            "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-        }
-    )
 
 
 def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSON) -> dict[str, str]:

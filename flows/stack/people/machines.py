@@ -19,8 +19,9 @@ from flows.servers.access import write_private
 from flows.servers.worker_tokens import read_tokens, token_digest
 from flows.stack.credentials import load, password
 from flows.stack.people.users import add_user, remove_user, require_running
-from flows.stack.services import client_environment, trust_environment, worker_settings
+from flows.stack.services import client_environment, trust_environment
 from flows.stack.settings import Stack
+from flows.stack.setup.environments import worker_settings
 from tasks.errors import StackError
 
 TRUST = "trust"

@@ -7,7 +7,6 @@ same share of what it finds, and the last one leaves exactly what a single round
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tasks.architectures.known_architectures import shape_of
@@ -51,7 +50,9 @@ def prune_round(job: Job) -> dict[str, object]:
 
 def numbers_of_round(job: Job, knobs: PruneRoundSlice, model: Any) -> tuple[int, int]:
     """Return how many neurons or heads of each layer a round leaves, and how many it finds."""
-    first = shape_of(json.loads((job.inputs["first"] / "config.json").read_text()))
+    from transformers import AutoConfig
+
+    first = shape_of(AutoConfig.from_pretrained(job.inputs["first"], local_files_only=True))
     share = knobs.keep ** (knobs.round / knobs.rounds)
     if knobs.part == "neurons":
         return neurons_to_keep(int(first["feed_forward"] or 0), share), feed_forward_maps(model)[0][0].out_features
