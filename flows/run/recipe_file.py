@@ -64,8 +64,7 @@ def load_recipe(name: str, sets: Sequence[str] = (), sections: Sequence[str] = (
         descend(values, section, section)
     for setting in sets:
         apply(values, setting)
-    changed = [setting.partition("=")[0] for setting in sets]
-    forget_licences(values, set(changed))
+    forget_licences(values, set(changed := [setting.partition("=")[0] for setting in sets]))
     return validate(values, path, changed)
 
 

@@ -54,7 +54,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "flows.cli.reproduce": ("recipe.json", "result.json"),
     "flows.api.__init__": ("answer.json",),
     "flows.home": ("servers.json",),
-    "flows.stack.settings": ("stack.json", "secrets.json"),
+    "flows.stack.settings": ("stack.json", "secrets.json", "workers.json"),
     "flows.stack.backup": ("contents.json",),
 }
 """The module that writes and reads a format, and the names of its files; ``*`` is what is filled in."""

@@ -25,7 +25,18 @@ from tests.command_line import Command, Done
 from tests.docs.readmes import PAGES, READMES, ROOT, blocks, commands_of, mentioned, name_of, ours, text_of
 
 FRONT = ROOT / "README.md"
-OTHERS = {"eval", "make", "pip", "podman-compose", "prefect", "python"}
+OTHERS = {
+    "cp",
+    "eval",
+    "export",
+    "make",
+    "opentelemetry-instrument",
+    "pip",
+    "podman-compose",
+    "prefect",
+    "promtool",
+    "python",
+}
 """Programs of others, and of the shell, that a command may begin with."""
 QUICK = ("shelf", "init", "plan", "models", "runs", "janitor", "verify", "gc")
 SHOWN = [words for path in PAGES for words in ours(commands_of(text_of(path)))]

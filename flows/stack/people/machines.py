@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from flows.home import Home
 from flows.servers.access import write_private
@@ -70,7 +69,7 @@ def read_worker_file(source: Path) -> dict[str, str]:
     try:
         if source.stat().st_mode & 0o077:
             raise StackError(f"{source} can be read by others; run: chmod 600 {source}")
-        found: Mapping[str, Any] = json.loads(source.read_text())
+        found = json.loads(source.read_text())
         return {str(name): str(value) for name, value in found.items()} | {TRUST: str(found[TRUST])}
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise StackError(f"{source} is not a file written by limbeck workers add ({error!r})") from error

@@ -63,7 +63,7 @@ def require_running(stack: Stack) -> None:
         raise StackError(f"the stack of {stack.root.parent} is not up; start it with limbeck up")
 
 
-def ask_users(stack: Stack, action: str, method: str, body: Mapping[str, Any] | None, name: str = "") -> Any:
+def ask_users(stack: Stack, action: str, method: str, body: Mapping[str, str | bool] | None, name: str = "") -> Any:
     """Send a request about accounts to MLflow; raise StackError with its reason if it refuses."""
     require_running(stack)
     url = f"{stack.mlflow_url}/api/2.0/mlflow/users/{action}"

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import unquote, urlparse
 
 from tasks.errors import DataError, RegistryError
@@ -79,6 +79,8 @@ class DecisionFacts(DecisionReasons, total=False):
     words: list[HistoryWord]
     cut: bool
     """Whether parts were shortened or left out."""
+    by: str
+    """The account of MLflow; older entries have none."""
 
 
 class HistoryEntry(DecisionFacts):
@@ -87,8 +89,6 @@ class HistoryEntry(DecisionFacts):
     n: int
     at: str
     kind: str
-    by: NotRequired[str]
-    """The account of MLflow; older entries have none."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def test_page_and_terminal_show_what_each_step_bought(result: dict[str, Any]) ->
     assert (changes["cut"] or 0) < 0 and (changes["trimmed"] or 0) < 0 and changes["further"] == 0
     assert "What each step bought" in run_page(run)
     console = Console(width=110, record=True, file=io.StringIO())
-    show_results(console, result)
+    show_results(console, run)
     assert "step by step to further" in console.export_text()
 
 
