@@ -31,9 +31,10 @@ from flows.home import Home
 from flows.run.environment import prepare_environment
 from tasks.errors import LimbeckError
 from tasks.recipe.data import Augmentation, CorpusText, TransferText
-from tasks.recipe.judging import Exporting, Quantizing, Speed
+from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, is_semantic
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.makers.shrinking import ImportanceKnobs
 from tasks.recipe.methods import ByMethod
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import (
@@ -341,7 +342,7 @@ def knob_cases(base: Base) -> Iterator[Case]:
 def forgotten(cases: list[Case]) -> Iterator[Case]:
     """Yield every knob of the schema that no recipe of this suite could change: a new knob must be walked too."""
     walked = {case.knob for case in cases}
-    abstract = (*TRAININGS, Knobs, Shape, ByMethod, Exporting, Quantizing, CandidateKnobs, Recipe)
+    abstract = (*TRAININGS, Knobs, Shape, ByMethod, Exporting, Quantizing, ScoreKnobs, *OF_CANDIDATES, Recipe)
     sections = {type_ for type_ in families(Knobs) if type_ not in abstract and not issubclass(type_, SLICES)}
     for model in sections:
         for name, declared in model.model_fields.items():
@@ -364,6 +365,7 @@ def families(model: type) -> set[type]:
     return {model, *(inner for child in model.__subclasses__() for inner in families(child))}
 
 
+OF_CANDIDATES = (CandidateKnobs, ImportanceKnobs)
 TRAININGS = (Training, TaskTraining, SeededTraining, DroppedTraining)
 """What the sections that train have in common."""
 

@@ -298,18 +298,21 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.6.seeds", (seeded(pruned), *scored("pruned")), [[0, 1]]),
         Rule("candidates.6.from", (pruned,), ["pretrained"]),
         Rule("candidates.6.importance", (pruned,), ["magnitude"]),
+        Rule("candidates.6.rounds", in_rounds("pruned"), [2]),
         Rule("candidates.6.*", (pruned,)),
         Rule("candidates.7.seeds", (seeded(narrowed), *scored("narrowed")), [[0, 1]]),
         Rule("candidates.7.from", (narrowed,), ["pretrained"]),
         Rule("candidates.7.importance", (narrowed,), ["magnitude"]),
+        Rule("candidates.7.rounds", in_rounds("narrowed"), [2]),
         Rule("candidates.7.*", (narrowed,)),
         Rule("candidates.8.seeds", (seeded(gradual), seeded(between), *scored("gradual")), [[0, 1]]),
-        Rule("candidates.8.from", (gradual, between), ["pretrained"]),
-        Rule("candidates.8.importance", (gradual, between), ["magnitude"]),
+        Rule("candidates.8.from", (gradual,), ["pretrained"]),
+        Rule("candidates.8.importance", (gradual,), ["magnitude"]),
+        Rule("candidates.8.rounds", (gradual, "distill-predictions/gradual-round-2"), [3]),
         Rule("candidates.8.between.max_length", (between, "answer-rows")),
         Rule("candidates.8.between.precision", (between, "answer-rows")),
         Rule("candidates.8.between.*", (between,)),
-        Rule("candidates.8.*", (gradual, between)),
+        Rule("candidates.8.*", (gradual,)),
         Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed)),
         Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
         Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),
@@ -323,6 +326,12 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
 KEPT: dict[str, Any] = {**FAST, "matching": {"layer_map": "kept", "projection": "none"}}
 BASELINE: dict[str, Any] = {"role": "baseline", "prediction": FAST}
 NARROW: dict[str, Any] = {"layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16}
+
+
+def in_rounds(name: str) -> tuple[str, ...]:
+    """Return the stages of a candidate that is pruned in two rounds instead of at once; the training in between has
+    requests of its own to the teacher."""
+    return f"prune-in-rounds/{name}*", f"distill-predictions/{name}-round-1", "answer-rows"
 
 
 def seeded(stage: str) -> str:
