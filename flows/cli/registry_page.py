@@ -83,7 +83,7 @@ def history_lines(standing: RegistryState, number: str | None = None) -> Iterato
         if not words and number is not None:
             continue
         by = f" by {entry['by']}" if entry.get("by") else ""
-        yield f"  {entry['n']:>3}  {entry['at']}  {entry['kind']}{by}{whence(entry)}{moved(entry)}"
+        yield f"  {entry['n']:>3}  {entry['at']}  {entry['kind']}{whence(entry)}{by}{moved(entry)}"
         yield from (
             f"         {word['candidate']}, version {word['version']}: {word['outcome']}: {word['reason']}"
             for word in words

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -175,7 +176,7 @@ def test_what_stands_there_is_shown(runs: list[dict[str, Any]], home: Home, monk
     assert (
         "layers-2" in page
         and "ACCEPT" in page
-        and "run run-2: " in page
+        and re.search(r"run run-2 by \S+: ", page)
         and "layers-1, version 4: challenger: " in page
     )
     assert "bytes " in shown(home, "2") and "run run-3" not in shown(home, "2")
