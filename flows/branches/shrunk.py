@@ -3,6 +3,7 @@ but the model between two rounds of iterative pruning."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from flows.branches.candidate import Candidate, SharedArtifacts, candidate_of_seeds, label, origin_of_seed
@@ -51,30 +52,38 @@ async def counted_texts(planned: TrimmedCandidate, shared: SharedArtifacts) -> d
 async def make_pruned(recipe: Recipe, planned: PrunedCandidate, shared: SharedArtifacts) -> Candidate:
     """Return a candidate without some neurons of the model that it is made from; each seed has a sample of its own."""
 
-    async def one(seed: int) -> Artifact:
-        base = await origin_of_seed(planned, seed, shared)
-        if planned.rounds > 1:
-            return await in_rounds(recipe, planned, "neurons", seed, base, shared)
+    async def at_once(seed: int, base: Artifact, named: str) -> Artifact:
         knobs = NeuronSlice(**measure_of(recipe, planned, seed))
-        return await prune_neurons(
-            knobs, base=base, rows=shared.rows, label=label(planned.name, seed, planned.planned_seeds)
-        )
+        return await prune_neurons(knobs, base=base, rows=shared.rows, label=named)
 
-    return await candidate_of_seeds(planned, one)
+    return await pruned_by_importance(recipe, planned, "neurons", shared, at_once)
 
 
 async def make_narrowed(recipe: Recipe, planned: NarrowedCandidate, shared: SharedArtifacts) -> Candidate:
     """Return a candidate without some dimensions and heads of the model that it is made from; each seed has a sample of
     its own."""
 
+    async def at_once(seed: int, base: Artifact, named: str) -> Artifact:
+        knobs = WidthSlice(**measure_of(recipe, planned, seed))
+        return await prune_width(knobs, base=base, rows=shared.rows, label=named)
+
+    return await pruned_by_importance(recipe, planned, "heads", shared, at_once)
+
+
+async def pruned_by_importance(
+    recipe: Recipe,
+    planned: PrunedCandidate | NarrowedCandidate,
+    part: Literal["neurons", "heads"],
+    shared: SharedArtifacts,
+    at_once: Callable[[int, Artifact, str], Awaitable[Artifact]],
+) -> Candidate:
+    """Return a candidate of all seeds, pruned in rounds where it has several, and else by ``at_once``."""
+
     async def one(seed: int) -> Artifact:
         base = await origin_of_seed(planned, seed, shared)
         if planned.rounds > 1:
-            return await in_rounds(recipe, planned, "heads", seed, base, shared)
-        knobs = WidthSlice(**measure_of(recipe, planned, seed))
-        return await prune_width(
-            knobs, base=base, rows=shared.rows, label=label(planned.name, seed, planned.planned_seeds)
-        )
+            return await in_rounds(recipe, planned, part, seed, base, shared)
+        return await at_once(seed, base, label(planned.name, seed, planned.planned_seeds))
 
     return await candidate_of_seeds(planned, one)
 
