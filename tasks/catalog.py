@@ -52,7 +52,8 @@ class TaskSpec(BaseModel):
         if name not in TASK_TYPES:
             return given
         headline = given.get("headline") or TASK_TYPES[name].headline
-        return {**given, "headline": headline, "metrics": given.get("metrics") or (headline,)}
+        usual = {column.role: column.usual for column in TASK_TYPES[name].columns if column.usual}
+        return {**usual, **given, "headline": headline, "metrics": given.get("metrics") or (headline,)}
 
 
 def _glue(

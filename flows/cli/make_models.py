@@ -63,7 +63,7 @@ def init(
     label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column of the label.")] = None,
     pair: Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="Column of a second text.")] = None,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="TYPE", help="Type of the task: classification or regression.")
+        str | None, typer.Option("--task", metavar="TYPE", help="Type of the task, such as classification or tokens.")
     ] = None,
     teacher: Annotated[
         str | None, typer.Option("--teacher", metavar="MODEL", help="The model to make small: a hub id, or a folder.")

@@ -170,6 +170,8 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
 
 def in_words(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
     """Return labels by the names that their file declares."""
+    if any(isinstance(value, list) for value in values):
+        return [in_words(value, names) if isinstance(value, list) else value for value in values]
     return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
 
 
@@ -195,8 +197,11 @@ def columns_chosen(
     """Return the columns of texts and labels, and a sentence about each choice that the user did not make."""
     from tasks.ports.files.sources import nearest
     from tasks.task_types.common_rows import choose_columns
+    from tasks.task_types.readers import columns_of_types
 
     wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
+    if not wished and (own := columns_of_types(values, wishes.task)) is not None:
+        return own, reasons_of(own, wishes)
     if len(set(wished)) < len(wished):
         raise RecipeError(f"--text, --label and --pair name {', '.join(wished)}; name a column of its own by each")
     for option, name in (("--text", wishes.text), ("--label", wishes.label), ("--pair", wishes.pair)):
@@ -248,7 +253,7 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequenc
 
 def reasons_of(chosen: ColumnChoice, wishes: Wishes) -> list[str]:
     """Return a sentence about each column that the user did not name."""
-    told = [] if wishes.text else [f"text: {chosen.text}, the column with the longest texts (--text names another)"]
+    told = [] if wishes.text else [f"text: {chosen.text}, {chosen.why_text} (--text names another)"]
     if chosen.pair and not wishes.pair:
         told.append(f"pair: {chosen.pair}, a second text (--text alone leaves it out)")
     if not wishes.label:

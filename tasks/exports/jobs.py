@@ -18,7 +18,9 @@ from tasks.ports.rows.row_files import StoredRows, has_split, read_split
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
 from tasks.scoring.onnx_models import FILES, ExportCard, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
+from tasks.scoring.windows import outputs_of_checkpoint_units
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.units import Units
 
 TOGETHER = 8
 """Rows per batch in the parity check, so that it covers padding."""
@@ -66,11 +68,11 @@ def export(job: Job) -> dict[str, object]:
         return unmade(job, card, reason(model, error))
     tidy(path)
     write_card(job.output, {**card, "inputs": inputs, "engine": "onnxruntime fp32"})
-    theirs = ask_torch(*load(folder, knobs.task_type), texts, pairs, card["max_length"], names)
+    theirs = ask_torch(*load(folder, knobs.task_type), texts, pairs, card["max_length"], names, graph.units)
     return {
         **facts_of(path, card),
         "rows": len(texts),
-        **apart(ask_together(job, texts, pairs, card["max_length"]), theirs, knobs.task_type),
+        **apart(ask_together(job, texts, pairs, card["max_length"], graph.units), theirs, knobs.task_type),
     }
 
 
@@ -108,11 +110,14 @@ def ask_torch(
     pairs: Sequence[str] | None,
     max_length: int,
     names: Sequence[str],
+    units: Units | None = None,
 ) -> dict[str, np.ndarray]:
     """Return a checkpoint's outputs, computed one row at a time: without padding, so that padding cannot affect
     them."""
     import torch
 
+    if units is not None:
+        return outputs_of_checkpoint_units(model, tokenizer, texts, names, max_length, units, together=1)
     found: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for row, text in enumerate(texts):
         batch = tokenizer(
@@ -125,9 +130,13 @@ def ask_torch(
     return {name: np.stack(rows) for name, rows in found.items()}
 
 
-def ask_together(job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> dict[str, np.ndarray]:
+def ask_together(
+    job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, units: Units | None = None
+) -> dict[str, np.ndarray]:
     """Return the export's outputs, computed in padded batches."""
     model, found = OnnxModel(job.output, threads=job.threads), []
+    if units is not None:
+        return model.outputs(texts, pairs, max_length, units=units, together=TOGETHER)
     for start in range(0, len(texts), TOGETHER):
         part = slice(start, start + TOGETHER)
         found.append(model.ask(model.encode(texts[part], pairs[part] if pairs else None, max_length)))
@@ -242,6 +251,7 @@ def asked(
         rows.texts,
         rows.pairs,
         knobs.max_length,
+        units=GRAPHS[knobs.task_type].units,
         report=lambda done: job.progress(number * count + done, total, unit="rows"),
     )
 

@@ -15,6 +15,7 @@ from tasks.metrics.metrics import METRICS
 from tasks.results.facts import GraphFacts
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.units import flattened
 
 
 class Parity(TypedDict):
@@ -28,7 +29,7 @@ class Parity(TypedDict):
 
 def apart(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], task_type: str) -> Parity:
     """Return the largest difference of outputs, and the share of rows with equal predictions."""
-    difference = max(float(np.abs(ours[name] - theirs[name]).max()) for name in ours)
+    difference = max(float(np.abs(flattened(ours[name]) - flattened(theirs[name])).max()) for name in ours)
     return {
         "largest_difference": difference,
         "equal_answers": float(GRAPHS[task_type].equal(ours, theirs).mean()),

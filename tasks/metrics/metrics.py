@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tasks.metrics.definition import Metric
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
+from tasks.metrics.of_entities import ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL
 from tasks.metrics.of_scores import AUROC
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 
@@ -17,6 +18,9 @@ METRICS: dict[str, Metric] = {
     "spearman": SPEARMAN,
     "pearson_spearman": PEARSON_SPEARMAN,
     "mse": MSE,
+    "entity_f1": ENTITY_F1,
+    "entity_precision": ENTITY_PRECISION,
+    "entity_recall": ENTITY_RECALL,
 }
 
 METRICS_OF_SCORES: dict[str, Metric] = {"auroc": AUROC}

@@ -15,7 +15,7 @@ from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, OWN_METRIC, Exports, 
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
-from tasks.recipe.student_checks import check_follower, check_phases, check_stages
+from tasks.recipe.student_checks import check_follower, check_phases, check_stages, check_units
 from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
 from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
 from tasks.task_types.types import METRICS_OF_SCORES_OF, TASK_TYPES, TaskType
@@ -72,6 +72,7 @@ class Recipe(Knobs):
         if repeated:
             raise ValueError(f"students {repeated} are not unique; give each its own name")
         self.check_task()
+        check_units(self)
         self.check_further_metrics()
         if not self.planned and self.sweep is None:
             raise ValueError("there are no candidates: add students, layer_dropping or candidates")

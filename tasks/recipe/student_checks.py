@@ -5,15 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tasks.recipe.data import TransferText
+from tasks.catalog import TaskSpec
+from tasks.recipe.data import Augmentation, TransferText
 from tasks.recipe.distillation import Intermediate, TaskDistillation
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_LAYERS, StageName, Student, general_start
 from tasks.recipe.training import Ensemble
+from tasks.task_types.types import TaskType
 
 
 class StudentSections(Protocol):
     """The sections of a recipe that a student depends on."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task."""
+
+    @property
+    def task_type(self) -> TaskType:
+        """Its type."""
+
+    @property
+    def augmentation(self) -> Augmentation | None:
+        """Substitutes of words."""
+
+    @property
+    def all_students(self) -> tuple[Student, ...]:
+        """All students."""
 
     @property
     def task_distillation(self) -> TaskDistillation:
@@ -131,4 +149,24 @@ def check_follower(recipe: StudentSections, student: Student, made_from: str, be
         raise ValueError(
             f"candidate {student.name} is made from {trimmed}, whose tokenizer is not its teacher's, so their layers "
             f"cannot be compared token by token; set stages: [], or trim the vocabulary afterwards"
+        )
+
+
+def check_units(recipe: StudentSections) -> None:
+    """Reject parts of a recipe that only work with one answer a row, for a task type whose rows have several."""
+    spec = recipe.spec
+    if not recipe.task_type.has_units:
+        return
+    if spec.pair is not None:
+        raise ValueError(f"task.pair names a second text, and {spec.name} is of type {spec.kind}; leave pair out")
+    if recipe.augmentation is not None:
+        raise ValueError(
+            f"augmentation replaces words, and {spec.name} is of type {spec.kind}, in which a replaced word may have "
+            f"another tag; remove the section augmentation"
+        )
+    last = [student.prediction or recipe.task_distillation.prediction for student in recipe.all_students]
+    if any(one.patience is not None for one in last):
+        raise ValueError(
+            f"patience compares one token of each row, and {spec.name} is of type {spec.kind}, with an answer for each "
+            f"word; remove patience"
         )

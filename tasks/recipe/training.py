@@ -74,6 +74,9 @@ class TaskTraining(Training):
         "spearman",
         "pearson_spearman",
         "mse",
+        "entity_f1",
+        "entity_precision",
+        "entity_recall",
     ] = Field(
         "headline",
         description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "

@@ -23,7 +23,7 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import read_split
-from tasks.scoring.predictions import predictions_of, stored
+from tasks.scoring.predictions import predictions_in, predictions_of, stored, stored_predictions
 from tasks.scoring.quality.gain import Gain
 from tasks.task_types.answers import ANSWERS
 
@@ -118,7 +118,7 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
         "row": pa.array(range(count), pa.int64()),
         "group": pa.array([None] * count if rows.groups_N is None else rows.groups_N, pa.int64()),
         "label": pa.array(rows.labels_N),
-        "prediction": pa.array(answers.predictions_N, pa.float64()),
+        "prediction": stored_predictions(answers.predictions_N),
         **stored(answers.outputs),
         "sentences": pa.array([None] * count if rows.sentences_N is None else rows.sentences_N, pa.list_(pa.int64())),
     }
@@ -148,7 +148,9 @@ def read_evaluation(folder: Path) -> Evaluation:
             raise DataError("its predictions are not the evaluated ones, or have another format")
         table = pq.ParquetFile(folder / PREDICTIONS).read(["label", "prediction", "group", "sentences"])
         shape = (int(about["seeds"]), int(about["rows"]))
-        labels_SN, predictions_SN = (np.asarray(table.column(name)).reshape(shape) for name in ("label", "prediction"))
+        labels_SN, predictions_SN = (
+            predictions_in(table.column(name)).reshape(shape) for name in ("label", "prediction")
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"its evaluation cannot be read ({type(error).__name__})") from error
     groups = table.column("group").to_pylist()[: shape[1]] if "group" in table.column_names else None

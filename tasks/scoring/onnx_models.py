@@ -9,13 +9,15 @@ are arrays by name, rows first.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
 from tasks.errors import ModelError
+from tasks.scoring.windows import ReadTexts, outputs_of_units
+from tasks.task_types.units import Units, overlap_of
 
 CARD = "onnx.json"
 """The file that marks a folder as an export; it holds the inputs, the labels and the padding."""
@@ -125,6 +127,38 @@ class OnnxModel:
             for name in self.card["inputs"]
         }
 
+    def read_windows(self, texts: Sequence[str], max_length: int, *, padded: bool) -> ReadTexts:
+        """Return texts in windows, padded to one length or each by itself."""
+        length = min(max_length, self.card["positions"] or max_length)
+        self.tokenizer.enable_truncation(length, stride=overlap_of(length))
+        whole = self.tokenizer.encode_batch(list(texts))
+        found = [(place, one) for place, text in enumerate(whole) for one in (text, *text.overflowing)]
+        pad = self.card["pad"]
+        options = {
+            "direction": pad["side"],
+            "pad_id": pad["id"],
+            "pad_type_id": pad["type_id"],
+            "pad_token": pad["token"],
+        }
+        if padded:
+            for _, one in found:
+                one.pad(max(len(each.ids) for _, each in found), **options)
+        every = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+        inputs = {
+            name: [np.asarray(getattr(one, every[name]), dtype=np.int64) for _, one in found]
+            for name in self.card["inputs"]
+        }
+        places_FT2 = [np.asarray(one.offsets, dtype=np.int64) for _, one in found]
+        return ReadTexts(inputs, np.asarray([place for place, _ in found]), places_FT2)
+
+    def ask_windows(self, given: Mapping[str, list[np.ndarray]]) -> Mapping[str, np.ndarray | Sequence[np.ndarray]]:
+        """Return the outputs of windows by name: of one length in one call, others one at a time."""
+        windows = range(len(next(iter(given.values()))))
+        if len({len(one) for one in given[next(iter(given))]}) == 1 and len(windows) > 1:
+            return self.ask({name: np.stack(values) for name, values in given.items()})
+        alone = [self.ask({name: values[window][None] for name, values in given.items()}) for window in windows]
+        return {name: [one[name][0] for one in alone] for name in self.names}
+
     def ask(self, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs of a batch by name, rows first."""
         return dict(zip(self.names, self.session.run(self.names, given), strict=True))
@@ -135,9 +169,20 @@ class OnnxModel:
         pairs: Sequence[str] | None,
         max_length: int,
         *,
+        units: Units | None = None,
+        together: int = 1,
         report: Callable[[int], None] = lambda done: None,
     ) -> dict[str, np.ndarray]:
-        """Return the outputs of all rows by name, computed row by row."""
+        """Return the outputs of all rows by name, computed row by row; those of their ``units`` if they are given,
+        computed from ``together`` rows at once."""
+        if units is not None:
+
+            def read(some: Sequence[str]) -> ReadTexts:
+                return self.read_windows(some, max_length, padded=together > 1)
+
+            return outputs_of_units(
+                units, texts, self.names, read=read, ask=self.ask_windows, together=together, report=report
+            )
         found: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         for row, text in enumerate(texts):
             answer = self.ask(self.encode([text], None if pairs is None else [pairs[row]], max_length))

@@ -19,9 +19,11 @@ from tasks.architectures.known_architectures import longest
 from tasks.errors import ModelError
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.scoring.windows import outputs_of_checkpoint_units
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
+from tasks.task_types.units import Units, flattened
 
 BATCH = 64
 UNSTATED_LENGTH = 128
@@ -64,10 +66,11 @@ def outputs_of(
     """Return the outputs of a task type for every row, in row order, rows first. ``threads`` applies to an export only;
     the threads of torch are set elsewhere."""
     if is_export(folder):
-        outputs = OnnxModel(folder, threads=threads).outputs(texts, pairs, max_length, report=report)
+        model, units = OnnxModel(folder, threads=threads), GRAPHS[task_type].units
+        outputs = model.outputs(texts, pairs, max_length, units=units, report=report)
     else:
         outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, report)
-    if not all(np.isfinite(found).all() for found in outputs.values()):
+    if not all(np.isfinite(flattened(found)).all() for found in outputs.values()):
         raise ModelError(
             f"{folder} predicts values that are not finite; its training diverged: lower the learning rate"
         )
@@ -89,6 +92,10 @@ def outputs_of_checkpoint(
     graph = GRAPHS[task_type]
     names = [output.name for output in graph.outputs]
     max_length = longest(model.config, max_length)
+    if graph.units is not None:
+        return outputs_of_checkpoint_units(
+            model, tokenizer, texts, names, max_length, graph.units, together=BATCH, report=report
+        )
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
     found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
     for start in range(0, len(order), BATCH):
@@ -137,11 +144,15 @@ def predict_texts(
     if export_format is not None:
         folder = require_export(folder, require_export_format(export_format))
     task_type, length = stored_type(folder), max_length or judged_length(folder)
+    graph, written = GRAPHS[task_type], texts
+    if graph.units is not None:
+        texts = [graph.units.prepared(text) for text in written]
     if is_export(folder):
-        outputs = outputs_of_published(folder, texts, pairs, length, export_format)
+        outputs = outputs_of_published(folder, texts, pairs, length, export_format, graph.units)
     else:
         outputs = outputs_of(folder, texts, pairs, length, task_type=task_type)
-    return GRAPHS[task_type].predictions(outputs, card_of_model(folder, task_type))
+    card = card_of_model(folder, task_type)
+    return graph.predictions(outputs, card) if graph.spans is None else graph.spans(outputs, card, written)
 
 
 def require_export_format(name: str) -> str:
@@ -174,7 +185,12 @@ def formats_in(folder: Path) -> list[str]:
 
 
 def outputs_of_published(
-    folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, export_format: str | None
+    folder: Path,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    export_format: str | None,
+    units: Units | None = None,
 ) -> dict[str, np.ndarray]:
     """Return the outputs of one graph in a folder of published exports, by default the fastest, for every row, rows
     first."""
@@ -183,8 +199,8 @@ def outputs_of_published(
         files = ", ".join(one.file for one in EXPORT_FORMATS.values())
         raise ModelError(f"{folder} holds no graph ({files}); name the onnx folder of a pulled model")
     graph = folder / EXPORT_FORMATS[export_format or found[0]].file
-    outputs = OnnxModel(folder, graph=graph).outputs(texts, pairs, max_length)
-    if not all(np.isfinite(one).all() for one in outputs.values()):
+    outputs = OnnxModel(folder, graph=graph).outputs(texts, pairs, max_length, units=units)
+    if not all(np.isfinite(flattened(one)).all() for one in outputs.values()):
         raise ModelError(f"{graph} predicts values that are not finite; predict with its model instead")
     return outputs
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tasks.errors import DataError
+from tasks.task_types.units import ragged_array
 
 FILE = "predictions.parquet"
 COLUMNS = ("split", "seed", "id", "prediction")
@@ -29,9 +31,9 @@ class Predictions:
     """Its position among the seeds of a scorecard; 0 is the model to be registered."""
     ids: list[int]
     predictions_N: np.ndarray
-    """Classes or values, as floats."""
+    """Classes or values, as floats; texts where each unit of a row has a prediction."""
     outputs: Mapping[str, np.ndarray]
-    """The model's outputs [N, C] by name, in float32."""
+    """The model's outputs [N, C] by name, in float32; an array [N] of arrays [U, C] where rows have several answers."""
 
     def in_order(self, ids: Sequence[int]) -> Predictions:
         """Return the predictions in the order of the given rows. Raises DataError where they are of other rows."""
@@ -58,7 +60,7 @@ def write_predictions(folder: Path, answers: Sequence[Predictions]) -> None:
                 "split": pa.array([answer.split] * len(answer.ids), pa.string()),
                 "seed": pa.array([answer.seed] * len(answer.ids), pa.int64()),
                 "id": pa.array(answer.ids, pa.int64()),
-                "prediction": pa.array(answer.predictions_N.astype(float)),
+                "prediction": stored_predictions(answer.predictions_N),
                 **stored(answer.outputs),
             }
         )
@@ -67,13 +69,38 @@ def write_predictions(folder: Path, answers: Sequence[Predictions]) -> None:
     pq.write_table(pa.concat_tables(tables), folder / FILE, compression="zstd")
 
 
-def stored(outputs: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """Return a column for each output, a list of numbers a row."""
+def stored_predictions(predictions_N: np.ndarray) -> Any:
+    """Return predictions as a column: numbers, or texts that have a prediction for each unit of their row."""
     import pyarrow as pa
 
+    return pa.array(predictions_N if predictions_N.dtype.kind == "U" else predictions_N.astype(float))
+
+
+def predictions_in(column: Any) -> np.ndarray:
+    """Return the predictions of a column."""
+    values = column.to_numpy()
+    return np.asarray(values, dtype=str) if values.dtype == object else values
+
+
+def stored(outputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Return a column for each output, a list of numbers a row, or a list of them for each unit of a row."""
+    import pyarrow as pa
+
+    numbers = pa.list_(pa.float32())
     return {
-        name: pa.array([row.tolist() for row in values], pa.list_(pa.float32())) for name, values in outputs.items()
+        name: pa.array([row.tolist() for row in values], pa.list_(numbers) if values.dtype == object else numbers)
+        for name, values in outputs.items()
     }
+
+
+def outputs_in(column: Any, rows: int) -> np.ndarray:
+    """Return the outputs of a column, rows first."""
+    import pyarrow as pa
+
+    whole = column.combine_chunks()
+    if pa.types.is_list(column.type.value_type):
+        return ragged_array([np.asarray(row.as_py(), dtype=np.float32) for row in whole])
+    return np.asarray(whole.flatten().to_numpy().reshape(rows, -1))
 
 
 def read_predictions(folder: Path) -> list[Predictions]:
@@ -84,12 +111,8 @@ def read_predictions(folder: Path) -> list[Predictions]:
     rows: dict[tuple[str, int], list[int]] = {}
     for row, group in enumerate(zip(table["split"].to_pylist(), table["seed"].to_pylist(), strict=True)):
         rows.setdefault(group, []).append(row)
-    ids, predictions = table["id"].to_pylist(), table["prediction"].to_numpy()
-    outputs = {
-        name: table[name].combine_chunks().flatten().to_numpy().reshape(len(ids), -1)
-        for name in table.column_names
-        if ids and name not in COLUMNS
-    }
+    ids, predictions = table["id"].to_pylist(), predictions_in(table["prediction"])
+    outputs = {name: outputs_in(table[name], len(ids)) for name in table.column_names if ids and name not in COLUMNS}
     return [
         Predictions(
             split,

@@ -5,5 +5,6 @@ from __future__ import annotations
 from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.regression.answers import ANSWERS as REGRESSION
+from tasks.task_types.tokens.answers import ANSWERS as TOKENS
 
-ANSWERS: dict[str, Answers] = {"classification": CLASSIFICATION, "regression": REGRESSION}
+ANSWERS: dict[str, Answers] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}

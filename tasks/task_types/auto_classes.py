@@ -13,3 +13,10 @@ def sequence_classifier() -> Any:
     from transformers import AutoModelForSequenceClassification
 
     return AutoModelForSequenceClassification
+
+
+def token_classifier() -> Any:
+    """Return the class of models with one vector for each token."""
+    from transformers import AutoModelForTokenClassification
+
+    return AutoModelForTokenClassification

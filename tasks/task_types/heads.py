@@ -5,5 +5,6 @@ from __future__ import annotations
 from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.interfaces import Head
 from tasks.task_types.regression.head import HEAD as REGRESSION
+from tasks.task_types.tokens.head import HEAD as TOKENS
 
-HEADS: dict[str, Head] = {"classification": CLASSIFICATION, "regression": REGRESSION}
+HEADS: dict[str, Head] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}

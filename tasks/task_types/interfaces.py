@@ -25,8 +25,14 @@ if TYPE_CHECKING:
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
     from tasks.task_types.types import Output
+    from tasks.task_types.units import Units
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
+
+
+def nothing_to_note(rows: TableRows, names: Sequence[str] | None) -> Sequence[str]:
+    """Return no sentence: labels are stored as they are written."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,8 @@ class ColumnChoice:
     """Whether the label was named by the user, or has a usual name."""
     task: str | None = None
     """The type that the user named; None: the one that fits best is chosen."""
+    why_text: str = "the column with the longest texts"
+    """The reason of the choice of the text."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,12 @@ class Reader:
     """Return the names of the classes of a model, from its config."""
     guess: Callable[[Mapping[str, Sequence[Any]], ColumnChoice], TableGuess | None]
     """Return how a table (its columns by name) would be used with the chosen columns; None if it does not fit."""
+    rows_have_classes: bool = True
+    """Whether the label of a row is one of the named classes: every split then needs rows of each."""
+    notes: Callable[[TableRows, Sequence[str] | None], Sequence[str]] = nothing_to_note
+    """Return sentences about labels (rows, names) that are read otherwise than they are written."""
+    columns_of: Callable[[Mapping[str, Sequence[Any]]], ColumnChoice | None] | None = None
+    """Return the columns of a table that only this type can read; None if there are none."""
 
 
 # --- head: encoding, targets and losses, for training -----------------------------------------------------------------
@@ -158,6 +172,9 @@ class Head:
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
     """Prepares the untrained head of a model for a training, by the targets that the function returns; after the
     context, the model is a plain one again."""
+    units: Units | None = None
+    """The units of a row that have an answer each; None for one answer a row. Outputs that reach a loss are those of
+    units [U, C], and targets those of ``Units.targets``; ``targets`` then returns the labels as one array [N]."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
@@ -235,7 +252,7 @@ class Answers:
 
 Card = Mapping[str, object]
 """Entries of an export's card."""
-Printed = dict[str, str | float]
+Printed = dict[str, str | float | Sequence[object]]
 """One prediction, as a pipeline or ``limbeck predict`` returns it."""
 
 
@@ -291,6 +308,13 @@ class View:
     """The lists of rows on which student and teacher differ: titles by the name of the list."""
     answer: Callable[[Any, Sequence[str]], str]
     """Writes a label or a prediction of an example row, with the names of the task's classes."""
+    by_class: tuple[ErrorFigure, ...] = ()
+    """Further figures of the error analysis: lists of one value for each class, in the order of ``matrix_names``."""
+    matrix_names: Callable[[Sequence[str]], Sequence[str]] = list
+    """Returns the names of the matrix's rows and columns, from those of the task's classes."""
+    in_text: Callable[[Any, Sequence[str], str], str] | None = None
+    """Writes them with the passages of the row's text that they are about, where texts may be shown; None: as
+    ``answer``."""
 
 
 # --- graph: exported graphs, for exports, predictions and speed -------------------------------------------------------
@@ -313,3 +337,8 @@ class Graph:
     """Tells by row [N] whether two models answer the same, up to what rounding may change."""
     timed_inputs: Callable[[np.ndarray], dict[str, np.ndarray]]
     """Returns the inputs of one timed call, from random tokens [B, T]: all that a model of the type may take."""
+    units: Units | None = None
+    """The units of a row that have an answer each; None for one answer a row. An output of rows is then an array [N] of
+    arrays, those of the units of each row."""
+    spans: Callable[[Mapping[str, np.ndarray], Card, Sequence[str]], list[Printed]] | None = None
+    """Returns in place of ``predictions`` the prediction of each row with places in its text, as the user wrote it."""

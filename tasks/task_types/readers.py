@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from tasks.task_types.classification.rows import READER as CLASSIFICATION
-from tasks.task_types.interfaces import Reader
-from tasks.task_types.regression.rows import READER as REGRESSION
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-READERS: dict[str, Reader] = {"classification": CLASSIFICATION, "regression": REGRESSION}
+from tasks.task_types.classification.rows import READER as CLASSIFICATION
+from tasks.task_types.interfaces import ColumnChoice, Reader
+from tasks.task_types.regression.rows import READER as REGRESSION
+from tasks.task_types.tokens.rows import READER as TOKENS
+
+READERS: dict[str, Reader] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}
+
+
+def columns_of_types(values: Mapping[str, Sequence[Any]], task: str | None) -> ColumnChoice | None:
+    """Return columns that a single type of task can read, with that type; None if there are none."""
+    for name in [task] if task in READERS else READERS:
+        find = READERS[name].columns_of
+        if find is not None and (found := find(values)) is not None:
+            return replace(found, task=name)
+    return None

@@ -19,6 +19,10 @@ class Column:
     role: str
     description: str
     required: bool = True
+    is_words: bool = False
+    """Whether a cell may be a list of words: they are joined by spaces."""
+    usual: str = ""
+    """Its name in a task that does not name it; empty: its role."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class TaskType:
         return any(output.is_distribution for output in self.outputs)
 
     @property
+    def has_units(self) -> bool:
+        """Whether the units of a row, such as its words, have an answer each."""
+        return any("tokens" in output.axes for output in self.outputs)
+
+    @property
     def has_classes(self) -> bool:
         """Whether its answers are about classes that have names: an axis of its outputs counts them."""
         return any("classes" in output.axes for output in self.outputs)
@@ -65,10 +74,14 @@ class TaskType:
 
 CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
 VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
+TAG_LOGITS = (Output("logits", ("batch", "tokens", "classes")),)
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 CLASS, NUMBER = Column("label", "the class, by name or number"), Column("label", "the number")
+
+TOKENS = Column("text", "the words, as a list or with spaces between them", is_words=True, usual="tokens")
+TAGS = Column("label", "a tag for each word: O, or B-, I- and a type", usual="tags")
 
 CLASSIFICATION = TaskType(
     name="classification",
@@ -94,10 +107,21 @@ REGRESSION = TaskType(
     problem_type="regression",
 )
 
+ENTITIES = TaskType(
+    name="tokens",
+    description="A tag for each word, such as named entities.",
+    hub_task="token-classification",
+    auto_class="AutoModelForTokenClassification",
+    columns=(TOKENS, TAGS),
+    outputs=TAG_LOGITS,
+    metrics=("entity_f1", "entity_precision", "entity_recall"),
+    headline="entity_f1",
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
-TASK_TYPES: dict[str, TaskType] = {"classification": CLASSIFICATION, "regression": REGRESSION}
+TASK_TYPES: dict[str, TaskType] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": ENTITIES}
 
 
 def task_type(name: str) -> TaskType:

@@ -5,5 +5,6 @@ from __future__ import annotations
 from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.interfaces import View
 from tasks.task_types.regression.view import VIEW as REGRESSION
+from tasks.task_types.tokens.view import VIEW as TOKENS
 
-VIEWS: dict[str, View] = {"classification": CLASSIFICATION, "regression": REGRESSION}
+VIEWS: dict[str, View] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}

@@ -9,7 +9,7 @@ teachers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,17 +27,9 @@ from tasks.recipe.slices import AnswerSlice, MixSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.batches import without_gradients
+from tasks.training.data.encoded import Batch, Encoded, by_number, collate, encode
 from tasks.training.data.epochs import Indices
-from tasks.training.data.rows import (
-    Batch,
-    Encoded,
-    collate,
-    encode,
-    load_tokenizer,
-    read_task,
-    rows_by_id,
-    student_rows,
-)
+from tasks.training.data.rows import load_tokenizer, read_task, rows_by_id, student_rows
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
@@ -46,10 +38,14 @@ if TYPE_CHECKING:
     from tasks.training.data.rows import TaskHead
 
 
+COUNTS = "counts"
+"""In the file of answers, the number of units of each row; absent where rows have one answer."""
+
+
 @dataclass(frozen=True)
 class Answered:
-    """A teacher's answers to a batch: its outputs by name, rows first, and, if they are compared, the states of its
-    summary token at some layers [B, L, D]."""
+    """A teacher's answers to a batch: its outputs by name, rows or units first, and, if they are compared, the states
+    of its summary token at some layers [B, L, D]."""
 
     outputs: dict[str, Tensor]
     summaries_BLD: Tensor | None = None
@@ -68,7 +64,7 @@ def answer(job: Job) -> dict[str, object]:
     )
     store_as_multiplied(teacher, knobs.precision)
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
-    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    encoded = rows.tokens(tokenizer, knobs.max_length)
     capture = Capture(teacher, task.head, hidden=layers)
     said = all_answers(job, knobs, capture, encoded, tokenizer.pad_token_id)
     save_file({"ids": rows.ids_N} | said, job.output / "answers.safetensors")
@@ -79,14 +75,21 @@ def answer(job: Job) -> dict[str, object]:
 
 def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int) -> dict[str, np.ndarray]:
     """Return the outputs [N, …] by name and, if layers are read, summary states [N, L, D] in float16, in row order."""
-    order, parts, place = [], list[Answered](), capture.model.device
+    order, at, parts, place = [], [], list[Answered](), capture.model.device
     for rows in without_gradients(encoded.lengths_N, place):
+        batch = collate(encoded, rows, pad, place)
         with torch.inference_mode(), arithmetic(knobs.precision, place):
-            parts.append(answers_of(capture, collate(encoded, rows, pad, place)))
+            parts.append(answers_of(capture, batch))
         order.append(rows)
+        at.append(batch.numbers)
         job.progress(sum(map(len, order)), len(encoded.lengths_N), unit="rows")
     place_N = np.argsort(np.concatenate(order))
-    said = {name: torch.cat([part.outputs[name] for part in parts]).cpu().numpy()[place_N] for name in parts[0].outputs}
+    said = {
+        name: by_number([part.outputs[name].cpu().numpy() for part in parts], at, encoded.answers)
+        for name in parts[0].outputs
+    }
+    if encoded.windows is not None:
+        said[COUNTS] = encoded.windows.counts_N
     if capture.hidden:
         said["summaries"] = torch.cat(
             [part.summaries_BLD.half().cpu() for part in parts if part.summaries_BLD is not None]
@@ -97,7 +100,7 @@ def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded
 def answers_of(capture: Capture, batch: Batch) -> Answered:
     """Return a teacher's answers to one batch."""
     shown = capture(**batch.inputs(capture.model))
-    outputs = {name: values.float() for name, values in shown.outputs.items()}
+    outputs = {name: values.float() for name, values in batch.answers(shown.outputs).items()}
     states = [summary_of(capture.model, shown.hidden[layer], batch.mask_BT) for layer in capture.hidden]
     return Answered(outputs, torch.stack(states, 1).float() if states else None)
 
@@ -113,15 +116,25 @@ def mix(job: Job) -> dict[str, object]:
     """Mix the answers of several teachers into one file of the same format."""
     knobs, said = job.read(MixSlice), [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]
-    places = [rows_by_id(each["ids"], ids_N, "answers", "answer-rows") for each in said]
+    places = [places_of_answers(each, ids_N) for each in said]
     mixed, head = dict[str, np.ndarray](), HEADS[knobs.task_type]
     for output in head.outputs:
         pairs = zip(said, places, strict=True)
         theirs_MNC = torch.stack([torch.from_numpy(each[output.name][place_N]) for each, place_N in pairs])
         weights_MN = mixture_weights(theirs_MNC, knobs.weights, combine=knobs.combine)
         mixed[output.name] = head.mix(theirs_MNC, weights_MN, knobs.temperature).contiguous().numpy()
-    save_file({"ids": ids_N} | mixed, job.output / "answers.safetensors")
+    counts = {COUNTS: said[0][COUNTS]} if COUNTS in said[0] else {}
+    save_file({"ids": ids_N} | counts | mixed, job.output / "answers.safetensors")
     return {"rows": len(ids_N), "teachers": len(said)}
+
+
+def places_of_answers(stored: Mapping[str, np.ndarray], ids_N: np.ndarray) -> np.ndarray:
+    """Return the positions of the stored answers to rows of these ids, unit after unit where rows have several."""
+    order = rows_by_id(stored["ids"], ids_N, "answers", "answer-rows")
+    if COUNTS not in stored:
+        return order
+    ends_N = np.cumsum(stored[COUNTS])
+    return np.concatenate([np.arange(ends_N[row] - stored[COUNTS][row], ends_N[row]) for row in order])
 
 
 class Answers:
@@ -140,8 +153,9 @@ class Answers:
         self.max_length, self.tokenizer, self.place = augmented.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, head, hidden=layers), load_file(folder / "answers.safetensors")
         order = rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")
+        places = places_of_answers(stored, augmented.rows.ids_N)
         self.outputs = {
-            output.name: torch.from_numpy(stored[output.name][order]).to(self.place) for output in head.outputs
+            output.name: torch.from_numpy(stored[output.name][places]).to(self.place) for output in head.outputs
         }
         self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
 
@@ -149,11 +163,10 @@ class Answers:
         """Send values to the teacher's device, without waiting for it."""
         return values.to(self.place, non_blocking=True)
 
-    def of(self, indices: Indices) -> Answered:
-        """Return the answers to a batch of rows."""
+    def of(self, indices: Indices, batch: Batch) -> Answered:
+        """Return the answers to a batch of rows, or to the units that it answers."""
         rows, changed, variants = indices.rows_B, indices.changed(), indices.epoch.variants
-        at_B = self.sent(torch.from_numpy(rows))
-        outputs = {name: values[at_B] for name, values in self.outputs.items()}
+        outputs = {name: values[batch.at_B] for name, values in self.outputs.items()}
         summaries_BLD = None if self.summaries_NLD is None else self.sent(self.summaries_NLD[rows]).float()
         if variants is None or not len(changed):
             return Answered(outputs, summaries_BLD)

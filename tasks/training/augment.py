@@ -26,7 +26,8 @@ from tasks.methods.text.word_vectors import nearest_words
 from tasks.ports.rows.row_files import read_split
 from tasks.recipe.data import Augmentation
 from tasks.training.data.batches import by_length
-from tasks.training.data.rows import Encoded, collate, flat, load_tokenizer
+from tasks.training.data.encoded import Encoded, collate, flat
+from tasks.training.data.rows import load_tokenizer
 from tasks.training.data.substitutes import Options, write_substitutes
 from tasks.training.models.students import freeze, load_masked_lm
 from tasks.training.precision import arithmetic, device

@@ -24,8 +24,9 @@ from tasks.task_types.heads import HEADS
 from tasks.training.answers import Answers, summary_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.contributions import read_contributions
+from tasks.training.data.encoded import Encoded, collate, encode
 from tasks.training.data.epochs import Epoch, Indices, planned
-from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.data.substitutes import read_substitutes
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
@@ -62,14 +63,14 @@ def distill_intermediate(job: Job) -> dict[str, object]:
         pair.teacher,
         knobs,
         pair.tokenizer,
-        labels_N=rows.labels_N,
+        targets=rows.targets,
         head=pair.task.head,
         longest=knobs.max_length,
     )
     objective = objective_of(context)
     objective.check_capture(job, collate(first_rows(augmented), [0, 1], pair.tokenizer.pad_token_id, place))
     store_as_multiplied(pair.teacher, knobs.precision)
-    spec = inner_spec(objective, augmented, knobs, recorded(job, rows.ids_N), place)
+    spec = inner_spec(objective, augmented, knobs, recorded(job, augmented.ids), place)
     facts = train(job, knobs, spec, place) | objective.finish()
     save_model(pair.student, pair.tokenizer, job.output)
     return facts
@@ -132,7 +133,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
             student,
             task,
             held,
-            encode(tokenizer, held.texts, held.pairs, knobs.max_length),
+            held.tokens(tokenizer, knobs.max_length),
             tokenizer.pad_token_id,
             knobs,
         ),
@@ -154,7 +155,7 @@ def answered_loss(
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
     answers = Answers(job.inputs["answers"], head, augmented, pair.teacher, pair.teachers_tokenizer, copied)
     capture = Capture(student, head, hidden=range(1, len(copied) + 1))
-    labels_N = torch.from_numpy(augmented.rows.labels_N).to(student.device)
+    targets = torch.from_numpy(augmented.rows.targets).to(student.device)
     loss_of = partial(
         HEADS[knobs.task_type].teacher_loss,
         temperature=knobs.temperature,
@@ -163,10 +164,10 @@ def answered_loss(
     )
 
     def loss(indices: Indices) -> Loss:
-        rows, theirs = indices.rows_B, answers.of(indices)
-        batch = collate(indices.epoch.encoded, rows, pad, student.device)
+        batch = collate(indices.epoch.encoded, indices.rows_B, pad, student.device)
+        theirs = answers.of(indices, batch)
         ours = capture(**batch.inputs(student))
-        total = loss_of(ours.outputs, theirs.outputs, labels_N[batch.at_B])
+        total = loss_of(batch.answers(ours.outputs), theirs.outputs, targets[batch.at_B])
         if patience is None or theirs.summaries_BLD is None:
             return total
         own_BLD = torch.stack([summary_of(student, ours.hidden[layer], batch.mask_BT) for layer in capture.hidden], 1)

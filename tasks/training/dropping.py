@@ -23,7 +23,8 @@ from tasks.methods.layers.layer_strategies import kept_layers
 from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.contributions import write_contributions
-from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.encoded import collate, encode
+from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.distill import TeacherStudent, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels
 from tasks.training.models.students import freeze, load_classifier, save_model

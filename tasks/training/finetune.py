@@ -14,8 +14,9 @@ from tasks.errors import DataError
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
+from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Indices, planned
-from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
 from tasks.training.objectives.capture import outputs_of
@@ -42,7 +43,7 @@ def train_with_labels(
 ) -> dict[str, object]:
     """Train a classifier on the labelled rows in place."""
     rows = read_rows(job.inputs["rows"], "train", task.head)
-    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    encoded = rows.tokens(tokenizer, knobs.max_length)
     held = read_rows(job.inputs["rows"], "selection", task.head)
     set_dropout(model, knobs.dropout)
     spec = TrainingSpec(
@@ -54,7 +55,7 @@ def train_with_labels(
             model,
             task,
             held,
-            encode(tokenizer, held.texts, held.pairs, knobs.max_length),
+            held.tokens(tokenizer, knobs.max_length),
             tokenizer.pad_token_id,
             knobs,
         ),
@@ -68,11 +69,12 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     """Return the loss of a batch against its labels."""
     if len(rows) == 0:
         raise DataError("the train split has no labelled rows; check the label column")
-    labels_N = torch.from_numpy(rows.labels_N).to(model.device)
+    targets = torch.from_numpy(rows.targets).to(model.device)
 
     def loss(indices: Indices) -> Loss:
         batch = collate(encoded, indices.rows_B, pad, model.device)
-        return task.head.label_loss(outputs_of(task.head, model(**batch.inputs(model))), labels_N[batch.at_B])
+        outputs = batch.answers(outputs_of(task.head, model(**batch.inputs(model))))
+        return task.head.label_loss(outputs, targets[batch.at_B])
 
     return loss
 
@@ -83,7 +85,7 @@ def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokeniz
     held, split = read_rows(job.inputs["rows"], "selection", task.head), "selection"
     if not len(held):
         held, split = read_rows(job.inputs["rows"], "train", task.head), "train"
-    encoded = encode(tokenizer, held.texts, held.pairs, knobs.max_length)
+    encoded = held.tokens(tokenizer, knobs.max_length)
     answers = ANSWERS[knobs.task_type]
     outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision=knobs.precision)
     predictions_N = answers.decide(outputs)

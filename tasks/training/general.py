@@ -15,8 +15,9 @@ from tasks.engine.job import Job
 from tasks.recipe.slices import GeneralSlice
 from tasks.training.data.batches import by_length, plan
 from tasks.training.data.corpora import learning_rows, longest_sequence, read_corpus
+from tasks.training.data.encoded import Encoded, collate, pads_left
 from tasks.training.data.epochs import Epoch
-from tasks.training.data.rows import Encoded, collate, load_tokenizer, pads_left
+from tasks.training.data.rows import load_tokenizer
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
 from tasks.training.objectives.context import DistillationContext, Objective

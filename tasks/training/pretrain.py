@@ -21,8 +21,8 @@ from tasks.methods.losses.means import Loss, mean_of
 from tasks.ports.rows.document_files import document_batches
 from tasks.recipe.training import Pretraining
 from tasks.training.data.corpora import sequences
+from tasks.training.data.encoded import Batch, Encoded, collate, flat
 from tasks.training.data.epochs import planned
-from tasks.training.data.rows import Batch, Encoded, collate, flat
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.attention import own_attention
 from tasks.training.models.students import save_model, set_dropout

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
@@ -21,8 +20,10 @@ from tasks.recipe.slices import DropSlice, NeuronSlice, PredictionSlice, Teacher
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.types import Output
+from tasks.task_types.units import by_row
 from tasks.training.data.batches import without_gradients
-from tasks.training.data.rows import Encoded, Rows, Task, collate, encode, read_rows
+from tasks.training.data.encoded import Encoded, by_number, collate
+from tasks.training.data.rows import Rows, Task, read_rows
 from tasks.training.precision import arithmetic
 
 
@@ -40,21 +41,25 @@ def selection_score(answers: Answers, metric: str, predictions_N: np.ndarray, la
 def all_outputs(
     model: Any, outputs: Sequence[Output], encoded: Encoded, pad: int, *, precision: str
 ) -> dict[str, np.ndarray]:
-    """Return the named outputs [N, C] of every row, in float32 and in row order."""
-    place, parts, order = model.device, list[list[Tensor]](), []
+    """Return the named outputs [N, C] of every row, in float32 and in row order; where rows have several answers, an
+    array [N] of arrays, those of the units of each row."""
+    place, parts, order = model.device, list[list[np.ndarray]](), []
     was_training = model.training
     model.eval()
     for rows in without_gradients(encoded.lengths_N, place):
         with torch.inference_mode(), arithmetic(precision, place):
-            found = model(**collate(encoded, rows, pad, place).inputs(model))
-            parts.append([found[one.name].float() for one in outputs])
-        order.append(rows)
+            batch = collate(encoded, rows, pad, place)
+            found = model(**batch.inputs(model))
+            answers = batch.answers({one.name: found[one.name].float() for one in outputs})
+        parts.append([answers[one.name].cpu().numpy() for one in outputs])
+        order.append(batch.numbers)
     model.train(was_training)
-    place_N = np.argsort(np.concatenate(order))
-    return {
-        one.name: torch.cat(each).cpu().numpy()[place_N]
+    values = {
+        one.name: by_number(each, order, encoded.answers)
         for one, each in zip(outputs, zip(*parts, strict=True), strict=True)
     }
+    counts_N = None if encoded.windows is None else encoded.windows.counts_N
+    return values if counts_N is None else {name: by_row(one, counts_N) for name, one in values.items()}
 
 
 def selector(
@@ -84,6 +89,6 @@ def score_of_finished(
     if not len(rows):
         return None
     answers = ANSWERS[knobs.task_type]
-    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    encoded = rows.tokens(tokenizer, knobs.max_length)
     outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
     return selection_score(answers, task.headline, answers.decide(outputs), rows.labels_N)

@@ -24,8 +24,9 @@ from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import IntermediateSlice, TeacherSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.augmented_rows import AugmentedRows
+from tasks.training.data.encoded import Encoded
 from tasks.training.data.epochs import Indices, Variants, planned
-from tasks.training.data.rows import Encoded, Rows, Task
+from tasks.training.data.rows import Rows, Task
 from tasks.training.distill import inner_spec
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec, train

@@ -40,8 +40,9 @@ from tasks.recipe.training import SeededTraining
 from tasks.task_types.heads import HEADS
 from tasks.task_types.types import CLASS_LOGITS
 from tasks.training.data.augmented_rows import AugmentedRows
+from tasks.training.data.encoded import Batch, Encoded, collate, encode
 from tasks.training.data.epochs import Indices, planned
-from tasks.training.data.rows import Batch, Encoded, Rows, Task, collate, encode, load_tokenizer
+from tasks.training.data.rows import Rows, Task, load_tokenizer
 from tasks.training.distill import inner_spec
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec, rate, train

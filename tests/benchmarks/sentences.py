@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tasks.training.data.batches import POOL
-from tasks.training.data.rows import Encoded
+from tasks.training.data.encoded import Encoded
 
 SHORTEST = 3
 COUNTS = [

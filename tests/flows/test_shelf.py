@@ -17,6 +17,7 @@ from flows.home import Home
 from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
+from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import WORDS, write_tiny_bert
 
 RECIPES = sorted(path.stem for path in SHELF.glob("*.yaml"))
@@ -59,7 +60,9 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     )
     values = shrink(to_plain_values(read_yaml(SHELF / f"{name}.yaml")), bert)
     values_of_data = values.get("data") or {}
-    values["task"] = {"name": "tiny", "labels": ["negative", "positive"]}
+    is_tagged = isinstance(values["task"], Mapping) and values["task"].get("kind") == "tokens"
+    data = write_tagged(folder / "tagged", 100) if is_tagged else data
+    values["task"] = {"name": "tiny", **({"kind": "tokens"} if is_tagged else {"labels": ["negative", "positive"]})}
     values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 20}
     if "judge" in values_of_data:
         more = [
@@ -94,6 +97,7 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 LIKE_ANOTHER = (
     "dropout",
     "dropped-then-distilled",
+    "entities-small",
     "finetuned",
     "glue-methods",
     "mnli-judged",

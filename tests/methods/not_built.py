@@ -96,7 +96,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
     },
     "task_metrics": {
         "answers in a text": "squad_v2",
-        "entities": "seqeval",
         "translation and summaries": "sacrebleu rouge",
         "choices and ranking": "multirc ranking",
     },

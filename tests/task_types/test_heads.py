@@ -18,10 +18,12 @@ from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.heads import HEADS
 from tasks.task_types.types import TASK_TYPES
-from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.encoded import collate, encode
+from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
 from tasks.training.models.students import load_classifier
 from tasks.training.objectives.capture import outputs_of
 from tests.architecture.sources import ROOT
+from tests.task_types.test_answers import ONE_ANSWER
 
 CPU, TEXTS = torch.device("cpu"), ["the film was good", "a poor meal but a very fine song", "it"]
 LABELS: dict[str, list[Any]] = {"classification": [1, None, 0], "regression": [4.0, None, 1.0]}
@@ -42,7 +44,7 @@ def inputs(tiny_bert: Path) -> dict[str, torch.Tensor]:
     return {"input_ids": batch.ids_BT, "attention_mask": batch.mask_BT, "token_type_ids": batch.segments_BT}
 
 
-ALL = pytest.mark.parametrize(("name", "model"), [(name, name) for name in HEADS], indirect=["model"])
+ALL = pytest.mark.parametrize(("name", "model"), [(name, name) for name in ONE_ANSWER], indirect=["model"])
 
 
 def test_every_type_has_a_head_with_the_outputs_and_the_class_of_its_data() -> None:

@@ -60,6 +60,13 @@ def test_a_change_in_one_type_remakes_nothing_of_another(part: str) -> None:
     assert remade(there, "regression") == LEARNING
 
 
+def test_a_change_in_tags_remakes_nothing_of_classes_and_values() -> None:
+    name = "tasks.task_types.tokens.sentence"
+    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    assert remade(there, "classification") == remade(there, "regression") == set()
+    assert {*LEARNING, "score-model", "export-onnx"} - {"mix-answers"} <= remade(there, "tokens")
+
+
 @pytest.mark.parametrize("part", DICTS)
 def test_a_further_type_remakes_nothing(part: str) -> None:
     module, family = DICTS[part]

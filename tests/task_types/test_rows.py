@@ -29,6 +29,7 @@ from tasks.task_types.readers import READERS
 from tasks.task_types.types import TASK_TYPES, Column
 from tests.architecture.sources import ROOT
 from tests.stage_tasks import all_specs
+from tests.task_types.test_answers import ONE_ANSWER
 
 CLASSES = ["no", "yes"]
 NAMES = {"classification": CLASSES, "regression": None}
@@ -69,7 +70,7 @@ def test_every_task_type_has_a_reader_of_its_columns() -> None:
         assert reader.columns == TASK_TYPES[name].columns
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", ONE_ANSWER)
 def test_labels_are_read_as_they_are_stored(name: str) -> None:
     """A label that is written in another type would be read back as another label."""
     reader = READERS[name]
@@ -78,14 +79,14 @@ def test_labels_are_read_as_they_are_stored(name: str) -> None:
     assert pa.array(labels, reader.label_type()).to_pylist() == labels
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", ONE_ANSWER)
 def test_classes_have_names_where_the_type_has_classes(name: str) -> None:
     reader, has_classes = READERS[name], TASK_TYPES[name].has_classes
     assert (reader.class_names(given(1, 0, 2)) is not None) == has_classes
     assert (reader.names_in_config({"id2label": {"0": "LABEL_0"}}) is not None) == has_classes
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", ONE_ANSWER)
 def test_labels_of_a_judging_set_are_the_labels_of_the_task(name: str) -> None:
     labels, merged = READERS[name].judging_labels(
         given(*LEGAL[name][2:], "yes" if NAMES[name] else 3), JudgingLabels("here"), NAMES[name]
@@ -230,7 +231,7 @@ def changed(module: str, before: str, after: str) -> Program:
     ("module", "before", "after"),
     [
         ("tasks.task_types.regression.rows", "value = float(label)", "value = float(label) + 0"),
-        ("tasks.task_types.readers", '"regression": REGRESSION}', '"regression": REGRESSION, "further": REGRESSION}'),
+        ("tasks.task_types.readers", '"regression": REGRESSION,', '"regression": REGRESSION, "further": REGRESSION,'),
     ],
     ids=["another type's reader", "a further type"],
 )

@@ -39,8 +39,9 @@ from tasks.task_types.types import CLASS_LOGITS
 from tasks.training import loop
 from tasks.training.answers import answer, summary_of
 from tasks.training.data.corpora import read_corpus, tokenize_corpus
+from tasks.training.data.encoded import Batch, collate, encode
 from tasks.training.data.epochs import Epoch
-from tasks.training.data.rows import Batch, Task, collate, encode, load_tokenizer
+from tasks.training.data.rows import Task, load_tokenizer
 from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, states_of
 from tasks.training.finetune import finetune

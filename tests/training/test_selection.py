@@ -13,7 +13,8 @@ from tasks.recipe.training import TaskTraining
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.heads import HEADS
 from tasks.task_types.types import CLASS_LOGITS, TASK_TYPES
-from tasks.training.data.rows import Encoded, Rows, Task
+from tasks.training.data.encoded import Encoded
+from tasks.training.data.rows import Rows, Task
 from tasks.training.selection import all_outputs, selection_score, selector
 
 RANDOM = np.random.default_rng(0)
@@ -28,10 +29,15 @@ VALUES = [
 ]
 
 
+TAGS = [(np.array(["1 2 0", "0 0", "3"]), np.array(["1 2 0", "1 0", "3"]))]
+CASES = {"classification": CLASSES, "regression": VALUES, "tokens": TAGS}
+"""Predictions and labels, by task type."""
+
+
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
     (kind,) = (one.name for one in TASK_TYPES.values() if name in one.metrics)
-    for predicted, labels in CLASSES if kind == "classification" else VALUES:
+    for predicted, labels in CASES[kind]:
         found = selection_score(ANSWERS[kind], name, predicted, labels)
         assert found == (-1 if name == "mse" else 1) * METRICS[name](predicted, labels)
 

@@ -55,16 +55,18 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     unlabelled = {split: len(read[split].rows) - one.empty - len(one.rows) for split, one in usable.items()}
     splits = {split: one.rows for split, one in usable.items()}
     drawn = splits_to_draw(knobs, given="validation" in splits)
-    rare = {} if names is None else rare_classes(splits["train"], names, drawn)
+    has_classes = names is not None and reader.rows_have_classes
+    rare = {} if names is None or not has_classes else rare_classes(splits["train"], names, drawn)
     faults = [fault for one in usable.values() for fault in one.faults]
     faults += rare_sentences(splits["train"].file, rare, names or (), drawn)
     require_no_faults(faults, knobs)
     splits, names = without_classes(splits, names, rare)
-    divided, purged = divide(splits, knobs, has_classes=names is not None)
+    divided, purged = divide(splits, knobs, has_classes=has_classes)
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
-    said = {"read": [line for one in read.values() for line in one.said], "faulty": faults}
+    notes = [line for one in read.values() for line in reader.notes(table_rows(one, spec), names)]
+    said = {"read": [*(line for one in read.values() for line in one.said), *notes], "faulty": faults}
     return divided, names, RowsFacts.model_validate({**facts, **said, "purged": purged, "unlabelled": unlabelled})
 
 

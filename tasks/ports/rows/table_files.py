@@ -183,7 +183,9 @@ def classes_of(features: Mapping[str, object] | None) -> dict[str, tuple[str, ..
     """Return the names of classes by column, for columns that declare them."""
     import datasets
 
-    declared = {name: one for name, one in (features or {}).items() if isinstance(one, datasets.ClassLabel)}
+    # Classes of a list are declared by what it lists.
+    single = {name: getattr(one, "feature", one) for name, one in (features or {}).items()}
+    declared = {name: one for name, one in single.items() if isinstance(one, datasets.ClassLabel)}
     return {name: tuple(one.names or ()) for name, one in declared.items()}
 
 

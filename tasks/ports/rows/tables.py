@@ -23,6 +23,8 @@ from tasks.task_types.types import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SPACES, NO_BREAK = re.compile(r"[ \t\r\n]+"), "\u00a0"
+"""Spaces that divide words, and one that does not."""
 SHARD = re.compile(r"-\d+-of-\d+(?=\.|$)")
 
 
@@ -154,12 +156,27 @@ def read_columns(
         require_column(opened, column.role, named.get(column.role), required=column.required)
     require_column(opened, "group", group, required=False)
     texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
+    if any(column.is_words and column.role == "text" for column in columns):
+        texts = [words_joined(path.name, spec.text, row, cell) for row, cell in enumerate(texts, start=1)]
     groups = group_names(path, group, table.column(group).to_pylist()) if group else None
     pairs = table.column(spec.pair).to_pylist() if spec.pair else None
     rows = Split(path.name, texts, pairs, labels if opened.layout is None else with_numbers(labels), groups)
     return ReadRows(
         rows, (reading_sentence(opened, len(table)),), opened.classes.get(spec.label, ()), broken_lines(opened)
     )
+
+
+def words_joined(file: str, column: str, row: int, cell: Any) -> Any:
+    """Return a list of words as a text with a space between two of them; a space within a word, and an empty
+    word, become a space that does not divide. Raises DataError for a word that is no text."""
+    if isinstance(cell, str):
+        return SPACES.sub(" ", cell.strip())
+    if not isinstance(cell, list):
+        return cell
+    for place, word in enumerate(cell, start=1):
+        if not isinstance(word, str):
+            raise DataError(f"{file}, row {row}: word {place} in column {column!r} is {word!r}; a word is a text")
+    return " ".join(SPACES.sub(NO_BREAK, word) or NO_BREAK for word in cell)
 
 
 def reading_sentence(table: OpenTable, rows: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -47,7 +48,10 @@ def analysis_of(result: RunResult, model: ResultRow) -> AnalysisPart:
     return AnalysisPart(
         name=model.name,
         role=model.role,
-        figures=[(one.title, (signed if one.signed else figure)(found.figure(one.name))) for one in view.figures],
+        figures=[
+            *((one.title, (signed if one.signed else figure)(found.figure(one.name))) for one in view.figures),
+            *figures_by_class(view, found, labels),
+        ],
         chart=CHARTS[view.chart](model.name, found) if view.chart else None,
         labels=labels,
         confusion=confusion_rows(counts, labels) if counts and small else None,
@@ -55,9 +59,19 @@ def analysis_of(result: RunResult, model: ResultRow) -> AnalysisPart:
     )
 
 
+def figures_by_class(view: View, found: ErrorAnalysis, labels: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the figures of each class, by title."""
+    values = {one.title: found.figure(one.name) for one in view.by_class}
+    return [
+        (f"{title} of {label}", figure(value))
+        for title, listed in values.items()
+        for label, value in zip(labels, listed if isinstance(listed, (list, tuple)) else (), strict=False)
+    ]
+
+
 def label_names(result: RunResult, classes: int) -> list[str]:
     """Return the names of the classes, or their numbers if they have no names."""
-    named = [str(name) for name in result.labels or ()]
+    named = list(view_of(result).matrix_names([str(name) for name in result.labels or ()]))
     return named if len(named) == classes else [str(number) for number in range(classes)]
 
 
@@ -117,14 +131,19 @@ def apart_lines(counts: Mapping[str, int], view: View) -> list[tuple[str, str]]:
 def example(one: ExampleRow, view: View, labels: Sequence[str], texts: ShownTexts | None) -> ShownExample:
     """Return one row on which they disagree, as text."""
 
-    def write_answer(given: ExampleAnswer) -> ShownAnswer:
-        return ShownAnswer(view.answer(given.answer, labels), given.probability)
-
     found = (texts or {}).get(str(one.id)) or ()
+
+    def write(given: Any) -> str:
+        text = found[0] if found else None
+        return view.answer(given, labels) if view.in_text is None or not text else view.in_text(given, labels, text)
+
+    def write_answer(given: ExampleAnswer) -> ShownAnswer:
+        return ShownAnswer(write(given.answer), given.probability)
+
     return ShownExample(
         id=one.id,
         texts=[shorten(text) for text in found if text],
-        label=view.answer(one.label, labels),
+        label=write(one.label),
         student=write_answer(one.student),
         teacher=write_answer(one.teacher),
     )

@@ -16,11 +16,11 @@ from tasks.metrics.definition import Metric
 from tasks.ports.rows.row_files import read_split
 from tasks.recipe.slices import MetricSlice
 from tasks.scoring.further.resamples import Resampled, bounds_at, write_resamples
+from tasks.scoring.further.row_scores import ROW_SCORES
 from tasks.scoring.predictions import Predictions, read_predictions
 from tasks.scoring.quality.intervals import over_seeds
 from tasks.scoring.quality.resampling import resampled
 from tasks.task_types.answers import ANSWERS
-from tasks.task_types.row_scores import ROW_SCORES
 
 FILE = "further_metric.json"
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from tasks.methods.text.word_substitution import sample_variant
 from tasks.recipe.data import Sampling
+from tasks.training.data.encoded import Encoded, encode
 from tasks.training.data.epochs import Variants
-from tasks.training.data.rows import Encoded, Rows, encode
+from tasks.training.data.rows import Rows
 from tasks.training.data.substitutes import Options
 
 
@@ -34,7 +35,12 @@ class AugmentedRows:
     @cached_property
     def encoded(self) -> Encoded:
         """The tokens of the rows' own text."""
-        return encode(self.tokenizer, self.rows.texts, self.rows.pairs, self.max_length)
+        return self.rows.tokens(self.tokenizer, self.max_length)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Return a number for the tokens of each row, or of each window of a row."""
+        return self.encoded.ids_of(self.rows.ids_N)
 
     def at(self, epoch: int) -> tuple[Encoded, Variants | None]:
         """Return the tokens of an epoch and, if there are substitutes, its sentences."""

@@ -16,7 +16,8 @@ from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.ports.rows.document_files import document_batches
 from tasks.recipe.data import CorpusText
-from tasks.training.data.rows import Encoded, load_tokenizer
+from tasks.training.data.encoded import Encoded
+from tasks.training.data.rows import load_tokenizer
 
 DOCUMENTS_AT_ONCE = 200
 HELD_BACK = 100  # every hundredth sequence is held back to measure the loss

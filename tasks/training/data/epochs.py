@@ -12,7 +12,7 @@ import numpy as np
 
 from tasks.recipe.training import SeededTraining
 from tasks.training.data.batches import plan
-from tasks.training.data.rows import Encoded
+from tasks.training.data.encoded import Encoded
 
 
 @dataclass(frozen=True)

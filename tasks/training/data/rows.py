@@ -1,6 +1,6 @@
-"""Rows of a task, and their tokens as one array: no padding is stored, so none is computed by accident.
+"""Rows of a task, as an engine reads them, and the tokenizer with which they are encoded.
 
-Shape letters: N rows, S tokens of all rows together, B batch, T tokens of a row (padded within a batch only).
+Shape letters: N rows, U units of all rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from tasks.architectures.known_architectures import architecture_of, is_told_segments
@@ -19,13 +18,14 @@ from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.task_types.heads import HEADS
-from tasks.training.precision import FUSED
+from tasks.training.data.encoded import Encoded, encode, encode_windows
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tasks.methods.losses.means import Loss
     from tasks.task_types.types import Output
+    from tasks.task_types.units import Units
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class TaskHead:
     targets: Callable[[Sequence[Any]], np.ndarray]
     label_loss: Callable[[Mapping[str, Tensor], Tensor], Loss]
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
+    units: Units | None = None
 
 
 @dataclass(frozen=True)
@@ -57,35 +58,29 @@ class Task:
 @dataclass(frozen=True)
 class Rows:
     """One split: ids [N], texts, second texts (None for single sentences), and the targets of the labels [N], as the
-    head of the task's type makes them."""
+    head of the task's type makes them; where rows have several answers, the targets of their units are apart [U]."""
 
     ids_N: np.ndarray
     texts: list[str]
     pairs: list[str] | None
     labels_N: np.ndarray
+    targets_U: np.ndarray | None = None
+    units: Units | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
 
-
-@dataclass(frozen=True)
-class Encoded:
-    """Tokens of N rows in one array, with the segment of each token; ``left`` says whether batches are padded on the
-    left."""
-
-    ids_S: np.ndarray
-    segments_S: np.ndarray
-    offsets: np.ndarray
-    left: bool = False
-
     @property
-    def lengths_N(self) -> np.ndarray:
-        """Return the number of tokens in each row."""
-        return np.diff(self.offsets)
+    def targets(self) -> np.ndarray:
+        """The targets of a loss: of rows, or of their units."""
+        return self.labels_N if self.targets_U is None else self.targets_U
 
-    def padded_to(self, width: int | None) -> np.ndarray:
-        """Return the number of tokens in each row when padded to ``width``; without a width, its own length."""
-        return self.lengths_N if width is None else np.full(len(self.offsets) - 1, width)
+    def tokens(self, tokenizer: Any, max_length: int) -> Encoded:
+        """Return the tokens of the rows, at most ``max_length`` of each; a row with several answers is read in windows
+        of that length."""
+        if self.units is None:
+            return encode(tokenizer, self.texts, self.pairs, max_length)
+        return encode_windows(tokenizer, self.texts, max_length, self.units)
 
 
 def read_task(folder: Path, task_type: str) -> Task:
@@ -98,7 +93,7 @@ def read_task(folder: Path, task_type: str) -> Task:
         )
     head = HEADS[task_type]
     used = TaskHead(
-        head.outputs, head.auto_class, head.configure, head.targets, head.label_loss, head.start_from_labels
+        head.outputs, head.auto_class, head.configure, head.targets, head.label_loss, head.start_from_labels, head.units
     )
     return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, used)
 
@@ -106,7 +101,15 @@ def read_task(folder: Path, task_type: str) -> Task:
 def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     """Read one split of a rows folder."""
     rows = read_split(folder, split)
-    return Rows(np.asarray(rows.ids, dtype=np.int64), rows.texts, rows.pairs, head.targets(rows.labels))
+    targets_U = None if head.units is None else targets_of_units(rows.texts, rows.labels, head.units)
+    ids_N, labels_N = np.asarray(rows.ids, dtype=np.int64), head.targets(rows.labels)
+    return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units)
+
+
+def targets_of_units(texts: Sequence[str], labels: Sequence[Any], units: Units) -> np.ndarray:
+    """Return the targets of the units of all rows [U]."""
+    found = [units.targets(label, units.count(text)) for text, label in zip(texts, labels, strict=True)]
+    return np.asarray([target for row in found for target in row], dtype=np.int64)
 
 
 def join(first: Rows, second: Rows) -> Rows:
@@ -117,7 +120,10 @@ def join(first: Rows, second: Rows) -> Rows:
         )
     pairs = None if first.pairs is None else first.pairs + (second.pairs or [])
     labels_N = np.concatenate([first.labels_N, second.labels_N.astype(first.labels_N.dtype)])
-    return Rows(np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts, pairs, labels_N)
+    ids_N, texts = np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts
+    if first.targets_U is None or second.targets_U is None:
+        return Rows(ids_N, texts, pairs, labels_N)
+    return Rows(ids_N, texts, pairs, labels_N, np.concatenate([first.targets_U, second.targets_U]), first.units)
 
 
 def student_rows(job: Job, task: Task, *, transfer_alone: bool) -> Rows:
@@ -169,81 +175,3 @@ def fitted(tokenizer: Any, config: Any) -> Any:
             setattr(tokenizer, name, value)
             tokenizer.init_kwargs[name] = value  # changes after loading are saved only if they are in here
     return tokenizer
-
-
-def pads_left(tokenizer: Any) -> bool:
-    """Tell whether batches are padded on the left."""
-    return bool(tokenizer.padding_side == "left")
-
-
-def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
-    """Tokenize rows, truncated to ``max_length`` tokens."""
-    out = tokenizer(
-        list(texts),
-        list(pairs) if pairs is not None else None,
-        truncation=True,
-        max_length=max_length,
-        return_attention_mask=False,
-        return_token_type_ids=True,
-        verbose=False,
-    )
-    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
-    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer))
-
-
-def flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
-    """Concatenate lists of integers."""
-    return np.fromiter((value for values in lists for value in values), dtype=np.int32)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Padded tensors of one batch, on the device of the model."""
-
-    ids_BT: Tensor
-    mask_BT: Tensor
-    segments_BT: Tensor
-    at_B: Tensor | None = None
-    """Numbers of the rows, for a loss that needs their labels."""
-    host: tuple[Tensor, Tensor] | None = None
-    """Tokens and mask before they were sent to the device, for draws that depend on them."""
-    is_padded: bool = True
-    """Whether a row may be shorter than the batch."""
-
-    def on_host(self) -> tuple[Tensor, Tensor]:
-        """Return tokens and mask on the CPU."""
-        return self.host or (self.ids_BT.cpu(), self.mask_BT.cpu())
-
-    def inputs(self, model: Any) -> dict[str, Tensor]:
-        """Return the keyword arguments that this model's forward takes; the mask of a batch without padding is left out
-        for attention that would only look at it to find that out."""
-        values = {"input_ids": self.ids_BT, "attention_mask": self.mask_BT}
-        if not self.is_padded and model.config._attn_implementation == FUSED:
-            del values["attention_mask"]
-        if is_told_segments(model.config):
-            values["token_type_ids"] = self.segments_BT
-        return values
-
-
-def collate(
-    encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place: torch.device, width: int | None = None
-) -> Batch:
-    """Pad the named rows to the longest of them, or to ``width`` tokens if it is given."""
-    lengths = encoded.lengths_N[rows]
-    width = int(lengths.max()) if width is None else width
-    ids_BT = np.full((len(rows), width), pad, dtype=np.int64)
-    segments_BT, mask_BT = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(2))
-    for place_in_batch, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        start, there = encoded.offsets[row], valid(length, width, left=encoded.left)
-        ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
-        segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
-        mask_BT[place_in_batch, there] = 1
-    host = torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
-    others = torch.from_numpy(segments_BT), torch.from_numpy(np.asarray(rows, dtype=np.int64))
-    sent = [values.to(place, non_blocking=True) for values in (*host, *others)]
-    return Batch(sent[0], sent[1], sent[2], sent[3], host, bool((lengths < width).any()))
-
-
-def valid(length: int, width: int, *, left: bool) -> slice:
-    """Return the positions of a row's tokens in a padded batch."""
-    return slice(width - length, width) if left else slice(length)

@@ -15,7 +15,7 @@ from torch import nn
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
-from tasks.training.data.rows import Batch, Encoded
+from tasks.training.data.encoded import Batch, Encoded
 from tasks.training.objectives.capture import Capture, Signals
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class DistillationContext:
     tokenizer: Any
     text: Encoded | None = None
     """The tokens of general text, in general distillation."""
-    labels_N: np.ndarray | None = None
+    targets: np.ndarray | None = None
     head: TaskHead | None = None
     """The head of the task's type, and the targets that go with it; none in general distillation."""
     longest: int | None = None

@@ -24,7 +24,7 @@ from tasks.methods.losses.soft_targets import softened_sum
 from tasks.methods.losses.triple_loss import direction_loss, draw_targets, masked_inputs, masked_word_sum, rarity
 from tasks.recipe.methods import Triple as TripleKnobs
 from tasks.recipe.slices import GeneralSlice
-from tasks.training.data.rows import Batch, Encoded
+from tasks.training.data.encoded import Batch, Encoded
 from tasks.training.objectives.capture import Signals
 from tasks.training.objectives.context import DistillationContext, Objective
 

@@ -21,7 +21,7 @@ from tasks.methods.losses.hidden_states import Projections, hidden_state_loss, h
 from tasks.methods.losses.means import Loss
 from tasks.recipe.methods import Matching
 from tasks.recipe.slices import SignalSlice
-from tasks.training.data.rows import Batch
+from tasks.training.data.encoded import Batch
 from tasks.training.objectives.capture import Capture, Signals, beyond_window, check_capture
 from tasks.training.objectives.context import DistillationContext, Objective
 

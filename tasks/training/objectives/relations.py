@@ -15,7 +15,7 @@ from tasks.errors import ModelError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_heads, relation_loss, require_heads
 from tasks.recipe.methods import Relations as RelationsKnobs
-from tasks.training.data.rows import Batch
+from tasks.training.data.encoded import Batch
 from tasks.training.objectives.capture import Capture, Signals, check_capture
 from tasks.training.objectives.context import DistillationContext, Objective
 

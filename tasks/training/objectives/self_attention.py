@@ -15,7 +15,7 @@ from tasks.methods.losses.attention_distributions import attention_distribution_
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.relations import relation_loss
 from tasks.recipe.methods import SelfAttention as SelfAttentionKnobs
-from tasks.training.data.rows import Batch
+from tasks.training.data.encoded import Batch
 from tasks.training.objectives.capture import Capture, Signals, check_capture
 from tasks.training.objectives.context import DistillationContext, Objective
 

@@ -23,18 +23,9 @@ from tasks.engine.job import Job
 from tasks.methods.layers.layer_maps import layer_map
 from tasks.recipe.slices import SignalSlice
 from tasks.training.data.batches import by_length
+from tasks.training.data.encoded import Batch, Encoded, collate, valid
 from tasks.training.data.epochs import Indices
-from tasks.training.data.rows import (
-    Batch,
-    Encoded,
-    collate,
-    encode,
-    load_tokenizer,
-    read_task,
-    rows_by_id,
-    student_rows,
-    valid,
-)
+from tasks.training.data.rows import load_tokenizer, read_task, rows_by_id, student_rows
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture, Signals
 from tasks.training.objectives.layers import weighted_signals
@@ -50,7 +41,7 @@ def record_signals(job: Job) -> dict[str, object]:
     tokenizer = load_tokenizer(job.inputs["teacher"])
     teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
-    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    encoded = rows.tokens(tokenizer, knobs.max_length)
     mapped = layer_map(knobs.layer_map, knobs.layers, teacher.config.num_hidden_layers)
     signals = weighted_signals(knobs, mapped.hidden, mapped.attention)
     plan = StoragePlan(
@@ -66,7 +57,12 @@ def record_signals(job: Job) -> dict[str, object]:
         write_signals(job, teacher, encoded, plan, tokenizer.pad_token_id, precision=knobs.precision)
     except OverflowError as error:
         return live(job, str(error))
-    index = {**plan.__dict__, "kept": True, "ids": rows.ids_N.tolist(), "lengths": encoded.lengths_N.tolist()}
+    index = {
+        **plan.__dict__,
+        "kept": True,
+        "ids": encoded.ids_of(rows.ids_N).tolist(),
+        "lengths": encoded.lengths_N.tolist(),
+    }
     (job.output / "index.json").write_text(json.dumps(index))
     return {"kept": True, "rows": len(rows)}
 

@@ -17,7 +17,7 @@ from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.layers.theseus import Replaceable, chance, groups
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import IntermediateSlice
-from tasks.training.data.rows import Batch
+from tasks.training.data.encoded import Batch
 from tasks.training.objectives.capture import Signals, outputs_of
 from tasks.training.objectives.context import DistillationContext, Objective
 
@@ -30,11 +30,11 @@ class Replacing(Objective):
     layers are frozen, as in the paper."""
 
     def __init__(
-        self, student: Any, teacher: Any, knobs: IntermediateSlice, labels_N: np.ndarray, head: TaskHead
+        self, student: Any, teacher: Any, knobs: IntermediateSlice, targets: np.ndarray, head: TaskHead
     ) -> None:
         require_alone(student.config)
         self.modules, self.student, self.knobs, self.head = student, student, knobs, head
-        self.labels_N = torch.from_numpy(labels_N).to(student.device)
+        self.targets = torch.from_numpy(targets).to(student.device)
         self.stack, theirs = encoder_layers(student), encoder_layers(teacher)
         self.replaced = groups(len(self.stack), len(theirs))
         student.requires_grad_(False)
@@ -63,7 +63,7 @@ class Replacing(Objective):
         """Return the loss of the task."""
         assert batch.at_B is not None
         said = self.student(**batch.inputs(self.student))
-        return self.head.label_loss(outputs_of(self.head, said), self.labels_N[batch.at_B])
+        return self.head.label_loss(batch.answers(outputs_of(self.head, said)), self.targets[batch.at_B])
 
     def finish(self) -> dict[str, object]:
         """Remove the teacher's layers from the student, and unfreeze it."""
@@ -75,7 +75,7 @@ class Replacing(Objective):
 
 def replacing(context: DistillationContext) -> Replacing:
     """Return the objective for a distillation context on labelled rows."""
-    labels_N, head = context.labels_N, context.head
-    if labels_N is None or head is None or not isinstance(context.knobs, IntermediateSlice):
+    targets, head = context.targets, context.head
+    if targets is None or head is None or not isinstance(context.knobs, IntermediateSlice):
         raise ModelError("replacing layers needs labelled rows; use it as task_distillation.intermediate.method")
-    return Replacing(context.student, context.teacher, context.knobs, labels_N, head)
+    return Replacing(context.student, context.teacher, context.knobs, targets, head)

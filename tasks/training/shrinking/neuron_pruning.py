@@ -21,8 +21,9 @@ from tasks.methods.pruning.importance import OF_ROWS, OF_WEIGHTS, OfBatch, most_
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
 from tasks.recipe.slices import NeuronSlice
 from tasks.training.data.batches import by_length
+from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
@@ -60,7 +61,7 @@ def importance_of(job: Job, knobs: NeuronSlice, task: Task, model: Any, tokenize
             measure(first.weight.cpu(), second.weight.cpu(), generator) for first, second in feed_forward_maps(model)
         ]
     rows = read_rows(job.inputs["rows"], "train", task.head)
-    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    encoded = rows.tokens(tokenizer, knobs.max_length)
     loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
     some = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows]
     return measured_on(OF_ROWS[knobs.importance], model, loss, encoded, np.sort(some), tokenizer.pad_token_id)

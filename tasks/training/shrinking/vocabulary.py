@@ -23,7 +23,8 @@ from tasks.errors import ModelError
 from tasks.methods.vocabulary.tokenizer_files import Document, ids_to_keep, with_pieces
 from tasks.recipe.slices import VocabularySlice
 from tasks.training.data.corpora import read_corpus
-from tasks.training.data.rows import Task, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.encoded import encode
+from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import score_of_finished

@@ -23,8 +23,9 @@ from tasks.methods.pruning.stream_importance import OF_HEADS, OF_STREAM, norms_o
 from tasks.methods.pruning.widths import attention_maps, heads_to_keep, narrowed, width_and_heads_of
 from tasks.recipe.slices import NeuronSlice, WidthSlice
 from tasks.training.data.batches import by_length
+from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Encoded, Task, collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model, tables
 from tasks.training.precision import device, make_deterministic
@@ -109,7 +110,7 @@ def importance_of_stream(job: Job, knobs: NeuronSlice, task: Task, model: Any, t
     if knobs.importance == "magnitude":
         return importance_of_weights(model)
     rows = read_rows(job.inputs["rows"], "train", task.head)
-    encoded = encode(tokenizer, rows.texts, rows.pairs, knobs.max_length)
+    encoded = rows.tokens(tokenizer, knobs.max_length)
     loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
     some = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows]
     return importance_on_rows(knobs.importance, model, loss, encoded, np.sort(some), tokenizer.pad_token_id)

@@ -58,7 +58,8 @@ def test_other_heads_are_refused() -> None:
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing_in_the_engine(tiny_bert: Path) -> None:
-    from tasks.training.data.rows import Task, collate, encode, load_tokenizer
+    from tasks.training.data.encoded import collate, encode
+    from tasks.training.data.rows import Task, load_tokenizer
     from tasks.training.models.students import freeze, load_classifier
     from tasks.training.objectives.self_attention import SelfAttention
 

@@ -22,7 +22,7 @@ from tasks.methods.pruning.stream_importance import (
     taylor_of_heads,
 )
 from tasks.methods.pruning.widths import attention_maps, heads_to_keep, narrowed
-from tasks.training.data.rows import Encoded
+from tasks.training.data.encoded import Encoded
 from tasks.training.shrinking.width_pruning import importance_of_weights, importance_on_rows
 from tests.methods.oracles import Oracle, reads
 from tests.methods.pruning.test_neuron_pruning import reference_model

@@ -14,8 +14,9 @@ from tasks.methods.losses.means import Loss, mean_of
 from tasks.task_types.heads import HEADS
 from tasks.training.data import augmented_rows
 from tasks.training.data.augmented_rows import AugmentedRows
+from tasks.training.data.encoded import Encoded, encode
 from tasks.training.data.epochs import Epoch, Indices, planned
-from tasks.training.data.rows import Encoded, encode, load_tokenizer, read_rows
+from tasks.training.data.rows import load_tokenizer, read_rows
 from tasks.training.loop import Epochs, TrainingSpec
 
 KNOBS = SimpleNamespace(batch_size=8, batch_tokens=4096, seed=0)

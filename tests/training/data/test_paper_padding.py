@@ -25,8 +25,9 @@ from tasks.recipe.students import Shape
 from tasks.task_types.classification.head import HEAD
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.corpora import longest_sequence, read_corpus, tokenize_corpus
+from tasks.training.data.encoded import collate
 from tasks.training.data.epochs import Indices
-from tasks.training.data.rows import collate, load_tokenizer, read_rows
+from tasks.training.data.rows import load_tokenizer, read_rows
 from tasks.training.distill import inner_spec
 from tasks.training.general import general_spec
 from tasks.training.models.students import build_student, freeze, load_encoder

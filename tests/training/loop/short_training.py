@@ -18,8 +18,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
+from tasks.training.data.encoded import Encoded
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Encoded
 from tasks.training.loop import TrainingSpec, train
 
 CPU = torch.device("cpu")

@@ -15,8 +15,8 @@ from transformers import BertConfig, BertForSequenceClassification
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.training.data.batches import plan
+from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Encoded, collate
 from tasks.training.loop import TrainingSpec, rate, train
 from tasks.training.models.attention import own_attention
 

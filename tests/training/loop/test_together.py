@@ -29,8 +29,8 @@ from tasks.methods.losses.means import Loss, mean_of
 from tasks.recipe.data import CorpusText
 from tasks.recipe.slices import AnswerSlice, DropSlice, GeneralSlice, IntermediateSlice, PredictionSlice, TeacherSlice
 from tasks.recipe.students import Shape
+from tasks.training.data.encoded import Encoded
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Encoded
 from tasks.training.distributed import ProcessGroup
 from tests.forked import ForkedJob
 

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from tasks.errors import ModelError
-from tasks.training.data.rows import Encoded, collate
+from tasks.training.data.encoded import Encoded, collate
 from tasks.training.models.attention import FUSED, WRITTEN_OUT, own_attention
 from tasks.training.models.dropout import MASKS
 from tasks.training.objectives.capture import Capture, check_capture

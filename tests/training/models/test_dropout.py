@@ -12,8 +12,8 @@ from torch import nn
 
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
+from tasks.training.data.encoded import Encoded
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Encoded
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.dropout import MASKS, Dropout, Masks, cheap_masks
 

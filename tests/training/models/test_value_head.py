@@ -18,7 +18,8 @@ from tasks.methods.layers.value_head import ValueHead, drawn_head, started_at_la
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.task_types.heads import HEADS
-from tasks.training.data.rows import Task, collate, encode, load_tokenizer, read_rows
+from tasks.training.data.encoded import collate, encode
+from tasks.training.data.rows import Task, load_tokenizer, read_rows
 from tasks.training.finetune import finetune
 from tasks.training.loop import StopSignal
 from tasks.training.models.students import load_classifier

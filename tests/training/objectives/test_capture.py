@@ -11,7 +11,8 @@ import torch
 
 from tasks.errors import ModelError
 from tasks.task_types.heads import HEADS
-from tasks.training.data.rows import Task, collate, encode, load_tokenizer
+from tasks.training.data.encoded import collate, encode
+from tasks.training.data.rows import Task, load_tokenizer
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives.capture import Capture, check_capture
 from tasks.training.objectives.layers import Matcher

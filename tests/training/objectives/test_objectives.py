@@ -32,7 +32,8 @@ from tasks.recipe.slices import (
 )
 from tasks.recipe.students import Shape
 from tasks.task_types.heads import HEADS
-from tasks.training.data.rows import Task, collate, encode, load_tokenizer
+from tasks.training.data.encoded import collate, encode
+from tasks.training.data.rows import Task, load_tokenizer
 from tasks.training.jobs import JOBS
 from tasks.training.loop import StopSignal
 from tasks.training.models.students import build_student, freeze, load_classifier, load_masked_lm
@@ -539,5 +540,6 @@ def test_the_teacher_reads_variants_by_its_own_tokenizer(scene: SimpleNamespace,
         varied = AugmentedRows(rows, tokenizer, 16, 0, SimpleNamespace(share=1.0, probability=0.5), candidates)
         encoded, variants = varied.at(1)
         indices = Indices(Epoch(1, encoded, [], variants=variants), np.arange(8))
-        found.append(Answers(scene.answers, TASK.head, varied, teacher, own).of(indices).outputs["logits"])
+        batch = collate(encoded, indices.rows_B, tokenizer.pad_token_id, torch.device("cpu"))
+        found.append(Answers(scene.answers, TASK.head, varied, teacher, own).of(indices, batch).outputs["logits"])
     assert torch.equal(*found)

@@ -19,8 +19,9 @@ from tasks.recipe.layer_storage import StorageShape
 from tasks.recipe.slices import IntermediateSlice, SignalSlice
 from tasks.recipe.students import Shape
 from tasks.task_types.heads import HEADS
+from tasks.training.data.encoded import collate, encode
 from tasks.training.data.epochs import Epoch, Indices, Variants
-from tasks.training.data.rows import collate, encode, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_intermediate
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives import signal_files

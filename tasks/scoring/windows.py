@@ -1,0 +1,105 @@
+"""Outputs of models for rows whose units have an answer each: texts are read in windows, and each unit is answered at
+one token of one of them. Shape letters: F windows, T tokens of a window, C outputs of a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tasks.errors import ModelError
+from tasks.task_types.units import Units, overlap_of, ragged_array
+
+
+@dataclass(frozen=True)
+class ReadTexts:
+    """Texts as a model reads them: the inputs of its windows, padded, by name."""
+
+    inputs: Any
+    text_F: np.ndarray
+    """The position of the text of each window."""
+    places_FT2: Sequence[np.ndarray]
+    """Beginning and end of each token in its text; both are 0 for special tokens and padding."""
+
+
+def read_by_transformers(tokenizer: Any, texts: Sequence[str], max_length: int) -> ReadTexts:
+    """Return texts as a checkpoint reads them. Raises ModelError for a tokenizer that does not tell the places of its
+    tokens."""
+    if not tokenizer.is_fast:
+        raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
+    found = tokenizer(
+        list(texts),
+        truncation=True,
+        max_length=max_length,
+        stride=overlap_of(max_length),
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        padding=True,
+        return_tensors="pt",
+    )
+    text_F, places_FT2 = (found.pop(name).numpy() for name in ("overflow_to_sample_mapping", "offset_mapping"))
+    return ReadTexts(found, text_F, list(places_FT2))
+
+
+def outputs_of_units(
+    units: Units,
+    texts: Sequence[str],
+    names: Sequence[str],
+    *,
+    read: Callable[[Sequence[str]], ReadTexts],
+    ask: Callable[[Any], Mapping[str, np.ndarray | Sequence[np.ndarray]]],
+    together: int,
+    report: Callable[[int], None] = lambda done: None,
+) -> dict[str, np.ndarray]:
+    """Return the outputs of the units of every text by name, an array [N] of arrays [U, C] in text order; ``together``
+    texts of like length are read at once. A unit without a token has zeros."""
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row])) if together > 1 else list(range(len(texts)))
+    found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
+    for start in range(0, len(order), together):
+        rows = order[start : start + together]
+        seen = read([texts[row] for row in rows])
+        outputs = ask(seen.inputs)
+        for place, row in enumerate(rows):
+            windows = np.flatnonzero(seen.text_F == place).tolist()
+            answered = units.places(texts[row], [seen.places_FT2[window] for window in windows])
+            for name in names:
+                of_windows = [outputs[name][window] for window in windows]
+                found[name][row] = gathered(of_windows, answered, units.count(texts[row]))
+        report(start + len(rows))
+    return {name: ragged_array(rows) for name, rows in found.items()}
+
+
+def gathered(outputs: Sequence[np.ndarray], answered: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """Return the outputs [U, C] of a text's units from those of its windows [T, C]."""
+    found = np.zeros((count, outputs[0].shape[-1]), dtype=np.float32)
+    for output_TC, unit_T in zip(outputs, answered, strict=True):
+        found[unit_T[unit_T >= 0]] = output_TC[np.flatnonzero(unit_T >= 0)]
+    return found
+
+
+def outputs_of_checkpoint_units(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    names: Sequence[str],
+    max_length: int,
+    units: Units,
+    *,
+    together: int,
+    report: Callable[[int], None] = lambda done: None,
+) -> dict[str, np.ndarray]:
+    """Return a checkpoint's outputs of the units of every text; ``together`` texts are read at once."""
+    import torch
+
+    def ask(inputs: Any) -> Mapping[str, np.ndarray | Sequence[np.ndarray]]:
+        with torch.inference_mode():
+            found = model(**inputs)
+        return {name: found[name].numpy() for name in names}
+
+    def read(some: Sequence[str]) -> ReadTexts:
+        return read_by_transformers(tokenizer, some, max_length)
+
+    return outputs_of_units(units, texts, names, read=read, ask=ask, together=together, report=report)
