@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tasks.errors import GateError, RecipeError
+from tasks.errors import GateError
 from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.decided import AliasDecision, DeletedVersion, RunDecision
 from tasks.gate.judging import Judging
-from tasks.gate.promotion import BY_HAND
+from tasks.gate.requests import require_known_alias, require_reason
 from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import Registered
@@ -41,10 +41,8 @@ async def promote_version(
 ) -> AliasDecision:
     """Give a version an alias at a person's request; unless forced, refuse it if the gate or the comparison is against
     it, and record the refusal, too."""
-    if alias not in BY_HAND:
-        raise RecipeError(f"{alias!r} is not an alias that can be assigned; choose one of {', '.join(BY_HAND)}")
-    if force and not reason.strip():
-        raise RecipeError("--force overrides the gate: give the reason with --reason, for the history")
+    require_known_alias(alias)
+    require_reason(force, reason)
     found = await under_lock(
         store, tracker, name, lambda registry: promote_here(registry, version, alias, force, reason)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc as garbage
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -70,6 +71,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     ),
 }
 """All commands, by their heading in --help."""
+NO_NUMBER = re.compile("is not a valid (float|int|integer)( range)?")
+"""The words of typer's copy of click."""
 PACE = 50_000  # new objects between two garbage collections; Python's default is 700
 
 
@@ -144,5 +147,6 @@ def main() -> None:
         # prints them.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
+        error.message = NO_NUMBER.sub("is not a number", str(getattr(error, "message", "")))
         error.show()
         raise SystemExit(error.exit_code) from None

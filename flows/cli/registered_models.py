@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.shared import Reason, RegisteredName, open_home, open_home_for_a_run, out, tracker, written
+from tasks.errors import RegistryError
 from tasks.report.format.numbers import plural
 from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.task_types.types import TASK_TYPES
@@ -131,11 +132,15 @@ def promote(
 ) -> None:
     """Make a version the champion; a version that the gate refused, or that is certainly worse than the champion,
     requires --force."""
+    from tasks.gate.requests import require_promotable
+
+    require_promotable(registry_of(name), version, to, force, reason)
     decide_by_hand("promote", name, version=version, to=to, force=force, reason=reason)
 
 
 def rollback(name: RegisteredName, reason: Reason = "") -> None:
     """Make the previous champion the champion again; later runs do not promote the withdrawn version."""
+    registry_of(name)
     decide_by_hand("rollback", name, reason=reason)
 
 
@@ -145,6 +150,9 @@ def delete(
     reason: Reason = "",
 ) -> None:
     """Delete a registered version that has no alias."""
+    from tasks.gate.requests import require_deletable
+
+    require_deletable(registry_of(name), version)
     gone = decided_in_prefect("delete", name, version=version, reason=reason)
     out.print(f"{name} version {gone['version']} ({gone['candidate']}) was deleted.", highlight=False, markup=False)
 
@@ -209,6 +217,20 @@ def missing_texts(inputs: Any) -> str:
     """Return a sentence on rows without text; empty if there are none."""
     missing = inputs.table.num_rows - len(inputs.filled)
     return f"{plural(missing, 'row')} without text: their predictions are null" if missing else ""
+
+
+def registry_of(name: str) -> Any:
+    """Return a registered model to check a request, before servers are started; without a lock it changes nothing.
+    Raises RegistryError for a name with an alias, and for an unknown one."""
+    model, sign, _ = name.partition("@")
+    if sign:
+        raise RegistryError(f"{name} names one version; write the name of the model alone: {model}")
+    mlflow = tracker()
+    if not mlflow.has_model(name):
+        raise RegistryError(mlflow.unknown_model(name))
+    from tasks.ports.tracking.registry import Registry
+
+    return Registry(mlflow, name)
 
 
 def decide_by_hand(what: str, name: str, **given: Any) -> None:

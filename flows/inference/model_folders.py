@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,30 @@ def opened_model(named: str, new_tracker: Callable[[], Any]) -> Iterator[ModelFo
         yield checked_folder(Path(named).expanduser())
     elif VERSION_NAME.fullmatch(named) and not looks_like_path(named):
         with tempfile.TemporaryDirectory(prefix="limbeck-model-") as place:
-            yield fetched_version(new_tracker(), named, Path(place) / "model")
+            yield fetched_version(known_tracker(new_tracker(), named), named, Path(place) / "model")
     elif looks_like_path(named):
-        raise ModelError(
-            f"there is no folder {named!r}; name a folder written by `limbeck pull`, or a registered model as "
-            f"NAME@champion"
+        hint = folder_hint(named) or (
+            "; name a folder written by `limbeck pull`, or a registered model as NAME@champion"
         )
+        raise ModelError(f"there is no folder {named!r}{hint}")
     else:
         yield ModelFolder(Path(resolve_model(named, None).uri))
+
+
+def known_tracker(tracker: Any, named: str) -> Any:
+    """Return the tracker; raise ModelError if no model has this name and a folder nearly has it."""
+    if tracker.has_model(named.partition("@")[0]) or not (hint := folder_hint(named)):
+        return tracker
+    raise ModelError(f"there is neither a folder nor a registered model {named!r}{hint}")
+
+
+def folder_hint(named: str) -> str:
+    """Return a hint with the folder whose name is nearest, or an empty text."""
+    place = Path(named).expanduser()
+    if not place.parent.is_dir():
+        return ""
+    near = get_close_matches(place.name, [one.name for one in place.parent.iterdir() if one.is_dir()], 1)
+    return f"; did you mean the folder {place.parent / near[0]}?" if near else ""
 
 
 def checked_folder(folder: Path) -> ModelFolder:

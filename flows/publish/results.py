@@ -32,6 +32,7 @@ from tasks.gate.verdicts import Decision
 from tasks.promote_models import promote_models
 from tasks.recipe.recipe import Recipe
 from tasks.register_model import decided, register_models
+from tasks.report.format.numbers import plural
 from tasks.report.page.headline import chosen, gate_tag
 from tasks.results.facts import ModelFacts, RowsFacts
 from tasks.results.record import Ledger
@@ -202,7 +203,7 @@ def counts(result: RunResult) -> str:
     """Return the number of cached stages and of new versions, in words."""
     new = sum(entry.new for entry in result.registered)
     hits = sum(stage.cache == "hit" for stage in result.stages)
-    return f"{hits} of {len(result.stages)} stages cached; {new} new model versions registered"
+    return f"{hits} of {len(result.stages)} stages cached; {plural(new, 'new model version')} registered"
 
 
 def spent(ledger: Ledger | None) -> list[str]:

@@ -122,7 +122,11 @@ def require_known_imports(folder: Path, name: str) -> None:
     for path in sorted(folder.rglob("*.py")):
         try:
             tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError) as error:
+        except SyntaxError as error:
+            raise RecipeError(
+                f"{path.name} of the metric {name} is not Python: {error.msg} in line {error.lineno}"
+            ) from error
+        except ValueError as error:
             raise RecipeError(f"{path.name} of the metric {name} is not Python: {error}") from error
         for module in imported_modules(tree):
             if module not in METRIC_LIBRARIES and module not in sys.stdlib_module_names:

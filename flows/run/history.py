@@ -4,9 +4,8 @@ needed."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
-
-from pydantic import ValidationError
 
 from flows.home import Home
 from tasks.errors import RecipeError, RegistryError
@@ -30,7 +29,13 @@ def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) 
     ]
     if not fitting:
         wanted = (
-            f"no run {run!r}" if run else f"no run that is {' or '.join(statuses).lower()}" if statuses else "no run"
+            f"no run {run!r}"
+            if run
+            else "no unfinished run"
+            if statuses == UNFINISHED
+            else f"no run that is {' or '.join(statuses).lower()}"
+            if statuses
+            else "no run"
         )
         raise RegistryError(f"there is {wanted}; see limbeck runs")
     if run and len(fitting) > 1:
@@ -40,16 +45,19 @@ def find_run(tracker: Tracker, run: str | None, statuses: tuple[str, ...] = ()) 
 
 def recipe_of(tracker: Tracker, run: str, sets: Sequence[str] = ()) -> Recipe:
     """Return the recipe of the run with this id, changed by ``a.b=value`` settings."""
-    from flows.run.recipe_file import apply
+    from ruamel.yaml.comments import CommentedMap
 
-    values = as_it_was(tracker.recall(run, "recipe"))
+    from flows.run.recipe_file import apply, validate
+
+    values = CommentedMap(as_it_was(tracker.recall(run, "recipe")))
     for setting in sets:
         apply(values, setting)
     try:
-        return Recipe.model_validate(values)
-    except ValidationError as error:
-        what = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
-        raise RecipeError(f"the recipe of run {run[:8]} is no longer legal ({what}); run an edited one") from error
+        return validate(values, Path(f"recipe of run {run[:8]}"), [setting.partition("=")[0] for setting in sets])
+    except RecipeError as error:
+        if sets:
+            raise
+        raise RecipeError(f"{error}; the recipe is no longer legal: run an edited one") from error
 
 
 def as_it_was(values: Mapping[str, object]) -> dict[str, object]:

@@ -64,7 +64,12 @@ class Server:
             if self.access.is_proved(ANSWER):
                 return
             time.sleep(0.1)
-        raise EngineError(f"{NAMES[self.name]} did not start at {self.access.url}; its log is {self.log}")
+        ended = self.process.poll() is not None
+        why = (
+            "ended while it started" if ended else f"did not answer within {patience:.0f} seconds at {self.access.url}"
+        )
+        busy = "" if ended else "; this machine may be too busy: run the same command again"
+        raise EngineError(f"{NAMES[self.name]} {why}{busy}; its log is {self.log}")
 
     @property
     def client(self) -> dict[str, str]:

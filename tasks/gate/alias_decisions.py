@@ -30,6 +30,7 @@ from tasks.gate.promotion import (
     promote_run,
     roll_back,
 )
+from tasks.gate.requests import deletable_version, requested_version
 from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
@@ -282,20 +283,6 @@ def promote_here(registry: Registry, version: str | None, alias: str, force: boo
     return summary(outcome, {**standing.aliases, **outcome.moves}, versions)
 
 
-def requested_version(registry: Registry, standing: RegistryState, version: str | None) -> str:
-    """Return the number of a version given by number or alias; by default the challenger's."""
-    name = registry.name
-    if not standing.versions:
-        raise RegistryError(registry.tracker.unknown_model(name))
-    known = ", ".join(sorted(standing.versions, key=int)) or "none"
-    if version is None and "challenger" not in standing.aliases:
-        raise RegistryError(f"{name} has no challenger; name a version, it has {known}")
-    number = standing.aliases.get(version or "challenger", version or "")
-    if number not in standing.versions:
-        raise RegistryError(f"{name} has no version {number}; it has {known}")
-    return number
-
-
 def roll_back_here(registry: Registry, reason: str) -> AliasDecision:
     """Decide on a rollback; the caller holds the lock."""
     standing = registry.read()
@@ -310,16 +297,9 @@ def roll_back_here(registry: Registry, reason: str) -> AliasDecision:
 
 
 def delete_here(registry: Registry, version: str, reason: str) -> DeletedVersion:
-    """Delete a version; the caller holds the lock. Raises RegistryError for an aliased version: MLflow itself would
-    delete it, together with its alias."""
+    """Delete a version without alias; the caller holds the lock."""
     standing = registry.read()
-    number = requested_version(registry, standing, version)
-    names = sorted(alias for alias, held in standing.aliases.items() if held == number)
-    if names:
-        raise RegistryError(
-            f"{registry.name} version {number} is {', '.join(names)}: a version with an alias cannot be deleted; "
-            f"promote another version first"
-        )
+    number = deletable_version(registry, standing, version)
     candidate = standing.versions[number].get("candidate", "")
     registry.record(
         standing,

@@ -74,7 +74,8 @@ def remove_account(name: AccountName) -> None:
 
 @worker_accounts.command("add")
 def add_worker(
-    name: AccountName, file: Annotated[Path, typer.Argument(help="A new file for that machine. It contains passwords.")]
+    name: AccountName,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for that machine. It contains passwords.")],
 ) -> None:
     """Create the accounts of a worker on another machine, and write the file that starts it there."""
     from flows.stack.people.machines import add_machine
@@ -89,7 +90,8 @@ def list_workers() -> None:
     """List the workers on other machines."""
     from flows.servers.worker_tokens import read_tokens
 
-    for name in sorted(read_tokens(stack_here().worker_tokens)):
+    names = sorted(read_tokens(stack_here().worker_tokens))
+    for name in names or ["no workers on other machines; add one: limbeck workers add NAME FILE"]:
         print_line(name)
 
 
@@ -103,7 +105,7 @@ def remove_worker(name: AccountName) -> None:
 
 
 def worker(
-    file: Annotated[Path, typer.Argument(help="The file written by limbeck workers add.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file written by limbeck workers add.")],
     pool: Annotated[str, typer.Option(help="The work pool that it serves.")] = "gpu-local",
 ) -> None:
     """Run a worker of another machine's servers, until it is stopped, with a clean environment."""

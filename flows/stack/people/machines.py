@@ -66,13 +66,16 @@ def write_tokens(stack: Stack, tokens: Mapping[str, str]) -> None:
 
 def read_worker_file(source: Path) -> dict[str, str]:
     """Return the settings in a worker's file; refuse one that others can read."""
+    if not source.is_file():
+        raise StackError(f"there is no file {source}; name the file that limbeck workers add has written")
     try:
-        if source.stat().st_mode & 0o077:
-            raise StackError(f"{source} can be read by others; run: chmod 600 {source}")
         found = json.loads(source.read_text())
-        return {str(name): str(value) for name, value in found.items()} | {TRUST: str(found[TRUST])}
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise StackError(f"{source} is not a file written by limbeck workers add ({error!r})") from error
+        settings = {str(name): str(value) for name, value in found.items()} | {TRUST: str(found[TRUST])}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise StackError(f"{source} is not a file written by limbeck workers add") from error
+    if source.stat().st_mode & 0o077:
+        raise StackError(f"{source} can be read by others; run: chmod 600 {source}")
+    return settings
 
 
 def start_worker(home: Home, source: Path, pool: str) -> None:

@@ -111,10 +111,8 @@ class VersionFiles(Client):
         except MlflowException as error:
             raise RegistryError(self.unknown_model(name)) from error
         if not alias.isdigit() and alias not in aliases:
-            raise RegistryError(
-                f"{name} has no alias {alias!r}; it has "
-                f"{', '.join(sorted(aliases)) or 'none: the gate refused every candidate'}"
-            )
+            listed = ", ".join(sorted(aliases)) or "none: the gate refused every candidate"
+            raise RegistryError(f"{name} has no alias {alias!r}{nearest(alias, aliases) or f'; it has {listed}'}")
         number = alias if alias.isdigit() else aliases[alias]
         known = {
             str(version.version): version
@@ -123,6 +121,10 @@ class VersionFiles(Client):
         if number not in known:
             raise RegistryError(f"{name} has no version {number}; it has {', '.join(sorted(known, key=int)) or 'none'}")
         return known[number]
+
+    def has_model(self, name: str) -> bool:
+        """Return whether a model of this name is registered."""
+        return any(model.name == name for model in every(self.client.search_registered_models))
 
     def unknown_model(self, name: str) -> str:
         """Return the message for an unknown model, with a list of the known ones."""

@@ -1,40 +1,20 @@
-"""The notebook of ``deployments/``, cell by cell in an event loop, as Jupyter runs it; without Jupyter, which no
-dependency brings."""
+"""The notebook of ``deployments/``, cell by cell."""
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from flows.api import plan
+from tests.flows.api.cells import code_of, run_cells
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTEBOOK = ROOT / "deployments" / "notebook.ipynb"
-ASYNC_CELLS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 FORMAT = 4
-
-
-def code_of(notebook: Path) -> list[str]:
-    """Return the source of the code cells."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-
-
-async def run_cells(cells: list[str]) -> dict[str, Any]:
-    """Run cells in one namespace, while the loop of this coroutine runs; return the namespace."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for number, cell in enumerate(cells, start=1):
-        found = eval(compile(cell, f"cell {number}", "exec", flags=ASYNC_CELLS), names)
-        if inspect.isawaitable(found):
-            await found
-    return names
 
 
 def test_the_notebook_is_stored_without_outputs() -> None:
@@ -66,6 +46,6 @@ def test_the_notebook_runs_from_the_table_to_predictions(
     monkeypatch.setenv("PREFECT_API_URL", prefect_url)
     names = asyncio.run(run_cells(code_of(NOTEBOOK)))
     assert [answer["label"] in ("positive", "negative") for answer in names["answers"]] == [True, True]
-    assert names["page"].read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert names["page"].read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [entry.decision for entry in names["result"].registered] == ["accepted"]
     shutil.rmtree(names["folder"])

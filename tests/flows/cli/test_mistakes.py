@@ -27,6 +27,7 @@ def folder(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(tiny_bert, folder / "bert")
     write_classifier(folder / "my-model")
     write_tiny_rows(folder)
+    (folder / "broken.py").write_text("print(\n")
     (folder / "notes.yaml").write_text("shopping: [milk, bread]\n")
     (folder / "gone.csv").symlink_to("nowhere.csv")
     recipe = starter_recipe(str(folder / "train.csv"), folder / "train.yaml", Wishes(teacher=str(folder / "bert")))
@@ -103,7 +104,6 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("predict my-model train.csv -o a.xlsx", "a.xlsx cannot be written; name a file that ends in .csv"),
         ("predict my-model train.csv -o train.csv", "train.csv is the table to predict, which would be replaced"),
         ("predict my-model ./train.csv -o ../newcomer0/train.csv", "is the table to predict, which would be replaced"),
-        ("predict ./my-modle 'the film'", "there is no folder './my-modle'"),
         ("predict my-model 'the film' --max-length 3", TOO_SHORT),
         ("predict bert 'the film was good'", "lacks the weights"),
         # the registry, past runs
@@ -113,9 +113,66 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("explain zzzz", "zzzz"),
         ("sweep train.yaml --strategies tpo --dry-run", "did you mean 'top'?"),
         ("sweep train.yaml --drop x --dry-run", "--drop"),
+        ("resume", "there is no unfinished run; see limbeck runs"),
+        ("gc --keep-days soon", "'soon' is not a number"),
+        ("runs --limit many", "'many' is not a number"),
+        ("compare abc abc", "abc abc is one run; name two or more"),
+        ("metrics add broken.py", "broken.py of the metric broken is not Python: '(' was never closed in line 1"),
+        ("users lst", "No such command 'lst'. Did you mean 'list'?"),
+        ("users list", "is not up; start it with limbeck up"),
+        ("workers add gpu1", "Missing argument 'FILE'"),
+        ("worker nowhere.json", "nowhere.json; name the file that limbeck workers add has written"),
+        ("worker train.csv", "train.csv is not a file written by limbeck workers add"),
+        ("predict my-modle 'a film'", "nor a registered model 'my-modle'; did you mean the folder my-model?"),
+        ("predict ./my-modle 'a film'", "there is no folder './my-modle'; did you mean the folder my-model?"),
+        ("results .", "holds no result of a run; write one by limbeck run --json"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(words: str, sentence: str, mistaken: Command) -> None:
+    assert sentence in mistaken(*shlex.split(words)).error
+
+
+@pytest.fixture
+def small_champion(home: Home, template: Path) -> str:
+    """A registered model with one version, the champion; its package is nowhere."""
+    from mlflow import MlflowClient
+
+    home.create()
+    shutil.copyfile(template, home.root / "mlflow.db")
+    client, name = MlflowClient(f"sqlite:///{home.root}/mlflow.db"), "small-film"
+    client.create_registered_model(name)
+    client.create_model_version(name, str(home.root / "mlartifacts" / "nowhere"))
+    client.set_registered_model_alias(name, "champion", "1")
+    return name
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("promote small-fim 1", "there is no registered model 'small-fim'; did you mean 'small-film'?"),
+        ("promote small-film", "small-film has no challenger; name a version, it has 1"),
+        ("promote small-film 9", "small-film has no version 9; it has 1"),
+        ("promote small-film chmpion", "small-film has no version chmpion; did you mean 'champion'?"),
+        ("promote small-film 1 --to chmpion", "is not an alias that can be assigned; did you mean 'champion'?"),
+        ("promote small-film 1 --force", "give the reason with --reason, for the history"),
+        ("promote small-film@champion", "names one version; write the name of the model alone: small-film"),
+        ("rollback small-fim", "there is no registered model 'small-fim'; did you mean 'small-film'?"),
+        ("delete small-film 1", "small-film version 1 is champion: a version with an alias cannot be deleted"),
+        ("delete small-film 9", "small-film has no version 9; it has 1"),
+        ("pull small-film@chmpion out", "small-film has no alias 'chmpion'; did you mean 'champion'?"),
+        ("show small-film@9", "small-film has no version 9; it has 1"),
+        ("push small-film@chmpion ann/small", "small-film has no alias 'chmpion'; did you mean 'champion'?"),
+        ("push small-film small", "'small' is not the name of a repository at the Hugging Face Hub"),
+        ("predict small-fim 'a film'", "there is no registered model 'small-fim'; did you mean 'small-film'?"),
+    ],
+)
+def test_a_mistake_about_a_registered_model_is_found_before_a_server_starts(
+    words: str, sentence: str, small_champion: str, mistaken: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(home: Home) -> None:
+        raise AssertionError("a Prefect server was started")
+
+    monkeypatch.setattr("flows.servers.local.prefect_for_a_run", refused)
     assert sentence in mistaken(*shlex.split(words)).error
 
 

@@ -1,8 +1,11 @@
-"""A newcomer's first commands in a terminal: a table of their own, and the questions of ``init``."""
+"""A newcomer's first hour in a terminal: a table of their own, the questions of ``init``, a champion, and predictions
+in a notebook."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,11 +15,26 @@ from flows.run.recipe_file import load_recipe
 from tests.flows.cli.terminal import typed_in_a_terminal
 from tests.tiny import WORDS
 
+ROOT = Path(__file__).resolve().parents[3]
 LIMBECK = Path(sys.executable).with_name("limbeck")
 QUESTIONS = [
     ("Which column holds the labels? [verdict/shop]", "verdict"),
     ("Is title a second text beside review?", "no"),
     ("Which column holds the texts?", ""),
+]
+LONG = 1200.0  # seconds; a run on a busy machine
+SHORT = [
+    "--set=speed={seconds: 0.2, length: 16}",
+    "--set=scoring={resamples: 100, max_length: 32}",
+    "--set=gate.criteria=[{metric: parameters, at_most: 0.95, of_teacher: true}]",
+]
+"""Small steps; the gate asks for fewer parameters alone, since a teacher of 16 hidden units learns nothing in them."""
+CELLS = [
+    "from flows.api import plan, predict, pull, report",
+    "print('stages:', len(plan('mine.yaml').stages))",
+    "print(predict('mine-bert@champion', ['the film was good', 'the meal was bad']))",
+    "folder = pull('mine-bert@champion', 'from-the-notebook')\nprint(predict(folder, 'the film was good'))",
+    "print('page:', report(output='report.html'))",
 ]
 
 
@@ -46,7 +64,7 @@ def clean_environment(place: Path) -> dict[str, str]:
 def in_terminal(place: Path, *words: str | Path, answers: list[tuple[str, str]] | None = None) -> str:
     """Type a command, answer its questions, and return what is displayed; it has to succeed."""
     status, shown = typed_in_a_terminal(
-        [LIMBECK, *words], answers or [], folder=place, environment=clean_environment(place)
+        [LIMBECK, *words], answers or [], folder=place, environment=clean_environment(place), patience=LONG
     )
     assert status == 0 and "Traceback" not in shown, shown
     return shown
@@ -61,3 +79,44 @@ def test_a_newcomer_answers_questions_and_has_a_recipe(place: Path, tiny_bert: P
     assert (recipe.spec.text, recipe.spec.pair, recipe.spec.label) == ("review", None, "verdict")
     assert {path.name for path in place.iterdir()} == {"mine.csv", "mine.yaml", "bert"}
     assert not list((place.parent / "home").rglob("*.db")), "init needs no database"
+
+
+@pytest.mark.slow
+def test_a_newcomer_has_a_champion_and_predicts_in_a_notebook(place: Path, tiny_bert: Path) -> None:
+    """All commands are real, in an empty home, with servers of their own."""
+    (place / "bert").symlink_to(tiny_bert)
+    in_terminal(place, "init", "mine.csv", "--teacher", "bert", answers=QUESTIONS)
+    assert "mine is valid: task mine, students half" in in_terminal(place, "validate", "mine.yaml", *SHORT)
+    assert "stages would run" in in_terminal(place, "plan", "mine.yaml", *SHORT)
+    assert "no registered models yet" in in_terminal(place, "models")
+    shown = in_terminal(place, "run", "mine.yaml", *SHORT)
+    assert "1 new model version registered" in shown and "mine-bert@champion is half, version 1" in shown
+    assert "mine-bert" in in_terminal(place, "models") and "mine" in in_terminal(place, "runs")
+    assert "mine-bert version 1" in in_terminal(place, "pull", "mine-bert@champion", "small")
+    predicts_in_a_terminal(place)
+    predicts_in_a_notebook(place)
+    again = in_terminal(place, "run", "mine.yaml", *SHORT)
+    assert "0 new model versions" in again and "champion is half" in again
+    left = {"mine.csv", "mine.yaml", "bert", "small", "out.csv", "mine.ipynb", "from-the-notebook", "report.html"}
+    assert {path.name for path in place.iterdir()} == left
+
+
+def predicts_in_a_terminal(place: Path) -> None:
+    """Predict one text by the registered name, and the whole table by the pulled folder."""
+    shown = in_terminal(place, "predict", "mine-bert@champion", "the film was good")
+    assert [json.loads(line)["label"] in ("good", "bad") for line in shown.splitlines() if line[:1] == "{"] == [True]
+    in_terminal(place, "predict", "small", "mine.csv", "--text", "review", "-o", "out.csv")
+    rows = (place / "out.csv").read_text().splitlines()
+    assert len(rows) == 241 and rows[0].startswith("review,title,verdict,shop")
+
+
+def predicts_in_a_notebook(place: Path) -> None:
+    """Run a notebook in a process of its own, in the newcomer's folder and home."""
+    notebook = place / "mine.ipynb"
+    notebook.write_text(json.dumps({"cells": [{"cell_type": "code", "source": [cell]} for cell in CELLS]}))
+    environment = clean_environment(place) | {"PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "tests.flows.api.cells", notebook]
+    done = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    assert done.stdout.count("'label'") == 3 and "stages: " in done.stdout
+    assert (place / "report.html").read_text().startswith("<!doctype html>")
