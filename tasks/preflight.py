@@ -19,10 +19,10 @@ from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
+from tasks.recipe.student_checks import own_knobs_apart, require_narrow_embedding
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     LayerDropping,
-    Shape,
     Student,
     general_start,
     other_architectures,
@@ -96,7 +96,7 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> Mo
 
     Return its config.
     """
-    config, theirs = (json.loads((folder / "config.json").read_text()) for folder in (start, base))
+    config: ModelConfig = json.loads((start / "config.json").read_text())
     for knob, there in shape_of(config).items():
         if getattr(student, knob, None) not in (None, there):
             raise ModelError(
@@ -104,8 +104,7 @@ def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> Mo
                 f"the recipe gives it {getattr(student, knob)}; set {knob}: {there}, or start from another model"
             )
     check_reading(recipe, student, start, base)
-    own: ModelConfig = config
-    return own
+    return config
 
 
 def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> None:
@@ -173,12 +172,13 @@ def check_knobs(student: Student, config: ModelConfig) -> None:
     checkpoint that it brings."""
     name = student.start if student.start in other_architectures() else model_type_of(config)
     legal = ARCHITECTURES.get(name, UNKNOWN).shape
-    other = [knob for knob in Shape.model_fields if knob not in legal and getattr(student, knob) is not None]
+    other = [knob for knob in own_knobs_apart(student) if knob not in legal]
     if other:
         raise ModelError(
             f"student {student.name}: a {name} model has no {', '.join(other)}; remove that, its shape has the knobs "
             f"{', '.join(legal)}"
         )
+    require_narrow_embedding(student, whole(config, "hidden"))
 
 
 def check_origin(student: Student, config: ModelConfig) -> None:

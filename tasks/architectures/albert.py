@@ -1,9 +1,13 @@
 """ALBERT (Lan et al. 2019, arXiv:1909.11942): layers are passes through shared weights, and embeddings are
-factorised."""
+factorised. An ALBERT is also built from a BERT.
+
+Shape letters: V words, P positions, S segments, N words of a sample, D width of the layers, E width of the embeddings,
+K = E - 2 or E - 1 axes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.architectures import ModelConfig
@@ -12,6 +16,46 @@ from tasks.errors import ModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+IN_A_LAYER = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.dense": "attention.output.dense",
+    "attention.LayerNorm": "attention.output.LayerNorm",
+    "ffn": "intermediate.dense",
+    "ffn_output": "output.dense",
+    "full_layer_layer_norm": "output.LayerNorm",
+}
+"""Modules of a layer: ALBERT's names on the left, BERT's on the right."""
+HEAD = {
+    "predictions.dense": "cls.predictions.transform.dense",
+    "predictions.LayerNorm": "cls.predictions.transform.LayerNorm",
+}
+"""Modules of the masked-LM head that depend on the width of the embeddings."""
+SAME_IN_BOTH = (
+    "vocab_size",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+    "id2label",
+    "label2id",
+    "problem_type",
+)
+"""Names that BERT's and ALBERT's configs have in common."""
+TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+SAMPLE = 1000
+"""Words over which the change by a position or a segment is a mean."""
+WIDTH = 128
+"""Width of the embeddings in the paper's models."""
 
 
 def no_more_groups_than_turns(config: Any, kept: Sequence[int]) -> None:
@@ -50,8 +94,175 @@ def words(model: Any, states_ND: Tensor) -> Tensor:
     return logits_NV
 
 
+def groups_of(sharing: str | None, layers: int) -> int:
+    """Return the number of groups of shared weights among ``layers`` layers: 1 for ``all``, k for ``groups:k``.
+
+    Raises ModelError for more groups than layers, and where transformers, which divides floating-point numbers, would
+    assign a layer to another group than whole numbers do.
+    """
+    kind, _, count = (sharing or "all").partition(":")
+    groups = int(count) if kind == "groups" else layers if kind == "none" else 1
+    if groups > layers:
+        raise ModelError(f"share: {sharing} makes {groups} groups of {layers} layers; name at most {layers}")
+    if any(int(turn / (layers / groups)) != turn * groups // layers for turn in range(layers)):
+        raise ModelError(
+            f"share: {sharing} among {layers} layers is assigned differently by different programs, because of "
+            f"rounding; choose a number of groups that divides {layers}"
+        )
+    return groups
+
+
+def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
+    """Build an ALBERT of a BERT's layers ``kept``, with the same kind of head: each group of shared weights from the
+    layers whose place it takes, the embeddings fitted to the teacher's embedding output.
+
+    With a group for every layer and embeddings of the teacher's width, it computes exactly what the BERT does.
+    """
+    import torch
+
+    groups = groups_of(getattr(shape, "share", None), len(kept))
+    narrow = min(getattr(shape, "embedding", None) or WIDTH, model.config.hidden_size)
+    student = class_like(model)._from_config(config_of(model.config, len(kept), groups, narrow), dtype=torch.float32)
+    with torch.no_grad():
+        fill_layers(student.base_model, model.base_model, kept, getattr(shape, "merge", None) or "mean")
+        fill_embeddings(student.base_model, model.base_model)
+        fill_heads(student, model)
+    return student
+
+
+def class_like(model: Any) -> Any:
+    """Return ALBERT's class with the same head as this BERT."""
+    import transformers
+
+    return getattr(transformers, type(model).__name__.replace("Bert", "Albert", 1))
+
+
+def config_of(config: Any, layers: int, groups: int, narrow: int) -> Any:
+    """Return ALBERT's config for a BERT's config."""
+    from transformers import AlbertConfig
+
+    head = config.classifier_dropout
+    return AlbertConfig(  # type: ignore[call-arg]
+        **{name: getattr(config, name) for name in SAME_IN_BOTH},
+        num_hidden_layers=layers,
+        num_hidden_groups=groups,
+        embedding_size=narrow,
+        classifier_dropout_prob=config.hidden_dropout_prob if head is None else head,
+        attn_implementation=config._attn_implementation,
+    )
+
+
+def fill_layers(student: Any, teacher: Any, kept: Sequence[int], merge: str) -> None:
+    """Set the weights of each group from the teacher's layers whose place it takes: their mean, or the N-th of them
+    (``layer:N``); with ``random``, leave them drawn."""
+    import torch
+
+    groups, turns = student.encoder.albert_layer_groups, len(kept)
+    for number, group in enumerate(groups):
+        sources = [
+            teacher.encoder.layer[layer] for turn, layer in enumerate(kept) if turn * len(groups) // turns == number
+        ]
+        if merge.startswith("layer:"):
+            sources = [sources[min(int(merge.partition(":")[2]), len(sources)) - 1]]
+        for ours, theirs in {} if merge == "random" else IN_A_LAYER.items():
+            for name, value in group.albert_layers[0].get_submodule(ours).named_parameters():
+                value.copy_(torch.stack([layer.get_submodule(theirs).get_parameter(name) for layer in sources]).mean(0))
+
+
+def fill_embeddings(student: Any, teacher: Any) -> None:
+    """Set the embeddings and the map to the width of the layers: copies at the teacher's width, else the fit."""
+    import torch
+
+    ours, theirs, widen = student.embeddings, teacher.embeddings, student.encoder.embedding_hidden_mapping_in
+    if widen.in_features == widen.out_features:
+        ours.load_state_dict(theirs.state_dict())
+        torch.nn.init.eye_(widen.weight)
+        widen.bias.zero_()
+        return
+    words_VD, places_PD, kinds_SD = (getattr(theirs, name).weight for name in TABLES)
+    *codes, map_DE, bias_D = fitted_codes(words_VD, places_PD, kinds_SD, theirs.LayerNorm, widen.in_features)
+    for name, values in zip(TABLES, codes, strict=True):
+        getattr(ours, name).weight.copy_(values)
+    widen.weight.copy_(map_DE)
+    widen.bias.copy_(bias_D)
+
+
+def fitted_codes(
+    words_VD: Tensor, places_PD: Tensor, kinds_SD: Tensor, norm: Callable[[Tensor], Tensor], narrow: int
+) -> tuple[Tensor, ...]:
+    """Return codes of width E (``narrow``) for words, positions and segments, and the map [D, E] with its bias [D].
+
+    Fitted is the teacher's embedding output y, not its table, because ALBERT's norm stands before the map and BERT's
+    after the sum. The codes are y on its first principal axes. Two of the E dimensions make the norm harmless: codes
+    have mean zero, and one dimension fills each code up to the same length, so that the norm divides all of them by
+    one number.
+    """
+    import torch
+    from torch.nn.functional import pad
+
+    place_D, some_ND = places_PD.mean(0), words_VD[:: max(1, len(words_VD) // SAMPLE)]
+    y_VD, y_ND = (norm(words + place_D + kinds_SD[0]) for words in (words_VD, some_ND))
+    centre_D = y_VD.mean(0)
+    axes_DK = leading_axes(y_VD - centre_D, narrow - 2)
+    codes_VK = (y_VD - centre_D) @ axes_DK
+    radius = 1.02 * codes_VK.norm(dim=1).max()
+    rest_V1 = (radius**2 - codes_VK.square().sum(1, keepdim=True)).sqrt()
+    places_PK, kinds_SK = (
+        torch.stack([(norm(some_ND + row_D + other_D) - y_ND).mean(0) for row_D in table]) @ axes_DK
+        for table, other_D in ((places_PD, kinds_SD[0]), (kinds_SD, place_D))
+    )
+    spread_KE = zero_mean_axes(narrow).to(words_VD)
+    return (
+        torch.cat([codes_VK, rest_V1], 1) @ spread_KE,
+        pad(places_PK, (0, 1)) @ spread_KE,
+        pad(kinds_SK, (0, 1)) @ spread_KE,
+        pad(axes_DK, (0, 1)) @ spread_KE * (radius / narrow**0.5),
+        centre_D,
+    )
+
+
+def leading_axes(values_VD: Tensor, count: int) -> Tensor:
+    """Return the first principal axes [D, K]; signs are fixed, so that every machine builds the same student."""
+    import torch
+
+    _, axes_DD = torch.linalg.eigh((values_VD.double().T @ values_VD.double()).cpu())
+    axes_DK = axes_DD.flip(1)[:, :count]
+    return (axes_DK * axes_DK.gather(0, axes_DK.abs().argmax(0, keepdim=True)).sign()).to(values_VD)
+
+
+def zero_mean_axes(width: int) -> Tensor:
+    """Return ``width - 1`` orthonormal vectors [K, E] whose numbers sum to zero (Helmert's)."""
+    import torch
+
+    rows_KE = torch.ones(width - 1, width, dtype=torch.float64).tril()
+    numbers_K = torch.arange(1, width, dtype=torch.float64)
+    rows_KE[torch.arange(width - 1), torch.arange(1, width)] = -numbers_K
+    return rows_KE / (numbers_K * (numbers_K + 1)).sqrt()[:, None]
+
+
+def fill_heads(student: Any, teacher: Any) -> None:
+    """Copy the pooler and the heads after it; a masked-LM head is copied where the embeddings have the width of the
+    layers, and otherwise begins with its bias alone, because its own map is as narrow as they are."""
+    ours, theirs = (dict(model.named_modules()) for model in (student, teacher))
+    same = {name: name for name in ("classifier", "qa_outputs")}
+    pooler = {"pooler" if student.base_model is student else "albert.pooler": prefixed("pooler.dense", teacher)}
+    wide = student.config.embedding_size == student.config.hidden_size
+    for name, source in {**same, **pooler, **(HEAD if wide else {})}.items():
+        if ours.get(name) is not None and theirs.get(source) is not None:
+            ours[name].load_state_dict(theirs[source].state_dict())
+    if "predictions" in ours:
+        ours["predictions"].bias.copy_(theirs["cls.predictions"].bias)
+
+
+def prefixed(name: str, model: Any) -> str:
+    """Return a module's name as it is in a model, with or without a head."""
+    return name if model.base_model is model else f"{model.base_model_prefix}.{name}"
+
+
 ALBERT = Architecture(
     feed_forward=("albert_layers.0.ffn", "albert_layers.0.ffn_output"),
+    from_teachers={"bert": from_bert},
+    start_note="evenly spread layers in ALBERT's architecture, which share weights (share, embedding, merge)",
     follow=no_more_groups_than_turns,
     distinct_layers=groups,
     layers=("encoder.albert_layer_groups",),

@@ -90,8 +90,13 @@ class DistilledCandidate(CandidateKnobs):
 
     @property
     def planned_shape(self) -> dict[str, int | None]:
-        """Its shape, if it is a new student."""
-        return dict(self.shape) if self.shape is not None else {}
+        """The sizes of its shape, if it is a new student."""
+        return {knob: value for knob, value in self.shape or () if not isinstance(value, str)}
+
+    @property
+    def shares_layers(self) -> bool:
+        """Whether it is an ALBERT with fewer sets of weights than layers."""
+        return self.start == "albert" and self.shape is not None and self.shape.share != "none"
 
     @property
     def trainings(self) -> dict[str, TaskTraining]:

@@ -47,6 +47,14 @@ def origins_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) -> l
     return found
 
 
+def shares_layers(name: str, known: dict[str, CandidateKnobs]) -> bool:
+    """Tell whether layers of a candidate share their weights, because it, or the one that its chain begins with, is
+    built as an ALBERT."""
+    if name not in known:
+        return False
+    return [known[name], *origins_of(known[name], known)][-1].shares_layers
+
+
 def require_chains(candidates: Sequence[CandidateKnobs]) -> None:
     """Raise ValueError for names that are taken twice, and for candidates that are made from something unknown, from
     each other, or from seeds that are not there."""

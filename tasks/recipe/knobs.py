@@ -70,8 +70,9 @@ class Knobs(BaseModel):
 
     def key_values(self) -> dict[str, JsonValue]:
         """Return the knobs that determine a stage's result, as plain values."""
-        semantic = (name for name, field in type(self).model_fields.items() if is_semantic(field))
-        return {name: plain_value(getattr(self, name)) for name in semantic}
+        fields = type(self).model_fields.items()
+        counted = (name for name, field in fields if is_semantic(field) and not is_left_out(field, getattr(self, name)))
+        return {name: plain_value(getattr(self, name)) for name in counted}
 
 
 @cache
@@ -124,6 +125,17 @@ def plain_value(value: Any) -> Any:
 def is_semantic(field: Any) -> bool:
     """Tell whether a knob is part of the key."""
     return (field.json_schema_extra or {}).get("semantic", True) is not False
+
+
+def is_left_out(field: Any, value: Any) -> bool:
+    """Tell whether a knob is not in the key because it has the default of an ``added_knob``."""
+    return bool((field.json_schema_extra or {}).get("added")) and value == field.default
+
+
+def added_knob(default: Any, description: str, **limits: Any) -> Any:
+    """Declare a knob that is in the key only where it differs from its default, so that stages of recipes without it
+    keep the keys that they had before there was such a knob."""
+    return Field(default, description=description, json_schema_extra={"added": True}, **limits)
 
 
 def runtime_knob(default: Any, description: str, **limits: Any) -> Any:

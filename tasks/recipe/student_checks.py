@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tasks.catalog import TaskSpec
+from tasks.errors import ModelError
 from tasks.recipe.data import Augmentation, TransferText
 from tasks.recipe.distillation import Intermediate, TaskDistillation
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
-from tasks.recipe.students import OWN_LAYERS, StageName, Student, general_start
+from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
 from tasks.recipe.training import Ensemble
 from tasks.task_types.types import TaskType
 
@@ -169,4 +170,26 @@ def check_units(recipe: StudentSections) -> None:
         raise ValueError(
             f"patience compares one token of each row, and {spec.name} is of type {spec.kind}, with an answer for each "
             f"word; remove patience"
+
+
+def own_knobs_apart(student: Student) -> list[str]:
+    """Return the knobs of a student's shape that are given, but for those that only its start has; raise ModelError for
+    those of another start."""
+    given = [knob for knob in Shape.model_fields if getattr(student, knob) is not None]
+    for start, knobs in OWN_KNOBS.items():
+        other = [knob for knob in given if knob in knobs and student.start != start]
+        if other:
+            raise ModelError(
+                f"student {student.name}: {', '.join(other)} can be set with start: {start} only, and it has start: "
+                f"{student.start}; remove them, or set start: {start}"
+            )
+    return [knob for knob in given if knob not in OWN_KNOBS.get(student.start, ())]
+
+
+def require_narrow_embedding(student: Student, width: int) -> None:
+    """Raise ModelError for embeddings wider than the layers, which save nothing."""
+    if student.embedding is not None and student.embedding > width:
+        raise ModelError(
+            f"student {student.name}: embedding is {student.embedding}, and its layers are {width} wide; give it at "
+            f"most {width}"
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from re import fullmatch
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tasks.architectures.albert import groups_of
 from tasks.architectures.known_architectures import ARCHITECTURES
+from tasks.errors import ModelError
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import (
     LARGEST_INNER,
@@ -16,6 +19,7 @@ from tasks.recipe.knobs import (
     Choices,
     Knobs,
     Name,
+    added_knob,
     require_distinct,
     runtime_knob,
 )
@@ -47,6 +51,12 @@ def named_starts() -> tuple[str, ...]:
     return (*OWN_LAYERS, *other_architectures(), *DRAWN_STARTS)
 
 
+SHARED_LAYERS = {"share": "all|none|groups:[1-9][0-9]*", "merge": "mean|random|layer:[1-9][0-9]*"}
+"""Legal values of knobs about shared layers."""
+OWN_KNOBS = {"albert": ("embedding", *SHARED_LAYERS)}
+"""Knobs of a shape that only the start of this name reads."""
+
+
 StageName = Literal["general", "augmentation", "intermediate"]
 
 
@@ -60,11 +70,41 @@ class Shape(Knobs):
         None, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks; empty: the teacher's."
     )
 
+    embedding: int | None = added_knob(
+        None,
+        "With start: albert, the width of the embeddings; empty: 128, or the teacher's if that is less.",
+        ge=8,
+        le=LARGEST_WIDTH,
+    )
+    share: str | None = added_knob(
+        None, "With start: albert, which layers share their weights: all, none, or groups:K; empty: all."
+    )
+    merge: str | None = added_knob(
+        None,
+        "With start: albert, the start of shared weights: mean of the teacher's layers, layer:N (the N-th of the "
+        "layers that share), or random; empty: mean.",
+    )
+
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
         """Reject a shape that no machine could hold; knobs left to the teacher are bounded by the check of its
         config."""
         require_buildable(self.layers, self.hidden or 8, self.feed_forward or 8)
+        return self
+
+    @model_validator(mode="after")
+    def can_be_shared(self) -> Self:
+        """Reject an unknown way to share layers, or to begin with shared ones."""
+        for knob, legal in SHARED_LAYERS.items():
+            value = getattr(self, knob)
+            if value is not None and not fullmatch(legal, value):
+                raise ValueError(
+                    f"{knob} is {value!r}; legal are {legal.replace('[1-9][0-9]*', 'N').replace('|', ', ')}"
+                )
+        try:
+            groups_of(self.share, self.layers)
+        except ModelError as error:
+            raise ValueError(str(error)) from error
         return self
 
 

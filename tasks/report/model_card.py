@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tasks.catalog import TaskSpec
 from tasks.gate.verdicts import Decision
 from tasks.ports.markdown import code_span, escaped, one_line
+from tasks.recipe.chains import shares_layers
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.baseline_comparison import Bounded, baseline_sentence
@@ -75,6 +76,10 @@ LIMITS = """The model was evaluated on the rows named above only: not on other d
 Latency and memory are specific to the machine on which they were measured."""  # noqa: E501
 SYNTHETIC = "**The data is synthetic: these figures say nothing about natural language.**"
 MEANS = f"Means over seeds are given as well, to compare methods: {VARIED}."
+SHARED_LAYERS = (
+    "Layers of this model share their weights: it has fewer bytes than a model with weights for each layer, and it is "
+    "not faster, because every layer is still computed."
+)
 UNLICENSED = "The recipe does not state the licences given as unknown: clarify them before you redistribute the model."
 
 
@@ -92,6 +97,7 @@ def model_card(
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of the exports published with the
     model."""
     task = recipe.spec
+    shared = SHARED_LAYERS if shares_layers(model.name, {one.name: one for one in recipe.planned}) else ""
     synthetic = SYNTHETIC if data["synthetic"] else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
@@ -119,7 +125,7 @@ def model_card(
         use=usage(task),
         longest=longest_input(recipe),
         exports=exports_section(exports, task, recipe.gate.split),
-        limits="\n\n".join(part for part in (LIMITS, sentence(model.note), synthetic, unlicensed) if part),
+        limits="\n\n".join(part for part in (LIMITS, sentence(model.note), shared, synthetic, unlicensed) if part),
     )
 
 

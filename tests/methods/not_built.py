@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 NOT_BUILT: dict[str, dict[str, str]] = {
     "albert": {
-        "students of ALBERT's own kind (shared layers, factorised embeddings)": """
-            parameters groups factorised_table shared_none shared_all shared_two_groups shared_attention
-            shared_ffn
-        """,
+        "layers that share their attention alone, or their feed-forward block alone": "shared_attention shared_ffn",
+        "the best table of a rank: embeddings are fitted to the output of their layer": "factorised_table",
     },
     "efficient_attention": {
         "attention in linear time": """

@@ -66,6 +66,11 @@ class CandidateKnobs(Knobs):
         return {}
 
     @property
+    def shares_layers(self) -> bool:
+        """Whether it is built anew, with layers that share their weights."""
+        return False
+
+    @property
     def trainings(self) -> dict[str, TaskTraining]:
         """Its own trainings on the task, by their section in it."""
         return {}
