@@ -1,9 +1,9 @@
-"""Stage tasks: the pretrained model fine-tuned on the task, and its predictions."""
+"""Stage tasks: the pretrained model fine-tuned on the task, its predictions, and the thresholds of finished models."""
 
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import AnswerSlice, MixSlice, TeacherSlice
+from tasks.recipe.slices import AnswerSlice, MixSlice, TeacherSlice, ThresholdSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
@@ -26,3 +26,9 @@ async def answer_rows(
 async def mix_answers(context: StageContext, knobs: MixSlice, *, answers: list[Artifact]) -> None:
     """Mix the predictions of an ensemble's teachers."""
     await context.run(knobs.model_dump(mode="json"), lists={"answers": answers})
+
+
+@stage(makes="checkpoint", engine="thresholds", threads="branch")
+async def tune_thresholds(context: StageContext, knobs: ThresholdSlice, *, base: Artifact, rows: Artifact) -> None:
+    """Tune the thresholds of a finished model on the selection rows, and move them into the bias of its head."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from attrs import evolve
 
-from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, with_thresholds
 from flows.branches.export import beside_models, check_speed, make_exports, with_exports
 from flows.branches.judging import judge_all
 from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
@@ -53,11 +54,12 @@ async def make_everything(
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)
     comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
     small = await all_candidates(recipe, shared)
-    candidates = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
+    trained = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
+    candidates = await asyncio.gather(*(candidate_with_thresholds(recipe, one, learned) for one in trained))
     exports = await make_exports(recipe, candidates, learned)
     everyone = beside_models(candidates, exports)
     await comparing
-    judged = await judge_all(recipe, everyone, shared)
+    judged = await judge_all(recipe, everyone, with_teacher(shared, candidates[0].model))
     known = rows if learned is rows else evolve(learned, facts=with_purge(rows, learned).as_json())
     return with_exports(judged, await check_speed(recipe, exports)), everyone, known
 
@@ -89,6 +91,13 @@ async def shared_artifacts(
     )
 
 
+def with_teacher(shared: SharedArtifacts, teacher: Artifact) -> SharedArtifacts:
+    """Return the shared artifacts with the teacher as it is scored."""
+    known = asyncio.get_running_loop().create_future()
+    known.set_result(teacher)
+    return replace(shared, teacher=known)
+
+
 async def corpus_leakage(recipe: Recipe, sources: dict[str, Artifact], rows: Artifact) -> None:
     """Compare the general training text with the held-out rows, to find leaks."""
     if recipe.corpus and "corpus" in sources:
@@ -112,8 +121,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     require_selection(rows.read(RowsFacts))
     rows, _ = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
-    teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
-    shared = SharedArtifacts(rows=rows, base=base, teacher=teacher)
+    shared = SharedArtifacts(rows=rows, base=base, teacher=asyncio.ensure_future(good_teacher(recipe, rows, base)))
     trained = await shared.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
     if grid.dropping.signal == "teacher":
         await answers_for(recipe, shared, grid.dropping)
@@ -121,11 +129,12 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     looked_at = ContributionSlice(
         task_type=recipe.spec.kind, token=grid.dropping.token, max_length=grid.dropping.max_length
     )
+    teacher = await with_thresholds(recipe, trained, rows, "teacher")
     card, similarity = await asyncio.gather(
-        score_model(scoring, models=[trained], teacher=trained, rows=rows, label="teacher"),
+        score_model(scoring, models=[teacher], teacher=teacher, rows=rows, label="teacher"),
         measure_similarity(looked_at, base=base, teacher=trained, rows=rows),
     )
-    search, swept = Search(), Swept(grid, card, similarity)
+    search, swept = Search(), Swept(grid, teacher, card, similarity)
     going = (
         await first_rung(recipe, swept, shared, search, session)
         if grid.halving

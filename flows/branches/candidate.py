@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import stdev
 from typing import Any
 
+from attrs import evolve
+
 from tasks.contracts import Artifact
+from tasks.finetune_teacher import tune_thresholds
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
-from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice, ThresholdSlice
 from tasks.results.facts import ModelFacts
+from tasks.task_types.types import TASK_TYPES
 
 
 @dataclass
@@ -110,6 +115,27 @@ class Candidate:
         """Return values that are in the order of ``chosen_first`` in the order of the recipe's seeds."""
         others = [*values[1:]]
         return [*others[: self.chosen], values[0], *others[self.chosen :]] if values else []
+
+
+async def with_thresholds(recipe: Recipe, model: Artifact, rows: Artifact, shown: str) -> Artifact:
+    """Return a model as it is scored, exported and registered: with tuned thresholds, if its task type has some.
+    Students learn from the model as it was trained."""
+    if not TASK_TYPES[recipe.spec.kind].has_thresholds:
+        return model
+    knobs = ThresholdSlice(
+        task_type=recipe.spec.kind, metric=recipe.spec.headline, max_length=recipe.scoring.max_length
+    )
+    tuned = await tune_thresholds(knobs, base=model, rows=rows, label=shown)
+    return evolve(tuned, facts={**model.facts, **tuned.facts}) if tuned.facts else tuned
+
+
+async def candidate_with_thresholds(recipe: Recipe, candidate: Candidate, rows: Artifact) -> Candidate:
+    """Return a candidate with the thresholds of its checkpoints tuned, those of all seeds side by side."""
+    shown = [label(candidate.name, seed, candidate.seeds) for seed in candidate.seeds]
+    models = await asyncio.gather(
+        *(with_thresholds(recipe, model, rows, name) for model, name in zip(candidate.models, shown, strict=True))
+    )
+    return replace(candidate, models=list(models))
 
 
 def known(score: float | None) -> float:

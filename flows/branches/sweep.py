@@ -13,7 +13,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flows.branches.candidate import Candidate, SharedArtifacts, known
+from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, known
 from flows.branches.dropped import make_dropped
 from flows.branches.teacher import layers_of_teacher
 from tasks.contracts import Artifact
@@ -63,7 +63,10 @@ class Swept:
     """The result of a sweep, by strategy and number of dropped layers."""
 
     grid: Grid
+    scored: Artifact
+    """The teacher as it is scored."""
     teacher: Artifact
+    """Its scorecard."""
     similarity: Artifact
     tried: dict[tuple[str, int], Tried] = field(default_factory=dict)
 
@@ -163,10 +166,11 @@ async def try_strategy(
             shown=f"{strategy}-{drop}",
             waits=waits,
         )
+        candidate = await candidate_with_thresholds(recipe, candidate, shared.rows)
         card = await score_model(
             scoring,
             models=candidate.chosen_first,
-            teacher=trained,
+            teacher=swept.scored,
             rows=shared.rows,
             teacher_predictions=swept.teacher,
             label=candidate.name,

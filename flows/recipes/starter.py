@@ -148,6 +148,7 @@ def recipe_name(source: str) -> str:
 def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableFormat, list[str]]:
     """Return the columns of a table, how it was read, the layout that a recipe must state, and notes about it."""
     from tasks.ports.rows.tables import read_table, with_numbers
+    from tasks.task_types.common_rows import with_flags
 
     table, opened = read_table(path)
     given, notes = TableFormat(), []
@@ -160,8 +161,9 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
         raise DataError(f"{path.name} has no rows; name a table with rows")
     if opened.layout is not None:
         values = {name: with_numbers(column) for name, column in values.items()}
+    words = {name: in_words(column, opened.classes.get(name, ())) for name, column in values.items()}
     return (
-        {name: in_words(column, opened.classes.get(name, ())) for name, column in values.items()},
+        words if given.columns else with_flags(words),
         opened,
         given,
         notes,
@@ -169,10 +171,9 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
 
 
 def in_words(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return labels by the names that their file declares."""
-    if any(isinstance(value, list) for value in values):
-        return [in_words(value, names) if isinstance(value, list) else value for value in values]
-    return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
+    """Return labels, or lists of labels, by the names that their file declares."""
+    flat = [in_words(value, names) if isinstance(value, list) else value for value in values]
+    return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in flat]
 
 
 def renamed(
@@ -196,7 +197,7 @@ def columns_chosen(
 ) -> tuple[ColumnChoice, list[str]]:
     """Return the columns of texts and labels, and a sentence about each choice that the user did not make."""
     from tasks.ports.files.sources import nearest
-    from tasks.task_types.common_rows import choose_columns
+    from tasks.task_types.common_rows import choose_columns, in_one_value
     from tasks.task_types.readers import columns_of_types
 
     wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
@@ -209,9 +210,10 @@ def columns_chosen(
             raise RecipeError(
                 f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
             )
+    values = {name: in_one_value(column) for name, column in values.items()}
     nested = [name for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)]
     if named := next((name for name in wished if name in nested), None):
-        raise DataError(f"{file}: the column {named!r} holds lists or objects; a text or a label is one value a row")
+        raise DataError(f"{file}: the column {named!r} holds objects, or lists of other things than labels")
     values = {name: column for name, column in values.items() if name not in nested}
     chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)
     if chosen is None:
@@ -265,15 +267,17 @@ def reasons_of(chosen: ColumnChoice, wishes: Wishes) -> list[str]:
 
 def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) -> tuple[str, TableGuess]:
     """Return the type of task that fits best, and how the table would be used. Raises DataError if none fits."""
-    from tasks.task_types.readers import READERS
+    from tasks.task_types.readers import READERS, able_to_read
 
-    asked = [chosen.task] if chosen.task else list(READERS)
+    able = able_to_read(values[chosen.label])
+    asked = [name for name in able if chosen.task in (None, name)]
     found = {name: guess for name in asked if (guess := READERS[name].guess(values, chosen)) is not None}
     if not found:
         count = len({str(value) for value in values[chosen.label] if value is not None})
         raise DataError(
-            f"{file}: the column {chosen.label!r} has {count:,} different values, which fit no {' or '.join(asked)}; "
-            f"name another column by --label{', or another type by --task' if chosen.task else ''}"
+            f"{file}: the column {chosen.label!r} has {count:,} different values, which fit no "
+            f"{chosen.task or ' or '.join(able)}; name another column by --label"
+            f"{', or another type by --task' if chosen.task else ''}"
         )
     best = max(found, key=lambda name: found[name].fit)
     return best, found[best]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tasks.metrics.definition import Metric
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
 from tasks.metrics.of_entities import ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL
+from tasks.metrics.of_label_sets import LABEL_MACRO_F1, MICRO_F1, SUBSET_ACCURACY
 from tasks.metrics.of_scores import AUROC
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 
@@ -21,6 +22,9 @@ METRICS: dict[str, Metric] = {
     "entity_f1": ENTITY_F1,
     "entity_precision": ENTITY_PRECISION,
     "entity_recall": ENTITY_RECALL,
+    "micro_f1": MICRO_F1,
+    "label_macro_f1": LABEL_MACRO_F1,
+    "subset_accuracy": SUBSET_ACCURACY,
 }
 
 METRICS_OF_SCORES: dict[str, Metric] = {"auroc": AUROC}

@@ -115,6 +115,13 @@ class MixSlice(OfTask):
     )
 
 
+class ThresholdSlice(OfTask):
+    """Knobs that determine the thresholds of a finished model."""
+
+    metric: str = Field(description="Metric for which they are tuned.")
+    max_length: int = Field(128, description="Longest input in tokens.")
+
+
 class SignalSlice(OfTask):
     """Knobs that determine the stored signals of the teacher's layers."""
 

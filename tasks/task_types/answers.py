@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
 from tasks.task_types.interfaces import Answers
+from tasks.task_types.multi_label.answers import ANSWERS as MULTI_LABEL
 from tasks.task_types.regression.answers import ANSWERS as REGRESSION
 from tasks.task_types.tokens.answers import ANSWERS as TOKENS
 
-ANSWERS: dict[str, Answers] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}
+ANSWERS: dict[str, Answers] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "tokens": TOKENS,
+    "multi-label": MULTI_LABEL,
+}

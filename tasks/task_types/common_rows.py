@@ -24,6 +24,8 @@ MOST_NAMED = 200
 """Classes that a column without a usual name may have."""
 MOST_LEVELS = 20
 """Different whole numbers up to which a column counts classes; with more, it holds amounts."""
+FEWEST_FLAGS = 3
+"""Columns of 0 and 1 from which on they may hold the labels together: two are often unrelated."""
 LEAST_FILLED = 0.5
 """Share of the rows in which a label must be present."""
 
@@ -34,6 +36,9 @@ def choose_columns(
     """Return the columns of a table that hold its texts and labels; given ones are taken as they are. None if there is
     no text or no label."""
     labels = [label] if label else label_columns({name: columns[name] for name in columns if name not in (text, pair)})
+    joined = [name for name in columns if ", " in name and name.split(", ")[0] in columns]
+    if joined and not label and not (labels and name_fit(labels[0]) > 0):
+        labels = [*joined, *(name for name in labels if name not in joined)]
     if not labels:
         return None
     texts = text_columns({name: columns[name] for name in columns if name not in (labels[0], pair)})
@@ -45,6 +50,35 @@ def choose_columns(
     if second is not None and not (text or pair) and names.index(second) < names.index(first):
         first, second = second, first
     return ColumnChoice(first, second, labels[0], tuple(labels[1:]), name_fit(labels[0]) > 0 or label is not None)
+
+
+def with_flags(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return columns with one more, of objects, that joins all columns of 0 and 1 where there are several: its name
+    lists theirs, as a recipe names them together."""
+    flags = [name for name in columns if are_flags(columns[name]) and "," not in name]
+    own = {name: list(columns[name]) for name in columns}
+    if len(flags) < FEWEST_FLAGS:
+        return own
+    rows = zip(*(columns[name] for name in flags), strict=True)
+    return {**own, ", ".join(flags): [dict(zip(flags, row, strict=True)) for row in rows]}
+
+
+def are_flags(values: Sequence[Any]) -> bool:
+    """Tell whether a column holds 0 and 1, and nothing else."""
+    known = known_values(values)
+    return all(isinstance(value, int) and value in (0, 1) for value in known) and different(list(map(int, known))) == 2
+
+
+def in_one_value(values: Sequence[Any]) -> list[Any]:
+    """Return a column in which lists of labels, and objects of 0 and 1, are one text a row; any other as it is."""
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, dict) and all(one in (0, 1, None) for one in value.values()) for value in known):
+        return in_one_value([value and [name for name in value if value[name]] for value in values])
+    if not any(isinstance(value, list) for value in known):
+        return list(values)
+    if any(not isinstance(one, (str, int)) for value in known for one in (value if isinstance(value, list) else [{}])):
+        return list(values)
+    return [None if value is None else "|".join(map(str, value)) or "none" for value in values]
 
 
 def label_columns(columns: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
 from tasks.task_types.interfaces import Graph
+from tasks.task_types.multi_label.graph import GRAPH as MULTI_LABEL
 from tasks.task_types.regression.graph import GRAPH as REGRESSION
 from tasks.task_types.tokens.graph import GRAPH as TOKENS
 
-GRAPHS: dict[str, Graph] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}
+GRAPHS: dict[str, Graph] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "tokens": TOKENS,
+    "multi-label": MULTI_LABEL,
+}

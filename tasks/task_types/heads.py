@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.interfaces import Head
+from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
 from tasks.task_types.regression.head import HEAD as REGRESSION
 from tasks.task_types.tokens.head import HEAD as TOKENS
 
-HEADS: dict[str, Head] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}
+HEADS: dict[str, Head] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "tokens": TOKENS,
+    "multi-label": MULTI_LABEL,
+}

@@ -125,6 +125,12 @@ class Reader:
     """Return sentences about labels (rows, names) that are read otherwise than they are written."""
     columns_of: Callable[[Mapping[str, Sequence[Any]]], ColumnChoice | None] | None = None
     """Return the columns of a table that only this type can read; None if there are none."""
+    strata: Callable[[Sequence[Any], Sequence[str] | None], Sequence[Any]] | None = None
+    """Return by row (labels, names) that in whose proportions splits are drawn; None: its class."""
+    classes_of: Callable[[Any], Sequence[int]] | None = None
+    """Return the numbers of the classes that a stored label stands for; None: it is such a number."""
+    renumber: Callable[[Any, Mapping[int, int]], Any] | None = None
+    """Return a stored label after classes were left out, by the new numbers of the others; None: its number."""
 
 
 # --- head: encoding, targets and losses, for training -----------------------------------------------------------------

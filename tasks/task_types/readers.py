@@ -8,10 +8,16 @@ from typing import Any
 
 from tasks.task_types.classification.rows import READER as CLASSIFICATION
 from tasks.task_types.interfaces import ColumnChoice, Reader
+from tasks.task_types.multi_label.rows import READER as MULTI_LABEL
 from tasks.task_types.regression.rows import READER as REGRESSION
 from tasks.task_types.tokens.rows import READER as TOKENS
 
-READERS: dict[str, Reader] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}
+READERS: dict[str, Reader] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "tokens": TOKENS,
+    "multi-label": MULTI_LABEL,
+}
 
 
 def columns_of_types(values: Mapping[str, Sequence[Any]], task: str | None) -> ColumnChoice | None:
@@ -21,3 +27,10 @@ def columns_of_types(values: Mapping[str, Sequence[Any]], task: str | None) -> C
         if find is not None and (found := find(values)) is not None:
             return replace(found, task=name)
     return None
+
+
+def able_to_read(labels: Sequence[Any]) -> list[str]:
+    """Return the types of task that may have such labels: lists and objects are for some alone."""
+    nested = any(isinstance(value, (list, dict)) for value in labels)
+    lists = [name for name, one in READERS.items() if one.columns_of or any(column.several for column in one.columns)]
+    return lists if nested else list(READERS)

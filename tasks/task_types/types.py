@@ -23,6 +23,8 @@ class Column:
     """Whether a cell may be a list of words: they are joined by spaces."""
     usual: str = ""
     """Its name in a task that does not name it; empty: its role."""
+    several: bool = False
+    """Whether several columns of the table may stand for it, named with commas between them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class TaskType:
     """The metric that decides unless the recipe names another."""
     problem_type: str = ""
     """Its name in the config of a checkpoint; empty where transformers has none."""
+    has_thresholds: bool = False
+    """Whether a finished model has thresholds that are tuned on the selection rows."""
 
     @property
     def is_softened(self) -> bool:
@@ -75,10 +79,12 @@ class TaskType:
 CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
 VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
 TAG_LOGITS = (Output("logits", ("batch", "tokens", "classes")),)
+LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 CLASS, NUMBER = Column("label", "the class, by name or number"), Column("label", "the number")
+SEVERAL_LABELS = Column("label", "the labels: lists, texts with a separator, or columns of 0 and 1", several=True)
 
 TOKENS = Column("text", "the words, as a list or with spaces between them", is_words=True, usual="tokens")
 TAGS = Column("label", "a tag for each word: O, or B-, I- and a type", usual="tags")
@@ -118,10 +124,28 @@ ENTITIES = TaskType(
     headline="entity_f1",
 )
 
+MULTI_LABEL = TaskType(
+    name="multi-label",
+    description="Any number of labels of each text, or of each pair of texts.",
+    hub_task="text-classification",
+    auto_class="AutoModelForSequenceClassification",
+    columns=(TEXT, PAIR, SEVERAL_LABELS),
+    outputs=LABEL_LOGITS,
+    metrics=("micro_f1", "label_macro_f1", "subset_accuracy"),
+    headline="micro_f1",
+    problem_type="multi_label_classification",
+    has_thresholds=True,
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
-TASK_TYPES: dict[str, TaskType] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": ENTITIES}
+TASK_TYPES: dict[str, TaskType] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "tokens": ENTITIES,
+    "multi-label": MULTI_LABEL,
+}
 
 
 def task_type(name: str) -> TaskType:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.interfaces import View
+from tasks.task_types.multi_label.view import VIEW as MULTI_LABEL
 from tasks.task_types.regression.view import VIEW as REGRESSION
 from tasks.task_types.tokens.view import VIEW as TOKENS
 
-VIEWS: dict[str, View] = {"classification": CLASSIFICATION, "regression": REGRESSION, "tokens": TOKENS}
+VIEWS: dict[str, View] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "tokens": TOKENS,
+    "multi-label": MULTI_LABEL,
+}

@@ -9,6 +9,7 @@ from tasks.training.distill import distill_intermediate, distill_prediction
 from tasks.training.dropping import drop_and_train, measure_contributions, measure_similarity
 from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
+from tasks.training.models.thresholds import write_thresholds
 from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
 from tasks.training.shrinking.neuron_pruning import prune_neurons
@@ -31,6 +32,7 @@ JOBS = {
     "prune-round": prune_round,
     "signals": record_signals,
     "similarity": measure_similarity,
+    "thresholds": write_thresholds,
     "tokenize": tokenize_corpus,
     "vocabulary": keep_used_pieces,
     "width": cut_width,

@@ -102,6 +102,7 @@ LIKE_ANOTHER = (
     "entities-small",
     "finetuned",
     "glue-methods",
+    "go-emotions",
     "mnli-judged",
     "mrpc-small",
     "pkd-last",

@@ -64,6 +64,10 @@ WITHOUT_NUMBERS = {
         "namesake": "names equal sets; it computes none",
         "undefined": "says whether a strategy refuses",
     },
+    "label_sets": {
+        "softened": "divides by the temperature, which every case has",
+        "require_temperature": "refuses, and returns nothing",
+    },
     "means": {
         "in_full": "widens a number's type",
         "own_count": "the count of one process; mean_of over one process is in every loss here",

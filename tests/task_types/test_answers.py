@@ -13,7 +13,7 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, mean_a
 from tasks.errors import DataError
 from tasks.metrics.metrics import METRICS
 from tasks.task_types.answers import ANSWERS
-from tasks.task_types.classification.answers import reliability
+from tasks.task_types.common_answers import reliability
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import ragged_array
 

@@ -26,7 +26,7 @@ from tests.stage_tasks import all_specs
 from tests.task_types.test_answers import ONE_ANSWER, drawn
 
 NAMES = sorted(GRAPHS)
-WIDTH = {"classification": 3, "regression": 1}
+WIDTH = {"classification": 3, "regression": 1, "multi-label": 3}
 """The outputs of a model of each type here."""
 
 
@@ -75,7 +75,7 @@ def test_an_export_predicts_as_its_checkpoint(exported: tuple[str, Path, Path]) 
     ours, theirs = (predict_texts(folder, texts) for folder in (export, model))
     assert stored_type(export) == stored_type(model) == name
     assert [one.get("label") for one in ours] == [one.get("label") for one in theirs]
-    figure = "score" if name == "classification" else "value"
+    figure = {"classification": "score", "regression": "value", "multi-label": "score_LABEL_1"}[name]
     assert [one[figure] for one in ours] == pytest.approx([one[figure] for one in theirs], abs=1e-4)
     outputs = outputs_of(export, texts, None, 32, task_type=name)
     assert list(outputs) == [one.name for one in TASK_TYPES[name].outputs] and all(map(len, outputs.values()))
@@ -140,8 +140,8 @@ def test_the_parity_of_values_counts_for_exports_of_regression_alone() -> None:
 
 
 def test_a_further_task_type_runs_no_stage_again() -> None:
-    entry = '{"classification": CLASSIFICATION, '
-    other = edited("tasks.task_types.graphs", entry, entry + '"third": REGRESSION, ')
+    entry = '"classification": CLASSIFICATION,'
+    other = edited("tasks.task_types.graphs", entry, entry + ' "third": REGRESSION,')
     assert changed(other, "classification") == changed(other, "regression") == set()
 
 

@@ -18,6 +18,7 @@ LEARNING = {
     "answer-rows",
     "mix-answers",
     "record-signals",
+    "tune-thresholds",
     "distill-layers",
     "distill-predictions",
     "measure-contributions",

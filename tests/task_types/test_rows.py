@@ -32,9 +32,20 @@ from tests.stage_tasks import all_specs
 from tests.task_types.test_answers import ONE_ANSWER
 
 CLASSES = ["no", "yes"]
-NAMES = {"classification": CLASSES, "regression": None}
-LEGAL: dict[str, list[Any]] = {"classification": ["yes", 0, None, "no"], "regression": [0.5, "7", None, -1]}
-STORED: dict[str, list[Any]] = {"classification": [1, 0, None, 0], "regression": [0.5, 7.0, None, -1.0]}
+NAMES = {"classification": CLASSES, "regression": None, "multi-label": CLASSES}
+LEGAL: dict[str, list[Any]] = {
+    "classification": ["yes", 0, None, "no"],
+    "regression": [0.5, "7", None, -1],
+    "multi-label": [["yes"], [0, "yes"], None, ["no"]],
+}
+STORED: dict[str, list[Any]] = {
+    "classification": [1, 0, None, 0],
+    "regression": [0.5, 7.0, None, -1.0],
+    "multi-label": [2, 3, None, 1],
+}
+LAST: dict[str, tuple[Any, Any]] = {"classification": ("yes", 1), "regression": (3, 3.0), "multi-label": (["yes"], 2)}
+"""One more legal label of each type, and how it is stored."""
+FLAT: dict[str, list[Any]] = {"classification": [1, 0, 2], "regression": [1, 0, 2], "multi-label": [[1], [0], [2]]}
 ROWS_STAGES = {"prepare-rows", "prepare-judging-set"}
 KNOBS = {"task": {"kind": "classification"}, "task_type": "classification"}
 
@@ -82,16 +93,16 @@ def test_labels_are_read_as_they_are_stored(name: str) -> None:
 @pytest.mark.parametrize("name", ONE_ANSWER)
 def test_classes_have_names_where_the_type_has_classes(name: str) -> None:
     reader, has_classes = READERS[name], TASK_TYPES[name].has_classes
-    assert (reader.class_names(given(1, 0, 2)) is not None) == has_classes
+    assert (reader.class_names(given(*FLAT[name])) is not None) == has_classes
     assert (reader.names_in_config({"id2label": {"0": "LABEL_0"}}) is not None) == has_classes
 
 
 @pytest.mark.parametrize("name", ONE_ANSWER)
 def test_labels_of_a_judging_set_are_the_labels_of_the_task(name: str) -> None:
     labels, merged = READERS[name].judging_labels(
-        given(*LEGAL[name][2:], "yes" if NAMES[name] else 3), JudgingLabels("here"), NAMES[name]
+        given(*LEGAL[name][2:], LAST[name][0]), JudgingLabels("here"), NAMES[name]
     )
-    assert labels == [*STORED[name][2:], 1 if NAMES[name] else 3.0] and merged is None
+    assert labels == [*STORED[name][2:], LAST[name][1]] and merged is None
 
 
 @pytest.mark.parametrize(
@@ -148,7 +159,12 @@ def test_names_in_a_config_are_in_the_order_of_their_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "labels"), [("classification", [0, 1, None] * 40), ("regression", [0.5, 2, None] * 40)]
+    ("name", "labels"),
+    [
+        ("classification", [0, 1, None] * 40),
+        ("regression", [0.5, 2, None] * 40),
+        ("multi-label", [["a", "b"], ["b"], None] * 40),
+    ],
 )
 def test_a_table_goes_through_its_reader_into_prepared_rows(name: str, labels: list[Any], tmp_path: Path) -> None:
     knobs = RowsSlice(task=TaskSpec(name="mine", kind=name), selection_rows=10)
@@ -176,7 +192,12 @@ def test_an_empty_text_is_refused_before_rows_are_divided(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("labels", "name"),
-    [([0, 1, 1] * 9, "classification"), ([1.0, 2.0] * 9, "classification"), ([0.25, 1], "regression")],
+    [
+        ([0, 1, 1] * 9, "classification"),
+        ([1.0, 2.0] * 9, "classification"),
+        ([0.25, 1], "regression"),
+        ([["a"], ["a", "b"]] * 9, "multi-label"),
+    ],
 )
 def test_the_starter_recipe_of_a_table_is_one_of_its_type(labels: list[Any], name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", labels)

@@ -47,13 +47,14 @@ def splits_to_draw(data: Data, *, given: bool) -> list[str]:
     return [name for name, wanted in counts.items() if wanted]
 
 
-def rare_classes(train: Split, names: Sequence[str], drawn: Sequence[str]) -> dict[int, int]:
+def rare_classes(train: Split, reader: Reader, names: Sequence[str], drawn: Sequence[str]) -> dict[int, int]:
     """Return the classes that cannot be in train and in every split that is drawn from it, with the number of their
     different texts, or of their groups."""
     different: dict[int, set[object]] = {}
     units = train.groups if train.groups is not None else train.sentences
     for label, unit in zip(train.labels, units, strict=True):
-        different.setdefault(label, set()).add(unit)
+        for number in [label] if reader.classes_of is None else reader.classes_of(label):
+            different.setdefault(number, set()).add(unit)
     counts = {number: len(different.get(number, ())) for number in range(len(names))}
     return {number: count for number, count in counts.items() if count < 1 + len(drawn)}
 
@@ -79,7 +80,7 @@ def require_no_faults(faults: Sequence[str], data: Data) -> None:
 
 
 def without_classes(
-    splits: Mapping[str, Split], names: Sequence[str] | None, left_out: Collection[int]
+    splits: Mapping[str, Split], reader: Reader, names: Sequence[str] | None, left_out: Collection[int]
 ) -> tuple[dict[str, Split], list[str] | None]:
     """Return the splits without the rows of some classes, and the names of the others. Raises DataError if fewer than
     two classes are left."""
@@ -92,7 +93,9 @@ def without_classes(
             f"more rows, or hold out fewer splits"
         )
     numbers = {number: place for place, number in enumerate(kept)}
+    renumber = reader.renumber or (lambda label, numbers: numbers.get(label))
     left = {
-        split: drop_unlabelled(rows, [numbers.get(label) for label in rows.labels]) for split, rows in splits.items()
+        split: drop_unlabelled(rows, [renumber(label, numbers) for label in rows.labels])
+        for split, rows in splits.items()
     }
     return left, [names[number] for number in kept]

@@ -56,12 +56,14 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     splits = {split: one.rows for split, one in usable.items()}
     drawn = splits_to_draw(knobs, given="validation" in splits)
     has_classes = names is not None and reader.rows_have_classes
-    rare = {} if names is None or not has_classes else rare_classes(splits["train"], names, drawn)
+    rare = {} if names is None or not has_classes else rare_classes(splits["train"], reader, names, drawn)
     faults = [fault for one in usable.values() for fault in one.faults]
     faults += rare_sentences(splits["train"].file, rare, names or (), drawn)
     require_no_faults(faults, knobs)
-    splits, names = without_classes(splits, names, rare)
-    divided, purged = divide(splits, knobs, has_classes=has_classes)
+    splits, names = without_classes(splits, reader, names, rare)
+    labels = splits["train"].labels if has_classes else None
+    classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
+    divided, purged = divide(splits, knobs, classes)
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}

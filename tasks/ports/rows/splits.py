@@ -82,12 +82,14 @@ class Held:
         return len(self.given) if self.given else 0
 
 
-def divide(splits: Mapping[str, Split], data: Data, *, has_classes: bool = False) -> tuple[dict[str, Split], Purge]:
+def divide(
+    splits: Mapping[str, Split], data: Data, classes: Sequence[Any] | None = None
+) -> tuple[dict[str, Split], Purge]:
     """Hold rows back and remove overlapping rows from train; return the splits, and facts about the removed rows. With
-    classes, every split has them in the proportions of train."""
+    the classes of the training rows, every split has them in the proportions of train."""
     train, sentences = splits["train"], splits["train"].sentences
     groups = shuffled_groups(train, sentences, data)
-    classes = train.labels if has_classes else [0] * len(train)
+    classes = [0] * len(train) if classes is None else classes
     held = draw(train, drawable(groups, sentences, data), splits.get("validation"), data, classes)
     first_N = first_overlaps(train, sentences, held, data)
     is_drawn_N = np.zeros(len(train), bool)

@@ -152,18 +152,28 @@ def read_columns(
     """Return the task's columns of one file."""
     table, opened = read_table(path, given)
     named = named_columns(spec)
+    several = columns_named(spec.label, opened.columns, columns)
     for column in columns:
-        require_column(opened, column.role, named.get(column.role), required=column.required)
+        for name in several if column.several and several else [named.get(column.role)]:
+            require_column(opened, column.role, name, required=column.required)
     require_column(opened, "group", group, required=False)
-    texts, labels = table.column(spec.text).to_pylist(), table.column(spec.label).to_pylist()
+    texts = table.column(spec.text).to_pylist()
+    labels = table.select(several).to_pylist() if several else table.column(spec.label).to_pylist()
     if any(column.is_words and column.role == "text" for column in columns):
         texts = [words_joined(path.name, spec.text, row, cell) for row, cell in enumerate(texts, start=1)]
     groups = group_names(path, group, table.column(group).to_pylist()) if group else None
     pairs = table.column(spec.pair).to_pylist() if spec.pair else None
     rows = Split(path.name, texts, pairs, labels if opened.layout is None else with_numbers(labels), groups)
-    return ReadRows(
-        rows, (reading_sentence(opened, len(table)),), opened.classes.get(spec.label, ()), broken_lines(opened)
-    )
+    declared = opened.classes.get(spec.label, ())
+    return ReadRows(rows, (reading_sentence(opened, len(table)),), declared, broken_lines(opened))
+
+
+def columns_named(label: str, known: Sequence[str], columns: Sequence[Column]) -> list[str]:
+    """Return the columns that a label names together, with commas between them, where its task type may have several;
+    none if it is a single column."""
+    names = [name.strip() for name in label.split(",")]
+    may = any(column.role == "label" and column.several for column in columns)
+    return names if may and label not in known and len(names) > 1 else []
 
 
 def words_joined(file: str, column: str, row: int, cell: Any) -> Any:

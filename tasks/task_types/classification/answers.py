@@ -13,7 +13,7 @@ import numpy as np
 
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
-from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows
+from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows, reliability
 from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
 from tasks.task_types.types import CLASS_LOGITS
 
@@ -76,29 +76,6 @@ def analyse_classes(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins:
     nll = -model["logp"][np.arange(rows), labels_N].mean() if rows else None
     brier = ((np.exp(model["logp"]) - truth_NC) ** 2).sum(-1).mean() if rows else None
     return found | {"nll": finite(nll), "brier": finite(brier)}
-
-
-def reliability(certainty_N: np.ndarray, right_N: np.ndarray, bins: int) -> dict[str, object]:
-    """Return the reliability diagram's bins and the expected calibration error; without rows it is undefined."""
-    place_N = np.minimum((certainty_N * bins).astype(int), bins - 1)
-    count_K = np.bincount(place_N, minlength=bins)
-    sure_K, right_K = (
-        np.bincount(place_N, weights=values, minlength=bins) for values in (certainty_N, right_N.astype(float))
-    )
-    bars = [
-        {
-            "low": k / bins,
-            "high": (k + 1) / bins,
-            "rows": int(count_K[k]),
-            "certainty": float(sure_K[k] / count_K[k]),
-            "accuracy": float(right_K[k] / count_K[k]),
-        }
-        for k in np.flatnonzero(count_K)
-    ]
-    return {
-        "ece": finite(np.abs(sure_K - right_K).sum() / len(certainty_N)) if len(certainty_N) else None,
-        "bins": bars,
-    }
 
 
 def compare_classes(

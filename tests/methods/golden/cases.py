@@ -47,6 +47,26 @@ def answers() -> list[Case]:
     return made
 
 
+def label_sets() -> list[Case]:
+    """Several labels a row: each is a Bernoulli distribution of its own; the second row has no label."""
+    student, teacher = pair(71, 4, 3)
+    inputs = {"student_BC": student, "teacher_BC": teacher, "sets_B": np.array([5, -1, 0, 2])}
+    alone = {name: inputs[name] for name in ("student_BC", "sets_B")}
+    both = {name: inputs[name] for name in ("student_BC", "teacher_BC")}
+    learned = ("student_BC",)
+    made = [Case("label_sets.label_set_loss", "labels", losses.label_set_loss, alone, {}, learned)]
+    for temperature in (1.0, 4.0):
+        name, knobs = "soft_label_set_loss", {"temperature": temperature}
+        made.append(Case(f"label_sets.{name}", f"T{temperature:g}", losses.soft_label_set_loss, both, knobs, learned))
+    for formula in ("default", "paper"):
+        knobs = {"temperature": 2.0, "hard_weight": 0.25, "formula": formula}
+        loss = losses.label_set_prediction_loss
+        made.append(Case("label_sets.label_set_prediction_loss", formula, loss, inputs, knobs, learned))
+    mixed = {"logits_MNC": drawn(72, 2, 3, 2), "weights_MN": np.array([[0.25, 0.5, 1 / 16], [0.75, 0.5, 15 / 16]])}
+    made.append(Case("label_sets.mixed_label_sets", "T2", losses.mixed_label_sets, mixed, {"temperature": 2.0}))
+    return made
+
+
 def inner_layers() -> list[Case]:
     """Hidden states, attention scores, and where attention looks."""
     student, teacher = drawn(11, 2, 3, 3), drawn(12, 2, 3, 4)
@@ -281,6 +301,7 @@ def all_cases() -> list[Case]:
     """Return every case, those of one file of ``tasks/methods`` behind each other."""
     groups = (
         answers,
+        label_sets,
         inner_layers,
         relations_and_patience,
         words_and_teachers,

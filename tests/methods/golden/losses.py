@@ -80,6 +80,48 @@ def class_prediction_loss(
     return (1 - hard_weight) * soft + hard_weight * class_loss(student_BC, labels_B)
 
 
+def sigmoid(x: ndarray) -> ndarray:
+    """The probability of log-odds."""
+    return 1 / (1 + np.exp(-x))
+
+
+def label_set_loss(student_BC: ndarray, sets_B: ndarray) -> ndarray:
+    """Cross entropy of every label by itself, averaged over labels and the rows that have a set (not below 0)."""
+    known = np.flatnonzero(sets_B >= 0)
+    true = (sets_B[known, None] >> np.arange(student_BC.shape[1])) & 1
+    share = sigmoid(student_BC[known])
+    return -np.sum(true * np.log(share) + (1 - true) * np.log(1 - share)) / max(1, true.size)
+
+
+def soft_label_set_loss(student_BC: ndarray, teacher_BC: ndarray, temperature: float) -> ndarray:
+    """T² times the KL of two Bernoulli distributions, averaged over rows and labels."""
+    ours, theirs = sigmoid(student_BC / temperature), sigmoid(teacher_BC / temperature)
+    divergence = theirs * np.log(theirs / ours) + (1 - theirs) * np.log((1 - theirs) / (1 - ours))
+    return temperature**2 * np.mean(divergence)
+
+
+def label_set_prediction_loss(
+    student_BC: ndarray,
+    teacher_BC: ndarray,
+    sets_B: ndarray,
+    temperature: float,
+    hard_weight: float,
+    formula: str = "default",
+) -> ndarray:
+    """The teacher's answers beside the labels; with TinyBERT's formula, soft cross entropy alone."""
+    if formula == "paper":
+        ours, theirs = sigmoid(student_BC / temperature), sigmoid(teacher_BC / temperature)
+        return -np.mean(theirs * np.log(ours) + (1 - theirs) * np.log(1 - ours))
+    soft = soft_label_set_loss(student_BC, teacher_BC, temperature)
+    return (1 - hard_weight) * soft + hard_weight * label_set_loss(student_BC, sets_B)
+
+
+def mixed_label_sets(logits_MNC: ndarray, weights_MN: ndarray, temperature: float) -> ndarray:
+    """The log-odds of the mean probability of several teachers, softened."""
+    share = np.sum(weights_MN[..., None] * sigmoid(logits_MNC / temperature), axis=0)
+    return temperature * np.log(share / (1 - share))
+
+
 def value_prediction_loss(
     student_B1: ndarray, teacher_B1: ndarray, labels_B: ndarray, hard_weight: float, formula: str = "default"
 ) -> ndarray:
