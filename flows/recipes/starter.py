@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
-from tasks.task_types.types import task_type
+from tasks.task_types.types import TaskType, task_type
 
 if TYPE_CHECKING:
     from tasks.ports.rows.table_files import OpenTable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 AskUser = Callable[[str, Sequence[str]], str]
 """Asks the user a question with several answers, of which the first is the default."""
-DEFAULT_TEACHER, ITS_LAYERS = "google-bert/bert-base-uncased", 12
 LARGEST_CHECKED = 16 * 2**20
 """Bytes up to which the rows are divided at once, to find faulty ones."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
@@ -44,15 +43,18 @@ data:
 {data}  holdout_rows: 2000    # held out from train for the decision; at most a fifth of it
 teacher:
   model: {teacher}   # a hub id, or a folder
-students:      # {students_reason}
+{taken}students:      # {students_reason}
   - {{name: {student}, {shape}, start: {start}}}
-  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}
-# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
+{baseline}# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
 #   - {{name: third, from: {student}, by: layer-dropping, strategy: top, drop: 1, signal: teacher}}
 gate:
   criteria:
     - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
 """  # noqa: E501
+
+
+BASELINE_LINE = "  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}\n"
+TAKEN_LINE = "  already_finetuned: true   # the model as it is: labels of this type judge alone\n"
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     kind, guess = guessed(path.name, values, chosen)
     if chosen.label in opened.classes:
         guess = replace(guess, labels=None)  # the file itself declares them, in order
-    shape, why = student_of(wishes.teacher)
+    shape, why = student_of(wishes.teacher, own := task_type(kind))
     rows = len(values[chosen.text])
     name = recipe_name(source)
     fields = {
@@ -103,7 +105,9 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "headline": guess.metrics[0],
         "source": word(source if not Path(source).exists() else str(Path(source).resolve())),
         "said": reading_sentence(opened, rows).removeprefix(f"{opened.name}: "),
-        "teacher": word(wishes.teacher or DEFAULT_TEACHER),
+        "teacher": word(wishes.teacher or own.usual_teacher),
+        "taken": "" if own.learns_labels else TAKEN_LINE,
+        "baseline": BASELINE_LINE.format(**shape) if own.learns_labels else "",
         "students_reason": why,
         **shape,
     }
@@ -283,9 +287,9 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
     return best, found[best]
 
 
-def student_of(teacher: str | None) -> tuple[dict[str, str], str]:
+def student_of(teacher: str | None, own: TaskType) -> tuple[dict[str, str], str]:
     """Return the lines of a student that is smaller than its teacher, and the reason of its size."""
-    layers, width = (ITS_LAYERS, None) if teacher is None else shape_of_teacher(teacher)
+    layers, width = (own.usual_layers, None) if teacher is None else shape_of_teacher(teacher)
     if layers is None:
         return (
             {"student": "small", "shape": "layers: 2", "start": "teacher"},

@@ -6,6 +6,7 @@ from tasks.metrics.definition import Metric
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
 from tasks.metrics.of_entities import ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL
 from tasks.metrics.of_label_sets import LABEL_MACRO_F1, MICRO_F1, SUBSET_ACCURACY
+from tasks.metrics.of_ranks import MRR_AT_10, NDCG_AT_10, RECALL_AT_1, RECALL_AT_10, RECALL_AT_100
 from tasks.metrics.of_scores import AUROC
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 
@@ -25,6 +26,11 @@ METRICS: dict[str, Metric] = {
     "micro_f1": MICRO_F1,
     "label_macro_f1": LABEL_MACRO_F1,
     "subset_accuracy": SUBSET_ACCURACY,
+    "ndcg_at_10": NDCG_AT_10,
+    "mrr_at_10": MRR_AT_10,
+    "recall_at_1": RECALL_AT_1,
+    "recall_at_10": RECALL_AT_10,
+    "recall_at_100": RECALL_AT_100,
 }
 
 METRICS_OF_SCORES: dict[str, Metric] = {"auroc": AUROC}

@@ -15,7 +15,13 @@ from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, OWN_METRIC, Exports, 
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
-from tasks.recipe.student_checks import check_follower, check_phases, check_stages, check_units
+from tasks.recipe.student_checks import (
+    check_follower,
+    check_phases,
+    check_stages,
+    check_units,
+    require_vectors_alone,
+)
 from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
 from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
 from tasks.task_types.types import METRICS_OF_SCORES_OF, TASK_TYPES, TaskType
@@ -114,6 +120,9 @@ class Recipe(Knobs):
             )
         if spec.headline not in spec.metrics:
             raise ValueError(f"task.headline is {spec.headline!r}, which is not one of task.metrics; add it there")
+        if not self.task_type.learns_labels:
+            colleagues = {f"ensemble.teachers.{number - 2}": one for number, one in self.colleagues}
+            require_vectors_alone(spec, {"teacher": self.teacher, **colleagues}, self.planned)
         if spec.labels and not self.task_type.has_classes:
             raise ValueError(f"task.labels names classes, and {spec.name} is a {spec.kind}; leave labels out")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tasks.catalog import TaskSpec
@@ -11,7 +11,7 @@ from tasks.recipe.data import Augmentation, TransferText
 from tasks.recipe.distillation import Intermediate, TaskDistillation
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
-from tasks.recipe.training import Ensemble
+from tasks.recipe.training import Ensemble, Teacher
 from tasks.task_types.types import TaskType
 
 
@@ -170,6 +170,7 @@ def check_units(recipe: StudentSections) -> None:
         raise ValueError(
             f"patience compares one token of each row, and {spec.name} is of type {spec.kind}, with an answer for each "
             f"word; remove patience"
+        )
 
 
 def own_knobs_apart(student: Student) -> list[str]:
@@ -192,4 +193,24 @@ def require_narrow_embedding(student: Student, width: int) -> None:
         raise ModelError(
             f"student {student.name}: embedding is {student.embedding}, and its layers are {width} wide; give it at "
             f"most {width}"
+        )
+
+
+def require_vectors_alone(spec: TaskSpec, teachers: Mapping[str, Teacher], planned: Sequence[CandidateKnobs]) -> None:
+    """Reject a task without second texts, and trainings on labels. Raises ValueError."""
+    if spec.pair is None:
+        raise ValueError(
+            f"task.pair names no column, and {spec.name}, of type {spec.kind}, is judged on pairs of texts; name the "
+            f"column of second texts; texts without a second one are learned from as transfer text (section transfer)"
+        )
+    for where, teacher in teachers.items():
+        if not teacher.already_finetuned:
+            raise ValueError(
+                f"{where} would be fine-tuned on labels, and labels of type {spec.kind} judge alone; set "
+                f"{where}.already_finetuned: true, and name a model whose vectors are good"
+            )
+    learner = next((one.name for one in planned if one.signal_of_training == "labels"), None)
+    if learner is not None:
+        raise ValueError(
+            f"{learner} would be trained on labels, and labels of type {spec.kind} judge alone; set its signal: teacher"
         )

@@ -77,6 +77,11 @@ class TaskTraining(Training):
         "entity_f1",
         "entity_precision",
         "entity_recall",
+        "ndcg_at_10",
+        "mrr_at_10",
+        "recall_at_1",
+        "recall_at_10",
+        "recall_at_100",
     ] = Field(
         "headline",
         description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "

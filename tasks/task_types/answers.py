@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
+from tasks.task_types.embedding.answers import ANSWERS as EMBEDDING
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.multi_label.answers import ANSWERS as MULTI_LABEL
 from tasks.task_types.regression.answers import ANSWERS as REGRESSION
+from tasks.task_types.retrieval.answers import ANSWERS as RETRIEVAL
 from tasks.task_types.tokens.answers import ANSWERS as TOKENS
 
 ANSWERS: dict[str, Answers] = {
@@ -13,4 +15,6 @@ ANSWERS: dict[str, Answers] = {
     "regression": REGRESSION,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "embedding": EMBEDDING,
+    "retrieval": RETRIEVAL,
 }

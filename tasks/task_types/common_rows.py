@@ -11,7 +11,7 @@ from tasks.task_types.interfaces import ColumnChoice
 
 LABEL_WORDS = (
     *("label", "labels", "target", "class", "category", "sentiment", "score", "rating", "stars"),
-    *("intent", "topic", "emotion", "y"),
+    *("intent", "topic", "emotion", "similarity", "relatedness", "y"),
 )
 """Usual names of a column of labels, and usual words in such names."""
 ANY_TEXT_FITS = 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
+from tasks.task_types.embedding.graph import GRAPH as EMBEDDING
 from tasks.task_types.interfaces import Graph
 from tasks.task_types.multi_label.graph import GRAPH as MULTI_LABEL
 from tasks.task_types.regression.graph import GRAPH as REGRESSION
@@ -13,4 +14,6 @@ GRAPHS: dict[str, Graph] = {
     "regression": REGRESSION,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "embedding": EMBEDDING,
+    "retrieval": EMBEDDING,
 }

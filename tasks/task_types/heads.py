@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.task_types.classification.head import HEAD as CLASSIFICATION
+from tasks.task_types.embedding.head import HEAD as EMBEDDING
 from tasks.task_types.interfaces import Head
 from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
 from tasks.task_types.regression.head import HEAD as REGRESSION
@@ -13,4 +14,6 @@ HEADS: dict[str, Head] = {
     "regression": REGRESSION,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "embedding": EMBEDDING,
+    "retrieval": EMBEDDING,
 }

@@ -131,6 +131,8 @@ class Reader:
     """Return the numbers of the classes that a stored label stands for; None: it is such a number."""
     renumber: Callable[[Any, Mapping[int, int]], Any] | None = None
     """Return a stored label after classes were left out, by the new numbers of the others; None: its number."""
+    reads_apart: bool = False
+    """Whether a model reads the texts of a pair one by one: each is then a row of its own, text before second text."""
 
 
 # --- head: encoding, targets and losses, for training -----------------------------------------------------------------

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from tasks.task_types.classification.rows import READER as CLASSIFICATION
+from tasks.task_types.embedding.rows import READER as EMBEDDING
 from tasks.task_types.interfaces import ColumnChoice, Reader
 from tasks.task_types.multi_label.rows import READER as MULTI_LABEL
 from tasks.task_types.regression.rows import READER as REGRESSION
+from tasks.task_types.retrieval.rows import READER as RETRIEVAL
 from tasks.task_types.tokens.rows import READER as TOKENS
 
 READERS: dict[str, Reader] = {
@@ -17,6 +19,8 @@ READERS: dict[str, Reader] = {
     "regression": REGRESSION,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "embedding": EMBEDDING,
+    "retrieval": RETRIEVAL,
 }
 
 

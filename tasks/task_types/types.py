@@ -59,6 +59,12 @@ class TaskType:
     """Its name in the config of a checkpoint; empty where transformers has none."""
     has_thresholds: bool = False
     """Whether a finished model has thresholds that are tuned on the selection rows."""
+    learns_labels: bool = True
+    """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
+    usual_teacher: str = "google-bert/bert-base-uncased"
+    """The teacher that ``limbeck init`` writes where its user names none."""
+    usual_layers: int = 12
+    """The layers of the usual teacher."""
 
     @property
     def is_softened(self) -> bool:
@@ -80,9 +86,13 @@ CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
 VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
 TAG_LOGITS = (Output("logits", ("batch", "tokens", "classes")),)
 LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
+SENTENCE_VECTORS = (Output("sentence_embedding", ("batch", "width"), is_distribution=False),)
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
+SECOND_TEXT, SCORE = Column("pair", "the second text"), Column("label", "how similar they are", required=False)
+PASSAGE = Column("pair", "a passage that answers the query")
+RELEVANCE = Column("label", "1, or 0 where it answers another query", required=False)
 CLASS, NUMBER = Column("label", "the class, by name or number"), Column("label", "the number")
 SEVERAL_LABELS = Column("label", "the labels: lists, texts with a separator, or columns of 0 and 1", several=True)
 
@@ -137,6 +147,34 @@ MULTI_LABEL = TaskType(
     has_thresholds=True,
 )
 
+EMBEDDING = TaskType(
+    name="embedding",
+    description="A vector of each text; pairs of texts with scores of their similarity judge the vectors.",
+    hub_task="feature-extraction",
+    auto_class="AutoModel",
+    columns=(TEXT, SECOND_TEXT, SCORE),
+    outputs=SENTENCE_VECTORS,
+    metrics=("spearman", "pearson"),
+    headline="spearman",
+    learns_labels=False,
+    usual_teacher="sentence-transformers/all-MiniLM-L6-v2",
+    usual_layers=6,
+)
+
+RETRIEVAL = TaskType(
+    name="retrieval",
+    description="A vector of each text, for search; queries and their passages judge the vectors.",
+    hub_task="feature-extraction",
+    auto_class="AutoModel",
+    columns=(TEXT, PASSAGE, RELEVANCE),
+    outputs=SENTENCE_VECTORS,
+    metrics=("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100"),
+    headline="ndcg_at_10",
+    learns_labels=False,
+    usual_teacher="sentence-transformers/all-MiniLM-L6-v2",
+    usual_layers=6,
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
@@ -145,6 +183,8 @@ TASK_TYPES: dict[str, TaskType] = {
     "regression": REGRESSION,
     "tokens": ENTITIES,
     "multi-label": MULTI_LABEL,
+    "embedding": EMBEDDING,
+    "retrieval": RETRIEVAL,
 }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tasks.task_types.classification.view import VIEW as CLASSIFICATION
+from tasks.task_types.embedding.view import VIEW as EMBEDDING
 from tasks.task_types.interfaces import View
 from tasks.task_types.multi_label.view import VIEW as MULTI_LABEL
 from tasks.task_types.regression.view import VIEW as REGRESSION
+from tasks.task_types.retrieval.view import VIEW as RETRIEVAL
 from tasks.task_types.tokens.view import VIEW as TOKENS
 
 VIEWS: dict[str, View] = {
@@ -13,4 +15,6 @@ VIEWS: dict[str, View] = {
     "regression": REGRESSION,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "embedding": EMBEDDING,
+    "retrieval": RETRIEVAL,
 }

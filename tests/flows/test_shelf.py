@@ -60,10 +60,21 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     )
     values = shrink(to_plain_values(read_yaml(SHELF / f"{name}.yaml")), bert)
     values_of_data = values.get("data") or {}
-    is_tagged = isinstance(values["task"], Mapping) and values["task"].get("kind") == "tokens"
-    data = write_tagged(folder / "tagged", 100) if is_tagged else data
-    values["task"] = {"name": "tiny", **({"kind": "tokens"} if is_tagged else {"labels": ["negative", "positive"]})}
+    kind = task.get("kind") if isinstance(task := values["task"], Mapping) else ""
+    data = write_tagged(folder / "tagged", 100) if kind == "tokens" else data
+    values["task"] = {"name": "tiny", **({"kind": kind} if kind else {"labels": ["negative", "positive"]})}
+    if kind == "embedding":
+        values["task"]["pair"] = "other"
+        texts = [row.partition(",")[0] for row in rows]
+        others = [text if number % 2 else f"poor {number} end" for number, text in enumerate(texts)]
+        scores = [
+            (text == other) + number % 3 / 10 for number, (text, other) in enumerate(zip(texts, others, strict=True))
+        ]
+        pairs = [",".join(map(str, row)) for row in zip(texts, others, scores, strict=True)]
+        data.write_text("\n".join(["text,other,label", *pairs]) + "\n")
     values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 20}
+    if kind == "embedding":  # a correlation on ten pairs may be 0 in some resample
+        values["data"]["validation_share"] = 0.4
     if "judge" in values_of_data:
         more = [
             f"it was {WORDS[number % 20]} {WORDS[number % 7]} once {number},{'fine' if number % 2 else 'poor'}"
@@ -77,7 +88,7 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
     )
     values["resources"] = {"threads_alone": 1}
-    if is_tagged:  # of a teacher that finds next to nothing, a share of its score would be undefined
+    if kind == "tokens":  # of a teacher that finds next to nothing, a share of its score would be undefined
         values["teacher"] |= {"steps": 60, "learning_rate": 5e-3}
     if "corpus" in values:
         values["corpus"] = {"source": str(folder / "text.txt"), "max_tokens": 1000, "max_length": 16}
@@ -99,6 +110,7 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 LIKE_ANOTHER = (
     "dropout",
     "dropped-then-distilled",
+    "embedder-small",
     "entities-small",
     "finetuned",
     "glue-methods",

@@ -26,12 +26,11 @@ from tests.architecture.sources import ROOT
 from tests.task_types.test_answers import ONE_ANSWER
 
 CPU, TEXTS = torch.device("cpu"), ["the film was good", "a poor meal but a very fine song", "it"]
-LABELS: dict[str, list[Any]] = {
+LABELS: dict[str, list[Any]] = dict.fromkeys(HEADS, [4.0, None, 1.0]) | {
     "classification": [1, None, 0],
-    "regression": [4.0, None, 1.0],
     "multi-label": [3, None, 0],
 }
-NAMES = {"classification": ["no", "yes"], "regression": None, "multi-label": ["no", "yes"]}
+NAMES = dict.fromkeys(HEADS) | {"classification": ["no", "yes"], "multi-label": ["no", "yes"]}
 
 
 @pytest.fixture

@@ -80,3 +80,17 @@ def test_a_further_type_remakes_nothing(part: str) -> None:
     there = Program({**here, **further}, program().never_counted)
     assert remade(there, "classification") == remade(there, "regression") == set()
     assert remade(there, "further") == LEARNING | LOADING
+
+
+def test_the_losses_and_the_pooling_of_embedders_count_for_embedders_alone() -> None:
+    """A mutation of each: a stage of classification that runs again is a false one, and a training that does not is a
+    stale one."""
+    for module, always in (
+        ("tasks.methods.losses.vectors", {"distill-predictions", "drop-layers"}),
+        ("tasks.task_types.embedding.pooled", LEARNING | LOADING),
+    ):
+        source = with_statements(program().sources[module])
+        there = Program({**program().sources, module: source}, program().never_counted)
+        assert remade(there, "classification") == set()
+        for name in ("embedding", "retrieval"):
+            assert always - {"mix-answers"} <= remade(there, name)

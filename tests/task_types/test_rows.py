@@ -32,20 +32,42 @@ from tests.stage_tasks import all_specs
 from tests.task_types.test_answers import ONE_ANSWER
 
 CLASSES = ["no", "yes"]
-NAMES = {"classification": CLASSES, "regression": None, "multi-label": CLASSES}
+NAMES = {
+    "classification": CLASSES,
+    "regression": None,
+    "multi-label": CLASSES,
+    "embedding": None,
+    "retrieval": None,
+}
+LAST: dict[str, tuple[Any, Any]] = {
+    "classification": ("yes", 1),
+    "regression": (3, 3.0),
+    "multi-label": (["yes"], 2),
+    "embedding": (3, 3.0),
+    "retrieval": ("1", 1.0),
+}
+"""One more legal label of each type, and how it is stored."""
 LEGAL: dict[str, list[Any]] = {
     "classification": ["yes", 0, None, "no"],
     "regression": [0.5, "7", None, -1],
     "multi-label": [["yes"], [0, "yes"], None, ["no"]],
+    "embedding": [0.5, "7", 0, -1],
+    "retrieval": [1, "0", None, 0],
 }
 STORED: dict[str, list[Any]] = {
     "classification": [1, 0, None, 0],
     "regression": [0.5, 7.0, None, -1.0],
     "multi-label": [2, 3, None, 1],
+    "embedding": [0.5, 7.0, 0.0, -1.0],
+    "retrieval": [1.0, 0.0, 1.0, 0.0],
 }
-LAST: dict[str, tuple[Any, Any]] = {"classification": ("yes", 1), "regression": (3, 3.0), "multi-label": (["yes"], 2)}
-"""One more legal label of each type, and how it is stored."""
-FLAT: dict[str, list[Any]] = {"classification": [1, 0, 2], "regression": [1, 0, 2], "multi-label": [[1], [0], [2]]}
+FLAT: dict[str, list[Any]] = {
+    "classification": [1, 0, 2],
+    "regression": [1, 0, 2],
+    "multi-label": [[1], [0], [2]],
+    "embedding": [1, 0, 2],
+    "retrieval": [1, 0, 1],
+}
 ROWS_STAGES = {"prepare-rows", "prepare-judging-set"}
 KNOBS = {"task": {"kind": "classification"}, "task_type": "classification"}
 
@@ -67,6 +89,7 @@ def recipe(**task: Any) -> Recipe:
             "name": "mine",
             "task": {"name": "mine", **task},
             "students": [{"name": "small", "layers": 2, "start": "teacher"}],
+            "teacher": {"already_finetuned": True},
             "gate": {"split": "validation"},
         }
     )
@@ -112,6 +135,9 @@ def test_labels_of_a_judging_set_are_the_labels_of_the_task(name: str) -> None:
         ("classification", [2], "rows.csv, row 1: the label 2 is not one of no, yes"),
         ("regression", [1, "high"], "rows.csv, row 2: the label 'high' is not a number; correct it"),
         ("regression", ["nan"], "rows.csv, row 1: the label is nan; give a finite number"),
+        ("embedding", [1, "high"], "rows.csv, row 2: the score 'high' is not a number; correct it, or leave it empty"),
+        ("embedding", ["inf"], "rows.csv, row 1: the score is inf; give a finite number, or leave it empty"),
+        ("retrieval", [1, 2], "rows.csv, row 2: the mark 2 is neither 1 \\(the passage answers the query\\) nor 0"),
     ],
 )
 def test_an_illegal_label_is_one_sentence(name: str, labels: list[Any], sentence: str) -> None:
@@ -219,8 +245,11 @@ def test_a_table_without_a_text_fits_no_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TASK_TYPES)
 def test_a_task_has_the_metrics_of_its_type(name: str) -> None:
     kind = TASK_TYPES[name]
-    assert recipe(kind=name).spec.metrics == (kind.headline,), "without metrics, the one that decides"
-    assert recipe(kind=name, metrics=kind.metrics, headline=kind.metrics[-1]).spec.headline == kind.metrics[-1]
+    needed = {} if kind.learns_labels else {"pair": "other"}
+    assert recipe(kind=name, **needed).spec.metrics == (kind.headline,), "without metrics, the one that decides"
+    assert (
+        recipe(kind=name, **needed, metrics=kind.metrics, headline=kind.metrics[-1]).spec.headline == kind.metrics[-1]
+    )
     others = {metric for one in TASK_TYPES.values() for metric in one.metrics} - set(kind.metrics)
     for metric in others:
         with pytest.raises(ValidationError, match=f"task.metrics names '{metric}'; "):

@@ -18,9 +18,11 @@ SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokeni
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE)
 """Vocabulary files; a tokenizer needs one of them."""
 BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+POOLING = "1_Pooling/config.json"
+"""Where sentence-transformers states how token states become a vector."""
 SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)
 """All files except the weights."""
-HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE]
+HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE, POOLING]
 
 NAMED_FILES = ("vocab", "merges", "tokenizer_object", "fast_tokenizer_files")
 """Tokenizer settings that would make it read other files than its own."""
@@ -34,9 +36,8 @@ def model_files(folder: Path) -> dict[str, Path]:
     if not (folder / CONFIG).is_file():
         return {}
     weights = [WEIGHTS] if (folder / WEIGHTS).is_file() else [INDEX, *shards_of(folder)]
-    return {
-        name: folder / name for name in sorted([CONFIG, *weights, *VOCABULARIES, *BESIDE]) if (folder / name).is_file()
-    }
+    names = sorted([CONFIG, *weights, *VOCABULARIES, *BESIDE, POOLING])
+    return {name: folder / name for name in names if (folder / name).is_file()}
 
 
 def has_tokenizer(folder: Path) -> bool:

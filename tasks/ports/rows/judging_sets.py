@@ -17,7 +17,7 @@ from tasks.contracts import Artifact
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
-from tasks.ports.rows.prepared import digest_of, numbered_rows
+from tasks.ports.rows.prepared import digest_of, numbered_rows, texts_apart
 from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
 from tasks.ports.rows.seen import read_sentences
 from tasks.ports.rows.splits import MOST_PURGED, Split
@@ -88,8 +88,9 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
     names = read_facts(rows).labels
     split, facts = judging_rows(source, knobs, names, read_sentences(rows, "train") if knobs.leave_out else None)
     output.mkdir(parents=True, exist_ok=True)
-    label_type = READERS[knobs.task_type].label_type()
-    write_split(output, SPLIT, numbered_rows(split, 0, split.numbers.tolist()), label_type)
+    reader, groups = READERS[knobs.task_type], split.numbers.tolist()
+    written, own = texts_apart(split, groups) if reader.reads_apart else (split, groups)
+    write_split(output, SPLIT, numbered_rows(written, 0, own), reader.label_type())
     write_merged(output, facts.merged)
     return facts
 

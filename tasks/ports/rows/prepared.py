@@ -41,7 +41,8 @@ TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of ro
 def prepare_rows(source: Path, knobs: RowsSlice, output: Path) -> RowsFacts:
     """Read, check and divide the rows of a task, and write them; return counts and shares."""
     divided, names, facts = divided_rows(source, knobs)
-    write_rows(divided, knobs.task, names, output, READERS[knobs.task.kind].label_type())
+    reader = READERS[knobs.task.kind]
+    write_rows(divided, knobs.task, names, output, reader.label_type(), reads_apart=reader.reads_apart)
     return facts
 
 
@@ -73,14 +74,23 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
 
 
 def write_rows(
-    splits: dict[str, Split], spec: TaskSpec, names: list[str] | None, output: Path, label_type: pa.DataType
+    splits: dict[str, Split],
+    spec: TaskSpec,
+    names: list[str] | None,
+    output: Path,
+    label_type: pa.DataType,
+    *,
+    reads_apart: bool = False,
 ) -> None:
-    """Write every split, with ids that no two rows share and labels of an Arrow type, and the facts about the task."""
+    """Write every split, with ids that no two rows share and labels of an Arrow type, and the facts about the task; a
+    task that reads texts apart has a row for each text of a pair."""
     output.mkdir(parents=True, exist_ok=True)
     start = 0
     for split in sorted(splits):
         rows = splits[split]
         groups = None if split == "train" else rows.numbers.tolist()
+        if reads_apart:
+            rows, groups = texts_apart(rows, groups)
         write_split(output, split, numbered_rows(rows, start, groups), label_type)
         start += len(rows)
     write_facts(
@@ -91,9 +101,19 @@ def write_rows(
             labels=names,
             metrics=list(spec.metrics),
             headline=spec.headline,
-            pairs=spec.pair is not None,
+            pairs=spec.pair is not None and not reads_apart,
         ),
     )
+
+
+def texts_apart(rows: Split, groups: list[int] | None) -> tuple[Split, list[int] | None]:
+    """Return rows of one text each, in pairs: every text, and then its second text, with the label and the group of
+    their row."""
+    twice = [row for row in range(len(rows)) for _ in range(2)]
+    seconds = rows.texts if rows.pairs is None else rows.pairs
+    texts = [text for both in zip(rows.texts, seconds, strict=True) for text in both]
+    apart = Split(rows.file, texts, None, [rows.labels[row] for row in twice])
+    return apart, None if groups is None else [groups[row] for row in twice]
 
 
 def numbered_rows(rows: Split, start: int, groups: list[int] | None = None) -> StoredRows:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SPACES, NO_BREAK = re.compile(r"[ \t\r\n]+"), "\u00a0"
 """Spaces that divide words, and one that does not."""
+USUAL_LABEL = TaskSpec.model_fields["label"].default
+"""The label column that a task names unless it states another; where labels are optional, a table may lack it."""
 SHARD = re.compile(r"-\d+-of-\d+(?=\.|$)")
 
 
@@ -154,11 +156,16 @@ def read_columns(
     named = named_columns(spec)
     several = columns_named(spec.label, opened.columns, columns)
     for column in columns:
+        if not column.required and named.get(column.role) == USUAL_LABEL:
+            continue
         for name in several if column.several and several else [named.get(column.role)]:
             require_column(opened, column.role, name, required=column.required)
     require_column(opened, "group", group, required=False)
     texts = table.column(spec.text).to_pylist()
-    labels = table.select(several).to_pylist() if several else table.column(spec.label).to_pylist()
+    if several:
+        labels = table.select(several).to_pylist()
+    else:
+        labels = table.column(spec.label).to_pylist() if spec.label in opened.columns else [None] * len(texts)
     if any(column.is_words and column.role == "text" for column in columns):
         texts = [words_joined(path.name, spec.text, row, cell) for row, cell in enumerate(texts, start=1)]
     groups = group_names(path, group, table.column(group).to_pylist()) if group else None

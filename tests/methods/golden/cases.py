@@ -10,6 +10,7 @@ import numpy as np
 from tests.methods.golden import losses
 from tests.methods.golden.case import Case, drawn, pair
 from tests.methods.golden.tables import maps_and_strategies, texts
+from tests.methods.golden.vectors import vectors
 
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]])
 SHORT = np.array([[1, 1, 1], [1, 0, 0]])
@@ -310,5 +311,6 @@ def all_cases() -> list[Case]:
         stream,
         maps_and_strategies,
         texts,
+        vectors,
     )
     return sorted((case for group in groups for case in group()), key=lambda case: case.of)

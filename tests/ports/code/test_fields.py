@@ -220,5 +220,5 @@ def test_a_change_of_one_task_type_changes_no_stage_of_another() -> None:
 
 
 def test_a_further_task_type_changes_no_stage() -> None:
-    further = '"regression": REGRESSION, "ordinal": REGRESSION}'
-    assert changed_by("tasks.task_types.answers", '"regression": REGRESSION}', further, **CHOICE) == set()
+    further = '"regression": REGRESSION, "ordinal": REGRESSION,'
+    assert changed_by("tasks.task_types.answers", '"regression": REGRESSION,', further, **CHOICE) == set()

@@ -1,0 +1,92 @@
+"""Rows of retrieval: a query, and a passage that answers it. A row may be marked 0: its passage answers another query,
+and is one more that is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.errors import DataError
+from tasks.task_types.common_rows import are_numbers, known_values, mean_words
+from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
+from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
+from tasks.task_types.types import PASSAGE, RELEVANCE, TEXT
+
+QUERY_WORDS = ("query", "question", "anchor")
+PASSAGE_WORDS = ("passage", "context", "document", "paragraph", "positive")
+"""Usual names of the columns of queries and of passages."""
+NAMED_QUERY_FITS = 0.95
+"""How well a table fits whose columns have such names."""
+FEWEST_PASSAGES = 11
+"""Passages among which ten are not all."""
+
+
+def relevance(rows: TableRows, names: Sequence[str] | None = None) -> list[float]:
+    """Return 1 for a passage that answers its query, which a row without a mark does, and 0 for another one. Raises
+    DataError for any other mark."""
+    return [read_mark(label, rows.file, row) for row, label in enumerate(rows.columns["label"], start=1)]
+
+
+def read_mark(label: Any, file: str, row: int) -> float:
+    """Return one mark; ``row`` is counted from 1."""
+    if label is None or label == "":
+        return 1.0
+    if label in (0, 1, "0", "1"):
+        return float(label)
+    raise DataError(
+        f"{file}, row {row}: the mark {label!r} is neither 1 (the passage answers the query) nor 0 (it does not); "
+        f"correct it, or leave it empty for 1"
+    )
+
+
+def require_passages(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+    """Raise DataError if a split that judges has no query with a passage, or too few pairs."""
+    if split == "train":
+        return
+    if not any(labels):
+        raise DataError(f"no passage of the {split} split answers its query; mark rows whose passage does by 1")
+    if len(labels) < FEWEST_PASSAGES:
+        raise DataError(
+            f"the {split} split has {len(labels)} queries, and among at most ten passages every search finds all; hold "
+            f"out at least {FEWEST_PASSAGES}"
+        )
+
+
+def judging_relevance(rows: TableRows, given: JudgingLabels, names: Sequence[str] | None) -> tuple[list[Any], None]:
+    """Return the marks of a judging set; there are no classes to merge."""
+    return list(relevance(rows)), None
+
+
+def guess_queries(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
+    """Return how a table of queries and passages would be used; None for any other table."""
+    if chosen.pair is None:
+        return None
+    named = name_has(chosen.text, QUERY_WORDS) and name_has(chosen.pair, PASSAGE_WORDS)
+    if not named and chosen.task is None:
+        return None
+    labels = known_values(columns[chosen.label]) if chosen.label in columns else []
+    if labels and not (are_numbers(labels) and set(labels) <= {0, 1}):
+        return None
+    mean = mean_words(columns[chosen.pair])
+    reason = f"{chosen.pair} is a passage ({mean:.0f} words on average) that answers {chosen.text}"
+    return TableGuess(NAMED_QUERY_FITS, reason, ("ndcg_at_10", "mrr_at_10", "recall_at_10"))
+
+
+def name_has(name: str, words: Sequence[str]) -> bool:
+    """Tell whether a column's name contains one of some words."""
+    return any(word in name.lower() for word in words)
+
+
+READER = Reader(
+    columns=(TEXT, PASSAGE, RELEVANCE),
+    label_type=number_type,
+    class_names=no_class_names,
+    labels=relevance,
+    require_labels=require_passages,
+    label_facts=no_facts,
+    judging_labels=judging_relevance,
+    names_in_config=no_names_in_config,
+    guess=guess_queries,
+    reads_apart=True,
+)
