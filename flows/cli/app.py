@@ -147,6 +147,6 @@ def main() -> None:
         # prints them.
         if not (hasattr(error, "show") and hasattr(error, "exit_code")):
             raise
-        error.message = NO_NUMBER.sub("is not a number", str(getattr(error, "message", "")))
+        vars(error)["message"] = NO_NUMBER.sub("is not a number", str(getattr(error, "message", "")))
         error.show()
         raise SystemExit(error.exit_code) from None
