@@ -17,7 +17,7 @@ from tasks.errors import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-IN_A_LAYER = {
+ALBERT_AND_BERT = {
     "attention.query": "attention.self.query",
     "attention.key": "attention.self.key",
     "attention.value": "attention.self.value",
@@ -28,7 +28,7 @@ IN_A_LAYER = {
     "full_layer_layer_norm": "output.LayerNorm",
 }
 """Modules of a layer: ALBERT's names on the left, BERT's on the right."""
-HEAD = {
+HEAD_MAPS = {
     "predictions.dense": "cls.predictions.transform.dense",
     "predictions.LayerNorm": "cls.predictions.transform.LayerNorm",
 }
@@ -51,10 +51,10 @@ SAME_IN_BOTH = (
     "problem_type",
 )
 """Names that BERT's and ALBERT's configs have in common."""
-TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-SAMPLE = 1000
+EMBEDDING_TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+SAMPLED_WORDS = 1000
 """Words over which the change by a position or a segment is a mean."""
-WIDTH = 128
+PAPERS_EMBEDDING = 128
 """Width of the embeddings in the paper's models."""
 
 
@@ -112,7 +112,7 @@ def groups_of(sharing: str | None, layers: int) -> int:
     return groups
 
 
-def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
+def albert_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     """Build an ALBERT of a BERT's layers ``kept``, with the same kind of head: each group of shared weights from the
     layers whose place it takes, the embeddings fitted to the teacher's embedding output.
 
@@ -121,8 +121,10 @@ def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     import torch
 
     groups = groups_of(getattr(shape, "share", None), len(kept))
-    narrow = min(getattr(shape, "embedding", None) or WIDTH, model.config.hidden_size)
-    student = class_like(model)._from_config(config_of(model.config, len(kept), groups, narrow), dtype=torch.float32)
+    narrow = min(getattr(shape, "embedding", None) or PAPERS_EMBEDDING, model.config.hidden_size)
+    student = albert_class_like(model)._from_config(
+        albert_config(model.config, len(kept), groups, narrow), dtype=torch.float32
+    )
     with torch.no_grad():
         fill_layers(student.base_model, model.base_model, kept, getattr(shape, "merge", None) or "mean")
         fill_embeddings(student.base_model, model.base_model)
@@ -130,25 +132,47 @@ def from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     return student
 
 
-def class_like(model: Any) -> Any:
-    """Return ALBERT's class with the same head as this BERT."""
-    import transformers
+def albert_class_like(model: Any) -> Any:
+    """Return ALBERT's class with the same head as this BERT; every head that ALBERT has is here."""
+    from transformers import (
+        AlbertForMaskedLM,
+        AlbertForMultipleChoice,
+        AlbertForQuestionAnswering,
+        AlbertForSequenceClassification,
+        AlbertForTokenClassification,
+        AlbertModel,
+        BertForMaskedLM,
+        BertForMultipleChoice,
+        BertForQuestionAnswering,
+        BertForSequenceClassification,
+        BertForTokenClassification,
+        BertModel,
+    )
 
-    return getattr(transformers, type(model).__name__.replace("Bert", "Albert", 1))
+    alike = {
+        BertModel: AlbertModel,
+        BertForMaskedLM: AlbertForMaskedLM,
+        BertForMultipleChoice: AlbertForMultipleChoice,
+        BertForQuestionAnswering: AlbertForQuestionAnswering,
+        BertForSequenceClassification: AlbertForSequenceClassification,
+        BertForTokenClassification: AlbertForTokenClassification,
+    }
+    return alike[type(model)]
 
 
-def config_of(config: Any, layers: int, groups: int, narrow: int) -> Any:
+def albert_config(config: Any, layers: int, groups: int, narrow: int) -> Any:
     """Return ALBERT's config for a BERT's config."""
     from transformers import AlbertConfig
 
     head = config.classifier_dropout
-    return AlbertConfig(  # type: ignore[call-arg]
-        **{name: getattr(config, name) for name in SAME_IN_BOTH},
+    sizes: dict[str, Any] = {name: getattr(config, name) for name in SAME_IN_BOTH}
+    sizes["attn_implementation"] = config._attn_implementation
+    return AlbertConfig(
+        **sizes,
         num_hidden_layers=layers,
         num_hidden_groups=groups,
         embedding_size=narrow,
         classifier_dropout_prob=config.hidden_dropout_prob if head is None else head,
-        attn_implementation=config._attn_implementation,
     )
 
 
@@ -164,7 +188,7 @@ def fill_layers(student: Any, teacher: Any, kept: Sequence[int], merge: str) -> 
         ]
         if merge.startswith("layer:"):
             sources = [sources[min(int(merge.partition(":")[2]), len(sources)) - 1]]
-        for ours, theirs in {} if merge == "random" else IN_A_LAYER.items():
+        for ours, theirs in {} if merge == "random" else ALBERT_AND_BERT.items():
             for name, value in group.albert_layers[0].get_submodule(ours).named_parameters():
                 value.copy_(torch.stack([layer.get_submodule(theirs).get_parameter(name) for layer in sources]).mean(0))
 
@@ -179,9 +203,9 @@ def fill_embeddings(student: Any, teacher: Any) -> None:
         torch.nn.init.eye_(widen.weight)
         widen.bias.zero_()
         return
-    words_VD, places_PD, kinds_SD = (getattr(theirs, name).weight for name in TABLES)
+    words_VD, places_PD, kinds_SD = (getattr(theirs, name).weight for name in EMBEDDING_TABLES)
     *codes, map_DE, bias_D = fitted_codes(words_VD, places_PD, kinds_SD, theirs.LayerNorm, widen.in_features)
-    for name, values in zip(TABLES, codes, strict=True):
+    for name, values in zip(EMBEDDING_TABLES, codes, strict=True):
         getattr(ours, name).weight.copy_(values)
     widen.weight.copy_(map_DE)
     widen.bias.copy_(bias_D)
@@ -200,7 +224,7 @@ def fitted_codes(
     import torch
     from torch.nn.functional import pad
 
-    place_D, some_ND = places_PD.mean(0), words_VD[:: max(1, len(words_VD) // SAMPLE)]
+    place_D, some_ND = places_PD.mean(0), words_VD[:: max(1, len(words_VD) // SAMPLED_WORDS)]
     y_VD, y_ND = (norm(words + place_D + kinds_SD[0]) for words in (words_VD, some_ND))
     centre_D = y_VD.mean(0)
     axes_DK = leading_axes(y_VD - centre_D, narrow - 2)
@@ -245,23 +269,22 @@ def fill_heads(student: Any, teacher: Any) -> None:
     layers, and otherwise begins with its bias alone, because its own map is as narrow as they are."""
     ours, theirs = (dict(model.named_modules()) for model in (student, teacher))
     same = {name: name for name in ("classifier", "qa_outputs")}
-    pooler = {"pooler" if student.base_model is student else "albert.pooler": prefixed("pooler.dense", teacher)}
+    pooler = {
+        "pooler" if student.base_model is student else "albert.pooler": "pooler.dense"
+        if teacher.base_model is teacher
+        else "bert.pooler.dense"
+    }
     wide = student.config.embedding_size == student.config.hidden_size
-    for name, source in {**same, **pooler, **(HEAD if wide else {})}.items():
+    for name, source in {**same, **pooler, **(HEAD_MAPS if wide else {})}.items():
         if ours.get(name) is not None and theirs.get(source) is not None:
             ours[name].load_state_dict(theirs[source].state_dict())
     if "predictions" in ours:
         ours["predictions"].bias.copy_(theirs["cls.predictions"].bias)
 
 
-def prefixed(name: str, model: Any) -> str:
-    """Return a module's name as it is in a model, with or without a head."""
-    return name if model.base_model is model else f"{model.base_model_prefix}.{name}"
-
-
 ALBERT = Architecture(
     feed_forward=("albert_layers.0.ffn", "albert_layers.0.ffn_output"),
-    from_teachers={"bert": from_bert},
+    from_teachers={"bert": albert_from_bert},
     start_note="evenly spread layers in ALBERT's architecture, which share weights (share, embedding, merge)",
     follow=no_more_groups_than_turns,
     distinct_layers=groups,

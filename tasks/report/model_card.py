@@ -76,7 +76,7 @@ LIMITS = """The model was evaluated on the rows named above only: not on other d
 Latency and memory are specific to the machine on which they were measured."""  # noqa: E501
 SYNTHETIC = "**The data is synthetic: these figures say nothing about natural language.**"
 MEANS = f"Means over seeds are given as well, to compare methods: {VARIED}."
-SHARED_LAYERS = (
+SHARED_LAYERS_NOTE = (
     "Layers of this model share their weights: it has fewer bytes than a model with weights for each layer, and it is "
     "not faster, because every layer is still computed."
 )
@@ -97,7 +97,7 @@ def model_card(
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of the exports published with the
     model."""
     task = recipe.spec
-    shared = SHARED_LAYERS if shares_layers(model.name, {one.name: one for one in recipe.planned}) else ""
+    shared = SHARED_LAYERS_NOTE if shares_layers(model.name, {one.name: one for one in recipe.planned}) else ""
     synthetic = SYNTHETIC if data["synthetic"] else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(

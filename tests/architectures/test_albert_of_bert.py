@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 
-from tasks.architectures.albert import IN_A_LAYER, config_of, groups_of
+from tasks.architectures.albert import ALBERT_AND_BERT, albert_config, groups_of
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.exports.jobs import JOBS as EXPORTING
@@ -36,7 +36,7 @@ from tests.methods.oracles import EXACT, Oracle, reads
 from tests.scoring.test_jobs import CLASSES
 from tests.training.test_families import CPU, FAST, SECOND, TASK, TEXTS, batch_of, recipe
 
-HEADS = ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+WITH_HEADS = ("", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 IN_A_CLEAN_PROCESS = """
 import sys, torch, transformers
 model = transformers.AutoModelForSequenceClassification.from_pretrained(sys.argv[1]).eval()
@@ -69,7 +69,7 @@ def outputs_of(model: Any) -> tuple[torch.Tensor, ...]:
     return tuple(value for value in found.to_tuple() if isinstance(value, torch.Tensor))
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", WITH_HEADS)
 def test_with_nothing_shared_it_computes_what_the_bert_does_to_the_last_bit(head: str) -> None:
     """Also with another activation than the default; the teacher is not changed."""
     teacher = tiny(head, hidden_act="relu")
@@ -210,7 +210,7 @@ def test_it_has_as_many_parameters_as_the_literature_says(oracle: Oracle) -> Non
     for case in oracle.content["expected"]:
         if case["shared"] not in ("all", "none"):
             continue  # sharing of parts of a layer is not built
-        config = config_of(bert, 12, groups_of(case["shared"], 12), case["embedding"])
+        config = albert_config(bert, 12, groups_of(case["shared"], 12), case["embedding"])
         with torch.device("meta"):
             found = sum(value.numel() for value in transformers.AlbertModel(config).parameters())
         assert found == case["parameters"]
@@ -218,7 +218,7 @@ def test_it_has_as_many_parameters_as_the_literature_says(oracle: Oracle) -> Non
             assert abs(found / 1e6 - case["published_millions"]) < 1
             compared += 1
     assert compared == 6
-    small = config_of(bert, 12, 1, 128)
+    small = albert_config(bert, 12, 1, 128)
     assert small.embedding_size == 128
     assert forward_flops(small.to_dict(), 128) > forward_flops(bert.to_dict(), 128), "fewer parameters, not less work"
 
@@ -233,7 +233,7 @@ def test_shared_layers_compute_what_the_reference_does(oracle: Oracle) -> None:
     teacher = tiny("", **sizes, hidden_act="gelu_new")
     with torch.no_grad():
         for layer, source in zip(teacher.encoder.layer, layers, strict=True):
-            for ours, theirs in IN_A_LAYER.items():
+            for ours, theirs in ALBERT_AND_BERT.items():
                 for kind, value in layer.get_submodule(theirs).named_parameters():
                     there = f"in.weight.encoder.albert_layer_groups.{source}.albert_layers.0.{ours}.{kind}"
                     value.copy_(given[there])
@@ -249,8 +249,8 @@ def test_shared_layers_compute_what_the_reference_does(oracle: Oracle) -> None:
     torch.testing.assert_close(found.pooler_output, given[f"out.{name}.pooled"], **EXACT)
 
 
-SHARED = {"start": "albert", "embedding": 8, "share": "groups:2"}
-INNER: dict[str, Any] = {"matching": {"attention": 0.0, "projection": "none"}}
+SHARED_SHAPE = {"start": "albert", "embedding": 8, "share": "groups:2"}
+WIDTHS_EQUAL: dict[str, Any] = {"matching": {"attention": 0.0, "projection": "none"}}
 
 
 def test_it_goes_through_both_phases_scores_and_an_export_that_holds_shared_weights_once(
@@ -261,7 +261,7 @@ def test_it_goes_through_both_phases_scores_and_an_export_that_holds_shared_weig
     teacher, first, student = tmp_path / "teacher", tmp_path / "first", tmp_path / "student"
     done(TRAINING, "finetune", TeacherSlice(task_type="classification", **FAST), teacher, rows=rows, base=base)
     shape = Shape(layers=4, embedding=8, share="groups:2")
-    inner = IntermediateSlice(task_type="classification", **FAST, **INNER, shape=shape, start="albert")
+    inner = IntermediateSlice(task_type="classification", **FAST, **WIDTHS_EQUAL, shape=shape, start="albert")
     done(TRAINING, "intermediate", inner, first, rows=rows, teacher=teacher)
     answers = AnswerSlice(task_type="classification", max_length=16, precision="fp32")
     done(TRAINING, "answer", answers, tmp_path / "answers", rows=rows, teacher=teacher)
@@ -281,15 +281,21 @@ def test_it_goes_through_both_phases_scores_and_an_export_that_holds_shared_weig
 
 def test_its_knobs_are_refused_for_another_start_and_a_wide_table_before_any_stage_runs(tmp_path: Path) -> None:
     base = write_tiny("bert", tmp_path / "bert")
-    check_students(recipe(SHARED, task_distillation={"intermediate": INNER}), base, {})
-    check_students(recipe(SHARED | {"origin": "pretrained"}, task_distillation={"intermediate": INNER}), base, {})
+    check_students(recipe(SHARED_SHAPE, task_distillation={"intermediate": WIDTHS_EQUAL}), base, {})
+    check_students(
+        recipe(SHARED_SHAPE | {"origin": "pretrained"}, task_distillation={"intermediate": WIDTHS_EQUAL}), base, {}
+    )
     with pytest.raises(ModelError, match="embedding, share can be set with start: albert only, and it has start: top"):
-        check_students(recipe(SHARED | {"start": "top"}, task_distillation={"intermediate": INNER}), base, {})
+        check_students(
+            recipe(SHARED_SHAPE | {"start": "top"}, task_distillation={"intermediate": WIDTHS_EQUAL}), base, {}
+        )
     with pytest.raises(ModelError, match="embedding is 64, and its layers are 16 wide; give it at most 16"):
-        check_students(recipe(SHARED | {"embedding": 64}, task_distillation={"intermediate": INNER}), base, {})
+        check_students(
+            recipe(SHARED_SHAPE | {"embedding": 64}, task_distillation={"intermediate": WIDTHS_EQUAL}), base, {}
+        )
     electra = write_tiny("electra", tmp_path / "electra")
     with pytest.raises(ModelError, match="copies the layers of a model among bert, and the teacher is a electra"):
-        check_students(recipe(SHARED), electra, {})
+        check_students(recipe(SHARED_SHAPE), electra, {})
 
 
 def test_what_is_made_of_shared_layers_shares_them_too() -> None:
