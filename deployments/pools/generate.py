@@ -176,15 +176,21 @@ def k8s_gpu(template: Template) -> Template:
         0  # Prefect starts a run again; a second pod of the same run beside it would be one too many
     )
     del variables["backoff_limit"]
+    # A pod that no node takes, or whose image nobody has, ends, too: the stage's own limit begins with its process.
+    job["spec"]["activeDeadlineSeconds"] = "{{ active_deadline_seconds }}"
     job["spec"]["template"]["metadata"] = {
-        "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+        # Neither Karpenter nor the autoscalers of GKE and AKS move a training to fill their nodes better.
+        "annotations": {
+            "karpenter.sh/do-not-disrupt": "true",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        },
         "labels": {"app.kubernetes.io/part-of": "limbeck"},
     }
     pod |= {
         "terminationGracePeriodSeconds": GRACE,
         "automountServiceAccountToken": False,
         "nodeSelector": "{{ node_selector }}",
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": "{{ tolerations }}",
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": 1000,
@@ -199,7 +205,7 @@ def k8s_gpu(template: Template) -> Template:
     }
     container = pod["containers"][0]
     for part in ("limits", "requests"):
-        container["resources"][part]["nvidia.com/gpu"] = "{{ gpu_count }}"
+        container["resources"][part] |= {"nvidia.com/gpu": "{{ gpu_count }}", "ephemeral-storage": "{{ scratch }}"}
     container |= {
         "envFrom": [{"secretRef": {"name": "{{ secret }}"}}],
         "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}, {"name": "scratch", "mountPath": "/tmp"}],
@@ -214,11 +220,34 @@ def k8s_gpu(template: Template) -> Template:
         "namespace": "limbeck",
         "finished_job_ttl": 3600,
         "pod_watch_timeout_seconds": 900,
+        # What is requested is what there is: a pod over its request is the first that a node kills. A limit of cores
+        # would only throttle.
         "memory_limit": "16Gi",
+        "memory_request": "16Gi",
+        "cpu_request": "3",
     }.items():
         variables[name]["default"] = value
+    variables["image"] |= {
+        "description": "The image by its digest (NAME@sha256:…): a tag may be another image tomorrow, and a key of the "
+        "cache counts what is in it.",
+        "pattern": "@sha256:[0-9a-f]{64}$",
+    }
     with_environment(template, ENVIRONMENT | IN_A_CONTAINER)
     return sealed(template, COMMAND)
+
+
+TOLERATION = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "key": {"type": "string"},
+        "operator": {"enum": ["Exists", "Equal"]},
+        "value": {"type": "string"},
+        "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+        "tolerationSeconds": {"type": "integer"},
+    },
+}
+"""What Kubernetes takes as a toleration."""
 
 
 def k8s_variables() -> dict[str, Any]:
@@ -235,10 +264,26 @@ def k8s_variables() -> dict[str, Any]:
         ),
         "node_selector": variable(
             "object",
-            {"karpenter.sh/capacity-type": "spot"},
+            {},
             "Node selector",
-            "Labels of the nodes that may run a job.",
+            "Labels of the nodes that may run a job; empty: any with a GPU. Karpenter: karpenter.sh/capacity-type, "
+            "GKE: cloud.google.com/gke-accelerator, AKS: kubernetes.azure.com/agentpool.",
             additionalProperties={"type": "string"},
+        ),
+        "tolerations": variable(
+            "array",
+            [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "Tolerations",
+            "Taints of nodes that a job may run on all the same; on AKS spot nodes also "
+            "kubernetes.azure.com/scalesetpriority.",
+            items=TOLERATION,
+        ),
+        "active_deadline_seconds": variable(
+            "integer",
+            90_000,
+            "Deadline",
+            "Seconds from the creation of a job to its end, the wait for a node and the pull of its image included.",
+            minimum=600,
         ),
         "secret": variable(
             "string",

@@ -136,13 +136,23 @@ def read_site(path: Path | None) -> Site:
     for pool, values in found.items():
         if pool not in POOLS:
             raise RecipeError(f"--site {path} names the unknown pool {pool!r}; known are {', '.join(POOLS)}")
-        known = defaults_of(read_pool(pool)["base_job_template"])
-        for name in values:
-            if name not in known:
+        variables = variables_of(read_pool(pool)["base_job_template"])
+        for name, value in values.items():
+            if name not in variables:
                 raise RecipeError(
-                    f"--site {path}: the pool {pool} has no variable {name!r}; it has {', '.join(sorted(known))}"
+                    f"--site {path}: the pool {pool} has no variable {name!r}; it has {', '.join(sorted(variables))}"
                 )
+            require_value(f"--site {path}: {pool}.{name}", value, variables[name])
     return found
+
+
+def require_value(where: str, value: object, variable: Mapping[str, object]) -> None:
+    """Raise RecipeError for a value that the schema of a variable excludes; a worker would refuse each of its jobs."""
+    from jsonschema import Draft202012Validator
+
+    fault = next(Draft202012Validator(variable).iter_errors(value), None)
+    if fault is not None:
+        raise RecipeError(f"{where}: {fault.message}; {variable.get('description', 'see the pool in the Prefect UI')}")
 
 
 def defaults_of(template: Template | Mapping[str, object]) -> dict[str, object]:

@@ -29,6 +29,8 @@ OTHERS = {
     "cp",
     "eval",
     "export",
+    "helm",
+    "kubectl",
     "make",
     "opentelemetry-instrument",
     "pip",

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,9 +61,12 @@ def rendered(pool: str, /, **values: Any) -> dict[str, Any]:
 # --- what they would ask for ------------------------------------------------------------------------------------------
 
 
-def job(**changes: Any) -> dict[str, Any]:
-    """Return a job as the Kubernetes worker sends it."""
-    values = {"name": "stage", "image": "example.org/limbeck:gpu-0.1.0", "labels": {}, "annotations": {}}
+IMAGE = f"example.org/limbeck@sha256:{'0' * 64}"
+
+
+def job(variables: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Return a job as the Kubernetes worker sends it; ``variables`` are those of a site."""
+    values = {"name": "stage", "image": IMAGE, "labels": {}, "annotations": {}, **(variables or {})}
     manifest = rendered("k8s-gpu", **values)["job_manifest"]
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": name, "value": value} for name, value in container["env"].items()]
@@ -100,6 +103,33 @@ def test_the_job_gets_a_gpu_time_to_stop_and_no_second_try() -> None:
         spec["template"]["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
         and spec["ttlSecondsAfterFinished"] == 3600
     )
+
+
+def test_a_job_that_no_node_takes_ends() -> None:
+    pod = job()["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert job()["spec"]["activeDeadlineSeconds"] == 90_000
+    assert job({"active_deadline_seconds": 3600})["spec"]["activeDeadlineSeconds"] == 3600
+    assert pod["requests"]["memory"] == pod["limits"]["memory"] == "16Gi" and pod["requests"]["cpu"] == "3"
+    assert pod["requests"]["ephemeral-storage"] == pod["limits"]["ephemeral-storage"] == "50Gi"
+
+
+CLOUDS = {
+    "GKE": ({"cloud.google.com/gke-accelerator": "nvidia-l4", "cloud.google.com/gke-spot": "true"}, "nvidia.com/gpu"),
+    "EKS with Karpenter": ({"karpenter.sh/capacity-type": "spot"}, "nvidia.com/gpu"),
+    "AKS": ({"kubernetes.azure.com/scalesetpriority": "spot"}, "kubernetes.azure.com/scalesetpriority"),
+}
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_jobs_go_to_the_nodes_of_each_cloud(cloud: str) -> None:
+    import kubernetes_validate
+
+    selector, taint = CLOUDS[cloud]
+    tolerations = [{"key": taint, "operator": "Exists", "effect": "NoSchedule"}]
+    made = job({"node_selector": selector, "tolerations": tolerations})
+    kubernetes_validate.validate(made, VERSIONS[-1], strict=True)
+    pod = made["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == selector and pod["tolerations"] == tolerations
 
 
 def test_tasks_on_spot_instances_ask_for_their_notice() -> None:
@@ -316,9 +346,7 @@ def test_kubernetes_runs_a_stage(
     }
     with worker("k8s-gpu", "kubernetes", tmp_path, prefect_url, **own) as log:
         told = lambda: log.read_text() + "".join(each.said() for each in machine.containers) + str(cluster.refused)  # noqa: E731
-        run = asyncio.run(
-            ask_for("k8s-gpu", recipe, {"image": "example.org/limbeck:gpu-0.1.0", "gpu_count": 2, "env": environment})
-        )
+        run = asyncio.run(ask_for("k8s-gpu", recipe, {"image": IMAGE, "gpu_count": 2, "env": environment}))
         wait_for(lambda: machine.containers and "steps, loss" in machine.containers[0].said(), told)
         machine.containers[0].process.terminate()  # as the kubelet does with a pod whose node goes
         wait_for(lambda: len(machine.containers) == 2, told)

@@ -307,21 +307,25 @@ def test_what_differs_from_the_files_is_put_right(first: dict[str, str]) -> None
 
 def test_what_a_place_sets_is_kept(first: dict[str, str], tmp_path: Path) -> None:
     site = tmp_path / "site.yaml"
-    site.write_text("k8s-gpu: {image: 'example.org/limbeck:2', gpu_count: 2}\n")
+    image = f"example.org/limbeck@sha256:{'0' * 64}"
+    site.write_text(f"k8s-gpu: {{image: '{image}', gpu_count: 2}}\n")
     assert set_up(site=read_site(site), gpus=4)["work pool k8s-gpu"] == "updated (base_job_template)"
     assert set(set_up().values()) == {"unchanged"}
     variables = with_client(lambda client: client.read_work_pool("k8s-gpu")).base_job_template["variables"][
         "properties"
     ]
-    assert (variables["image"]["default"], variables["gpu_count"]["default"]) == ("example.org/limbeck:2", 2)
+    assert (variables["image"]["default"], variables["gpu_count"]["default"]) == (image, 2)
     assert with_client(lambda client: client.read_global_concurrency_limit_by_name("gpu")).limit == 4
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("k8s-gpu: {imago: x}", "the pool k8s-gpu has no variable 'imago'; it has annotations, "),
+        ("k8s-gpu: {imago: x}", "the pool k8s-gpu has no variable 'imago'; it has active_deadline_seconds, "),
         ("gpu: {}", "names the unknown pool 'gpu'; known are cpu, ecs-gpu, k8s-gpu"),
+        ("k8s-gpu: {image: 'example.org/limbeck:2'}", "k8s-gpu.image: 'example.org/limbeck:2' does not match"),
+        ("k8s-gpu: {gpu_count: 0}", "k8s-gpu.gpu_count: 0 is less than the minimum of 1; GPUs of a job"),
+        ("k8s-gpu: {tolerations: [{effect: Never}]}", "'Never' is not one of"),
         ("[", "cannot be read as YAML"),
         ("text", "is not a mapping of pools"),
     ],
