@@ -146,13 +146,14 @@ def read_site(path: Path | None) -> Site:
     return found
 
 
-def require_value(where: str, value: object, variable: Mapping[str, object]) -> None:
+def require_value(where: str, value: object, variable: object) -> None:
     """Raise RecipeError for a value that the schema of a variable excludes; a worker would refuse each of its jobs."""
     from jsonschema import Draft202012Validator
 
-    fault = next(Draft202012Validator(variable).iter_errors(value), None)
+    schema = variable if isinstance(variable, Mapping) else {}
+    fault = next(Draft202012Validator(schema).iter_errors(value), None)
     if fault is not None:
-        raise RecipeError(f"{where}: {fault.message}; {variable.get('description', 'see the pool in the Prefect UI')}")
+        raise RecipeError(f"{where}: {fault.message}; {schema.get('description', 'see the pool in the Prefect UI')}")
 
 
 def defaults_of(template: Template | Mapping[str, object]) -> dict[str, object]:
