@@ -37,7 +37,8 @@ class LimbeckMetric(evaluate.Metric):
             features = {"prediction_scores": datasets.Value(SCORE_TYPE), "references": datasets.Value(CLASS_TYPE)}
             definition = METRICS_OF_SCORES[name]
         else:
-            value = datasets.Value(next(one.dtype for one in ANSWERS.values() if name in one.metrics))
+            dtype = next(one.dtype for one in ANSWERS.values() if name in one.metrics)
+            value = datasets.Value("string" if np.dtype(dtype).kind == "U" else dtype)
             features, definition = {"predictions": value, "references": value}, METRICS[name]
         return evaluate.MetricInfo(
             description=definition.description, citation="", features=datasets.Features(features)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.recipes.starter_messages import no_type_fits, nothing_to_learn
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
@@ -242,21 +243,6 @@ def ask_for_text(values: Mapping[str, list[Any]], chosen: ColumnChoice, ask: Ask
     return ask("Which column holds the texts?", sorted(both, key=lambda name: -mean_words(values[name])))
 
 
-def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequence[str]) -> str:
-    """Return a sentence about a table in which no text stands beside a label."""
-    if file.removesuffix(".gz").endswith(".txt"):
-        return f"{file} is read as one text a line; save it as .csv or .tsv, with a label beside each text"
-    known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
-    single = [f"{name!r} has {next(iter(one))!r} in every row" for name, one in known.items() if len(one) == 1]
-    single += [f"{name!r} is empty" for name, one in known.items() if not one]
-    single += [f"{name!r} holds lists or objects" for name in nested]
-    why = f" ({'; '.join(single[:3])})" if single else ""
-    return (
-        f"{file} has the columns {', '.join([*values, *nested])}, and none of them is a text beside a label with "
-        f"several values{why}; name them by --text and --label"
-    )
-
-
 def reasons_of(chosen: ColumnChoice, wishes: Wishes) -> list[str]:
     """Return a sentence about each column that the user did not name."""
     told = [] if wishes.text else [f"text: {chosen.text}, {chosen.why_text} (--text names another)"]
@@ -277,12 +263,7 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
     asked = [name for name in able if chosen.task in (None, name)]
     found = {name: guess for name in asked if (guess := READERS[name].guess(values, chosen)) is not None}
     if not found:
-        count = len({str(value) for value in values[chosen.label] if value is not None})
-        raise DataError(
-            f"{file}: the column {chosen.label!r} has {count:,} different values, which fit no "
-            f"{chosen.task or ' or '.join(able)}; name another column by --label"
-            f"{', or another type by --task' if chosen.task else ''}"
-        )
+        raise DataError(no_type_fits(file, values[chosen.label], chosen, able))
     best = max(found, key=lambda name: found[name].fit)
     return best, found[best]
 

@@ -113,8 +113,7 @@ class Reader:
     label_facts: Callable[[Sequence[Any], Sequence[str] | None], Mapping[str, object]]
     """Return facts about the labels of the validation split."""
     judging_labels: Callable[[TableRows, JudgingLabels, Sequence[str] | None], tuple[list[Any], list[int] | None]]
-    """Return the labels of a judging set as the task's, and for each class the number of its merged class (None: no
-    classes are merged); DataError for a label that is none of the task's."""
+    """Return a judging set's labels as the task's, and of each class its merged one; DataError for another label."""
     names_in_config: Callable[[ModelConfig], tuple[str, ...] | None]
     """Return the names of the classes of a model, from its config."""
     guess: Callable[[Mapping[str, Sequence[Any]], ColumnChoice], TableGuess | None]
@@ -139,8 +138,7 @@ class Reader:
 
 
 class TeacherLoss(Protocol):
-    """Returns the loss of a student's outputs against its teacher's, mixed with that against targets by
-    ``hard_weight``; ``formula`` is ``default`` or ``paper``."""
+    """Returns the loss of outputs against a teacher's, mixed with that against targets by ``hard_weight``."""
 
     def __call__(
         self,

@@ -33,6 +33,7 @@ from tasks.recipe.slices import (
     SpeedSlice,
     TeacherSlice,
     TextsSlice,
+    ThresholdSlice,
     VocabularySlice,
     WidthSlice,
 )
@@ -70,6 +71,7 @@ SENT = [
     SpeedSlice(task_type="classification", repeats=5),
     TeacherSlice(task_type="classification", **COURSE, already_finetuned=True),
     TextsSlice(task_type="classification", repeats=5),
+    ThresholdSlice(task_type="multi-label", metric="micro_f1"),
     VocabularySlice(task_type="classification", keep=8000),
 ]
 

@@ -30,14 +30,17 @@ VALUES = [
 
 
 TAGS = [(np.array(["1 2 0", "0 0", "3"]), np.array(["1 2 0", "1 0", "3"]))]
-CASES = {"classification": CLASSES, "regression": VALUES, "tokens": TAGS}
+SETS = [RANDOM.integers(0, 8, (2, 60)), np.array([[0] * 6, [0, 3] * 3])]
+RANKS = [(np.repeat(RANDOM.integers(1, 200, 30), 2).astype(float), np.ones(60))]
+CASES = {"classification": CLASSES, "regression": VALUES, "tokens": TAGS, "multi-label": SETS}
+CASES |= {"embedding": VALUES, "retrieval": RANKS}
 """Predictions and labels, by task type."""
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
-    (kind,) = (one.name for one in TASK_TYPES.values() if name in one.metrics)
-    for predicted, labels in CASES[kind]:
+    kinds = [one.name for one in TASK_TYPES.values() if name in one.metrics]
+    for kind, (predicted, labels) in ((each, case) for each in kinds for case in CASES[each]):
         found = selection_score(ANSWERS[kind], name, predicted, labels)
         assert found == (-1 if name == "mse" else 1) * METRICS[name](predicted, labels)
 

@@ -56,7 +56,7 @@ def pooling_of(folder: Path, config: Any) -> str:
     return ways[0]
 
 
-def token_mask(inputs: Mapping[str, Any], states_BTD: Tensor) -> Tensor:
+def token_mask(inputs: Mapping[str, Tensor | None], states_BTD: Tensor) -> Tensor:
     """Return 1 for the tokens of a text and 0 for padding [B, T], from the inputs of a model: its mask or, in a traced
     graph, the bias of its scores [B, 1, 1, T]; for XLNet the mask of padding. Without any, nothing is padded."""
     mask: Tensor | None = inputs.get("attention_mask")

@@ -102,7 +102,7 @@ def list_of_text(cell: str) -> list[Any]:
     return found
 
 
-def labels_of_flags(cell: Mapping[str, Any]) -> list[str] | None:
+def labels_of_flags(cell: Mapping[str, object]) -> list[str] | None:
     """Return the names of the columns that are 1; None if all are empty. Raises ValueError for other values."""
     if all(value is None or value == "" for value in cell.values()):
         return None

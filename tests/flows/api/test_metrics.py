@@ -34,7 +34,14 @@ def inputs_of(name: str) -> dict[str, np.ndarray]:
         return {"prediction_scores": VALUES_N, "references": LABELS_N % 2}
     if name in OF_VALUES:
         return {"predictions": VALUES_N, "references": TRUTH_N}
+    if name.startswith("entity_"):
+        return {"predictions": tag_texts(CLASSES_N), "references": tag_texts(LABELS_N)}
     return {"predictions": CLASSES_N, "references": LABELS_N}
+
+
+def tag_texts(tags_N: np.ndarray) -> np.ndarray:
+    """Return sentences of two words, as texts of tag numbers."""
+    return np.array([f"{tag} {2 * (tag // 2)}" for tag in tags_N])
 
 
 @pytest.mark.parametrize("name", [*METRICS, *METRICS_OF_SCORES])

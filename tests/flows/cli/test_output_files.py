@@ -4,6 +4,7 @@ sentence."""
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import typer
 from flows.cli import app, make_models, past_runs, shared
 from flows.cli.output_files import disk_sentence, writable
 from tasks.errors import RecipeError
+from tests.architecture.sources import ROOT
 
 WRITES = {"--json", "--plot", "--output"}
 
@@ -76,6 +78,7 @@ def test_what_the_disk_says_later_is_a_sentence_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "README.md").mkdir()
+    shutil.copy(ROOT / "deployments/results/sst2-methods.json", tmp_path)
     monkeypatch.setattr("sys.argv", ["limbeck", "results", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         app.main()

@@ -206,7 +206,8 @@ CHOICE = {"task_type": "classification", "kind": "classification", "task": {"kin
 
 def test_a_change_of_the_error_analysis_trains_and_scores_nothing_again() -> None:
     place = "tasks.task_types.classification.answers"
-    assert changed_by(place, "(certainty_N * bins)", "(1 * certainty_N * bins)", **CHOICE) == {"inspect-answers"}
+    shared = "tasks.task_types.common_answers"
+    assert changed_by(shared, "(certainty_N * bins)", "(1 * certainty_N * bins)", **CHOICE) == {"inspect-answers"}
     assert changed_by(place, "MARGIN = 0.05", "MARGIN = 0.06", **CHOICE) == set(), "the gate reads it, and no stage"
     deciding = changed_by(place, "outputs[LOGITS].argmax(-1)", "outputs[LOGITS].argmax(axis=-1)", **CHOICE)
     assert {"finetune-teacher", "distill-predictions", "score-model"} <= deciding and "inspect-answers" not in deciding

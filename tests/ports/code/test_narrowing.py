@@ -258,6 +258,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "PARTS": {"part"},
         "WAYS": {"ways"},
         "READERS": {"task.kind", "task_type"},
+        "THRESHOLDS": {"task_type"},
     }
 
 

@@ -1,0 +1,37 @@
+"""Sentences about tables that ``limbeck init`` cannot make a recipe for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.task_types.interfaces import ColumnChoice
+
+
+def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequence[str]) -> str:
+    """Return a sentence about a table in which no text stands beside a label."""
+    if file.removesuffix(".gz").endswith(".txt"):
+        return f"{file} is read as one text a line; save it as .csv or .tsv, with a label beside each text"
+    known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
+    single = [f"{name!r} has {next(iter(one))!r} in every row" for name, one in known.items() if len(one) == 1]
+    single += [f"{name!r} is empty" for name, one in known.items() if not one]
+    single += [f"{name!r} holds lists or objects" for name in nested]
+    why = f" ({'; '.join(single[:3])})" if single else ""
+    return (
+        f"{file} has the columns {', '.join([*values, *nested])}, and none of them is a text beside a label with "
+        f"several values{why}; name them by --text and --label"
+    )
+
+
+def no_type_fits(file: str, labels: Sequence[Any], chosen: ColumnChoice, able: Sequence[str]) -> str:
+    """Return a sentence about a label column that no task type of those that can read it would use."""
+    count = len({str(value) for value in labels if value is not None})
+    if count == 1:
+        kind = "list" if isinstance(labels[0], list) else "value"
+        why = f"one {kind} in all rows, which teaches nothing"
+    else:
+        why = f"{count:,} different values, which fit no {chosen.task or ' or '.join(able)}"
+    return (
+        f"{file}: the column {chosen.label!r} has {why}; name another column by --label"
+        f"{', or another type by --task' if chosen.task else ''}"
+    )
