@@ -165,7 +165,7 @@ def albert_config(config: Any, layers: int, groups: int, narrow: int) -> Any:
     from transformers import AlbertConfig
 
     head = config.classifier_dropout
-    sizes: dict[str, int | float | str] = {name: getattr(config, name) for name in SAME_IN_BOTH}
+    sizes: dict[str, Any] = {name: getattr(config, name) for name in SAME_IN_BOTH}
     sizes["attn_implementation"] = config._attn_implementation
     return AlbertConfig(
         **sizes,

@@ -108,6 +108,7 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 
 
 LIKE_ANOTHER = (
+    "albert",
     "dropout",
     "dropped-then-distilled",
     "embedder-small",

@@ -141,6 +141,7 @@ def test_a_type_is_a_folder_and_six_lines() -> None:
     assert len(DICTS) + 1 == 6
 
 
+@pytest.mark.slow
 def test_teacher_and_student_are_trained_and_scored_by_the_type(result: dict[str, Any]) -> None:
     models = {model["name"]: model["metrics"]["validation"] for model in result["models"]}
     assert set(models) == {"teacher", "half", "half-onnx"}
@@ -151,11 +152,13 @@ def test_teacher_and_student_are_trained_and_scored_by_the_type(result: dict[str
     assert exported == pytest.approx(checkpoint)
 
 
+@pytest.mark.slow
 def test_the_page_speaks_of_counts(result: dict[str, Any], limbeck: Limbeck) -> None:
     pages = [file.read_text() for file in (limbeck.folder / "home").rglob("report.html")]
     assert pages and all("How often counts are exact" in page for page in pages)
 
 
+@pytest.mark.slow
 def test_the_pulled_model_and_its_export_predict_counts(result: dict[str, Any], limbeck: Limbeck) -> None:
     limbeck("pull", "word-counter", str(limbeck.folder / "model"))
     card = (limbeck.folder / "model" / "README.md").read_text()
@@ -169,6 +172,7 @@ def test_the_pulled_model_and_its_export_predict_counts(result: dict[str, Any], 
     assert found[0] == found[1] and found[0][0] < found[0][1]
 
 
+@pytest.mark.slow
 def test_a_label_that_is_no_count_is_one_sentence(limbeck: Limbeck, tiny_bert: Path) -> None:
     table, recipe = limbeck.folder / "bad.csv", limbeck.folder / "bad.yaml"
     table.write_text("text,words\n" + "".join(f"the film {number},-1\n" for number in range(60)))

@@ -23,6 +23,8 @@ from tests.task_types.configs import CONFIGS, write_model
 from tests.task_types.test_answers import ONE_ANSWER, drawn
 
 NAMES = sorted(VIEWS)
+LIKE_ANOTHER = ("regression", "retrieval")
+"""Types that MLflow's package treats as it does one that is tested by default, classification or embedding."""
 
 
 def analysed(name: str) -> dict[str, Any]:
@@ -92,7 +94,9 @@ def test_the_code_of_the_card_prints_the_prediction(
             assert np.isfinite(json.loads(printed)).all()
 
 
-@pytest.mark.parametrize("name", ONE_ANSWER)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LIKE_ANOTHER else []) for name in ONE_ANSWER]
+)
 def test_an_mlflow_model_has_the_pipeline_and_the_signature_of_its_type(name: str, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", name)
     metrics = TASK_TYPES[name].metrics
