@@ -45,8 +45,6 @@ def page_of(folder: Path) -> str:
     """Return the page of a folder's files."""
     require_folder(folder)
     paths = sorted(path for path in folder.glob("*.json") if path.name != LITERATURE)
-    if not paths:
-        raise RecipeError(f"{folder} holds no result of a run; write one by limbeck run --json, and add it with --add")
     found = [(path, parsed(read_json(path), str(path))) for path in paths]
     for number, (path, result) in enumerate(found):
         for other, earlier in found[:number]:

@@ -125,7 +125,6 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("worker train.csv", "train.csv is not a file written by limbeck workers add"),
         ("predict my-modle 'a film'", "nor a registered model 'my-modle'; did you mean the folder my-model?"),
         ("predict ./my-modle 'a film'", "there is no folder './my-modle'; did you mean the folder my-model?"),
-        ("results .", "holds no result of a run; write one by limbeck run --json"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(words: str, sentence: str, mistaken: Command) -> None:

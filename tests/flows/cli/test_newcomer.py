@@ -3,6 +3,7 @@ in a notebook."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -96,7 +97,7 @@ def test_a_newcomer_has_a_champion_and_predicts_in_a_notebook(place: Path, tiny_
     predicts_in_a_terminal(place)
     predicts_in_a_notebook(place)
     again = in_terminal(place, "run", "mine.yaml", *SHORT)
-    assert "0 new model versions" in again and "champion is half" in again
+    assert "0 new model versions" in again and "champion stays half, version 1" in again
     left = {"mine.csv", "mine.yaml", "bert", "small", "out.csv", "mine.ipynb", "from-the-notebook", "report.html"}
     assert {path.name for path in place.iterdir()} == left
 
@@ -106,8 +107,10 @@ def predicts_in_a_terminal(place: Path) -> None:
     shown = in_terminal(place, "predict", "mine-bert@champion", "the film was good")
     assert [json.loads(line)["label"] in ("good", "bad") for line in shown.splitlines() if line[:1] == "{"] == [True]
     in_terminal(place, "predict", "small", "mine.csv", "--text", "review", "-o", "out.csv")
-    rows = (place / "out.csv").read_text().splitlines()
-    assert len(rows) == 241 and rows[0].startswith("review,title,verdict,shop")
+    with (place / "out.csv").open(newline="") as written:
+        rows = list(csv.DictReader(written))
+    assert len(rows) == 240 and list(rows[0]) == ["review", "title", "verdict", "shop", "label", "score"]
+    assert {row["label"] for row in rows} <= {"good", "bad"}
 
 
 def predicts_in_a_notebook(place: Path) -> None:
