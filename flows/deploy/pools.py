@@ -136,22 +136,27 @@ def read_site(path: Path | None) -> Site:
     for pool, values in found.items():
         if pool not in POOLS:
             raise RecipeError(f"--site {path} names the unknown pool {pool!r}; known are {', '.join(POOLS)}")
-        variables = variables_of(read_pool(pool)["base_job_template"])
+        template = read_pool(pool)["base_job_template"]
+        variables = variables_of(template)
         for name, value in values.items():
             if name not in variables:
                 raise RecipeError(
                     f"--site {path}: the pool {pool} has no variable {name!r}; it has {', '.join(sorted(variables))}"
                 )
-            require_value(f"--site {path}: {pool}.{name}", value, variables[name])
+            require_value(f"--site {path}: {pool}.{name}", value, variables[name], template["variables"])
     return found
 
 
-def require_value(where: str, value: object, variable: object) -> None:
-    """Raise RecipeError for a value that the schema of a variable excludes; a worker would refuse each of its jobs."""
+def require_value(where: str, value: object, variable: object, described: Mapping[str, object]) -> None:
+    """Raise RecipeError for a value that the schema of a variable excludes; a worker would refuse each of its jobs.
+
+    ``described`` has the definitions to which the schema of a variable refers.
+    """
     from jsonschema import Draft202012Validator
 
     schema = variable if isinstance(variable, Mapping) else {}
-    fault = next(Draft202012Validator(schema).iter_errors(value), None)
+    whole = {**schema, "definitions": described.get("definitions", {})}
+    fault = next(Draft202012Validator(whole).iter_errors(value), None)
     if fault is not None:
         raise RecipeError(f"{where}: {fault.message}; {schema.get('description', 'see the pool in the Prefect UI')}")
 
