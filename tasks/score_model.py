@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import JudgingScoreSlice, MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
+from tasks.recipe.slices import (
+    JudgingScoreSlice,
+    MetricSlice,
+    OwnMetricSlice,
+    PackSlice,
+    ScoreSlice,
+    SpeedSlice,
+    TextsSlice,
+)
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
@@ -59,6 +67,12 @@ async def score_own_metric(
     """Compute one metric of the machine's owner for all models, the teacher's scorecard first."""
     folders = {"metric": Path(knobs.folder)}
     await context.run(knobs.model_dump(mode="json"), inputs={"rows": rows}, lists={"cards": cards}, folders=folders)
+
+
+@stage(makes="export", engine="pack", module="tasks.scoring", libraries=("numpy", "safetensors"))
+async def pack_model(context: StageContext, knobs: PackSlice, *, model: Artifact) -> None:
+    """Pack a model into one archive, and count its parameters that are not 0."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"model": model})
 
 
 @stage(makes="speed", engine="measure", module="tasks.scoring", libraries=SCALES, hardware=True)

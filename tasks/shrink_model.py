@@ -1,9 +1,9 @@
-"""Stage tasks that make a trained model smaller without training it."""
+"""Stage tasks that make a trained model smaller; the last two train it."""
 
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import NeuronSlice, PruneRoundSlice, VocabularySlice, WidthSlice
+from tasks.recipe.slices import NeuronSlice, PruneRoundSlice, TicketSlice, VocabularySlice, WeightSlice, WidthSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
@@ -42,3 +42,39 @@ async def prune_in_rounds(
 ) -> None:
     """Remove the part of one round of iterative pruning; ``first`` is the model before the first round."""
     await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "first": first, "rows": rows})
+
+
+@stage(makes="checkpoint", engine="weights", threads="branch")
+async def prune_weights(
+    context: StageContext,
+    knobs: WeightSlice,
+    *,
+    start: Artifact,
+    rows: Artifact,
+    teacher: Artifact | None = None,
+    answers: Artifact | None = None,
+    transfer: Artifact | None = None,
+) -> None:
+    """Train a model while single weights of it are set to 0."""
+    inputs = {"start": start, "rows": rows, "teacher": teacher, "answers": answers, "transfer": transfer}
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)
+
+
+@stage(makes="checkpoint", engine="ticket", threads="branch")
+async def train_ticket(
+    context: StageContext,
+    knobs: TicketSlice,
+    *,
+    start: Artifact,
+    rows: Artifact,
+    dense: Artifact | None = None,
+    before: Artifact | None = None,
+    teacher: Artifact | None = None,
+    answers: Artifact | None = None,
+    transfer: Artifact | None = None,
+) -> None:
+    """Train one round of a lottery: the first one without a mask, each other under a mask that the round ``before``
+    leaves, from the weights of an early step of the first one, ``dense``."""
+    built = {"start": start, "dense": dense, "before": before}
+    inputs = {**built, "rows": rows, "teacher": teacher, "answers": answers, "transfer": transfer}
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)

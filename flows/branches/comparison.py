@@ -1,4 +1,5 @@
-"""Comparison of every candidate with the recipe's labels-only baselines of its own size, and with no other models.
+"""Comparison of every candidate with the recipe's labels-only baselines of its own size, of a lottery ticket with its
+controls too, and with no other models.
 
 A labels-only baseline is a student of role baseline that learns from labels alone: the model that a user would get
 without any method. If a recipe has none of a candidate's size, no claim is made about that candidate.
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
 from tasks.contrast_models import contrast_models
+from tasks.recipe.makers.weights import LotteryCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
 from tasks.recipe.students import Shape
@@ -38,6 +40,7 @@ async def contrast_all(
         for theirs in baselines
         if are_of_one_size(ours.name, theirs, scored, shapes)
     ]
+    pairs += [(ours.name, control) for ours in candidates for control in controls_of(recipe, ours.name)]
     found = await asyncio.gather(
         *(
             contrast_models(
@@ -50,6 +53,15 @@ async def contrast_all(
         pair: artifact.read(ContrastFacts) for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
     }  # a plan has no figures
     return verdicts(known, recipe.scoring.confidence)
+
+
+def controls_of(recipe: Recipe, name: str) -> list[str]:
+    """Return the controls of a lottery ticket: those that differ from it in nothing else; none for other models."""
+    lotteries = {one.name: one for one in recipe.planned if isinstance(one, LotteryCandidate)}
+    ours = lotteries.get(name)
+    if ours is None or ours.control != "ticket":
+        return []
+    return [other.name for other in lotteries.values() if other.is_control_of(ours)]
 
 
 def plain_students(recipe: Recipe) -> list[str]:

@@ -225,6 +225,8 @@ def unmade_row(model: ResultRow, name: str) -> ResultRow:
 
 MEASURED = (
     "bytes",
+    "packed_bytes",
+    "nonzero_share",
     "latency_ms",
     "latency_low_ms",
     "latency_high_ms",

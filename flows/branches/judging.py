@@ -9,12 +9,13 @@ from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.branches.comparison import contrast_all, plain_students
 from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import on_set, score_sets, with_judged
+from flows.branches.shrinking.packing import pack_all, with_packed
 from tasks.contracts import Artifact
 from tasks.ports.own_metrics import RegisteredMetric
 from tasks.recipe.judging import score_knobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
-from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, ScoreFacts, SpeedFacts, TextFacts
+from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, PackedFacts, ScoreFacts, SpeedFacts, TextFacts
 from tasks.results.row import Conditions, Means, ResultRow, SetScores
 from tasks.score_model import measure_speed, measure_texts, score_metric, score_model, score_own_metric
 from tasks.scoring.judging_sets import SET_SPLIT
@@ -48,6 +49,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
         scores_and_metrics_of_sets(recipe, candidates, shared),
         further_metrics(recipe, [first, *cards], shared.rows, shared),
     )
+    archives = await pack_all(recipe, candidates)
     timing = SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind)
     speeds = await asyncio.gather(
         *(measure_speed(timing, model=one.model, teacher=teacher, label=one.name) for one in candidates)
@@ -55,13 +57,14 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     texts = await texts_measured(recipe, candidates, teacher, shared)
     made = [card for found in elsewhere.values() for card in found.values()]
     made += [metric for found in on_sets.values() for metric in found]
-    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *made, *further]):
+    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *archives, *made, *further]):
         return []  # a plan has no figures
     unpaced = [row(one, card, speed) for one, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
     for metric in further:
         unpaced = with_metric(unpaced, candidates, metric.read(MetricFacts))
     paced = with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds])
     paced = with_texts(paced, [one.read(TextFacts) for one in texts])
+    paced = with_packed(paced, [one.read(PackedFacts) for one in archives])
     rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
     for name, found in on_sets.items():
         for metric in found:

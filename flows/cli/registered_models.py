@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.shared import Reason, RegisteredName, open_home, open_home_for_a_run, out, tracker, written
-from tasks.errors import RegistryError
-from tasks.report.format.numbers import plural
+from tasks.errors import ModelError, RegistryError
+from tasks.report.format.numbers import megabytes, plural
 from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.task_types.types import TASK_TYPES
 
@@ -45,11 +45,26 @@ def pull(
         str, typer.Argument(metavar="NAME[@alias]", help="A registered model; without an alias: @champion.")
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    packed: Annotated[
+        bool,
+        typer.Option(
+            "--packed", help="Write FOLDER.zip, too: small for a model with zeros; unzip restores the folder."
+        ),
+    ] = False,
 ) -> None:
     """Write a registered model as one plain Hugging Face folder, after a check of its hash."""
     model, _, alias = name.partition("@")
+    archive = folder.with_name(f"{folder.name}.zip")
+    if packed and archive.exists():
+        raise ModelError(f"{archive} exists; remove it, or name another folder")
     found = tracker().download(model, alias or "champion", folder)
     out.print(f"{folder}: {found['name']} version {found['version']} ({found['description']})", highlight=False)
+    if packed:
+        from tasks.scoring.packing import WEIGHT_SUFFIXES, write_archive
+
+        small = write_archive(folder, archive)
+        weights = sum(path.stat().st_size for path in folder.rglob("*") if path.suffix in WEIGHT_SUFFIXES)
+        out.print(f"{archive}: {megabytes(small)} MB of weights, {megabytes(weights)} MB unpacked", highlight=False)
     from flows.inference.model_folders import refusal_of
     from tasks.scoring.predict import stored_type
 

@@ -22,6 +22,7 @@ async def leave_pages(result: RunResult, tracker: Tracker) -> None:
     """Publish a finished run on its pages."""
     from tasks.report.tables.judging_sets import judging_markdown
     from tasks.report.tables.results import results_markdown
+    from tasks.report.tables.sizes import size_markdown
     from tasks.report.tables.steps import steps_markdown
 
     files: dict[str, str] = {}
@@ -29,7 +30,12 @@ async def leave_pages(result: RunResult, tracker: Tracker) -> None:
         files = await asyncio.to_thread(tracker.report_files)
     table = results_markdown(result.models, headline=result.headline, split=result.split)
     table = "\n".join(
-        [table, *judging_markdown(result.models, result.split), *steps_markdown(result.models, result.split)]
+        [
+            table,
+            *judging_markdown(result.models, result.split),
+            *size_markdown(result.models),
+            *steps_markdown(result.models, result.split),
+        ]
     )
     async with spared("the run's text in MLflow"):
         await asyncio.to_thread(tracker.describe, description_of(result, table, tracker.url_of_candidates()))

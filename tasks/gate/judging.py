@@ -47,6 +47,8 @@ FIGURES_KEPT = (
     "fertility",
     "fertility_elsewhere",
     "ms_per_text",
+    "packed_bytes",
+    "nonzero_share",
     "cost",
     "measured_at",
 )
@@ -252,6 +254,8 @@ def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:
         fertility=row.fertility,
         fertility_elsewhere=row.fertility_elsewhere,
         ms_per_text=row.ms_per_text,
+        packed_bytes=row.packed_bytes,
+        nonzero_share=row.nonzero_share,
         cost=row.cost,
         headline=score,
         quality=quality,

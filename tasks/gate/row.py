@@ -31,6 +31,8 @@ class GateRow(Stated):
     fertility: Number | None = None
     fertility_elsewhere: Number | None = None
     ms_per_text: Number | None = None
+    packed_bytes: Number | None = None
+    nonzero_share: Number | None = None
     cost: Cost | None = None
     headline: Number | None = None
     quality: Number | None = None
@@ -57,6 +59,8 @@ class GateRow(Stated):
             "fertility": self.fertility,
             "fertility_elsewhere": self.fertility_elsewhere,
             "ms_per_text": self.ms_per_text,
+            "packed_bytes": self.packed_bytes,
+            "nonzero_share": self.nonzero_share,
         }
 
     def worth(self, measure: str) -> Number | None:

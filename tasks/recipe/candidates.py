@@ -15,6 +15,7 @@ from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import Choices
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.weights import LotteryCandidate, SparseCandidate
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     DroppedTraining,
@@ -189,6 +190,8 @@ AnyCandidate = (
     | Annotated[TrimmedCandidate, Tag("vocabulary-trimming")]
     | Annotated[PrunedCandidate, Tag("neuron-pruning")]
     | Annotated[NarrowedCandidate, Tag("width-pruning")]
+    | Annotated[SparseCandidate, Tag("weight-pruning")]
+    | Annotated[LotteryCandidate, Tag("lottery-ticket")]
 )
 """The knobs of every maker, under the maker's name."""
 

@@ -88,6 +88,12 @@ def require_origin(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) 
             f"{f'did you mean {near[0]!r}? ' if near else ''}legal are {', '.join(legal)}"
         )
     behind = origins_of(candidate, known)
+    zeros = [one.name for one in behind if one.has_zeros]
+    if zeros and candidate.signal_of_training:
+        raise ValueError(
+            f"candidate {candidate.name} trains {zeros[0]} again, and its weights would be 0 no longer; let "
+            f"{zeros[0]} be made from {candidate.name}, not the reverse"
+        )
     if known[candidate.made_from] is candidate or behind[-1].made_from == candidate.name:
         circle = " from ".join([candidate.name, *(one.name for one in behind), candidate.name])
         raise ValueError(

@@ -11,8 +11,10 @@ from tasks.recipe.knobs import HEADLINE, Knobs, Name, require_distinct, runtime_
 
 OF_TEXTS = ("fertility", "fertility_elsewhere", "ms_per_text")
 """Figures of real texts: pieces per word, and latency. They are measured if a candidate has a tokenizer of its own."""
-FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes", *OF_TEXTS)
-
+OF_ZEROS = ("packed_bytes", "nonzero_share")
+"""Figures of models with zeros: the bytes of the packed weights, and the share of the parameters that are not 0. They
+are measured for all models of a run of which one has zeros."""
+FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes", *OF_TEXTS, *OF_ZEROS)
 
 COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
 """Figures that the gate can use besides the task's metrics: ``FIGURES`` of every row, and ``COSTS`` if a ledger knows

@@ -11,7 +11,7 @@ from tasks.recipe.candidates import CandidateSection, DistilledCandidate
 from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
-from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, OWN_METRIC, Exports, Gate, Scoring, Speed
+from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, OF_ZEROS, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
@@ -166,6 +166,12 @@ class Recipe(Knobs):
                 f"gate: {of_texts[0]} is measured where a candidate has a tokenizer of its own, and none has; remove "
                 f"the criterion, or add a candidate by vocabulary-trimming"
             )
+        of_zeros = [criterion.metric for criterion in self.gate.criteria if criterion.metric in OF_ZEROS]
+        if of_zeros and not self.has_zeros:
+            raise ValueError(
+                f"gate: {of_zeros[0]} is measured where a candidate has zeros, and none has; remove the criterion, or "
+                f"add a candidate by weight-pruning"
+            )
         if "fertility_elsewhere" in of_texts and not self.data.judge:
             raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")
 
@@ -288,6 +294,11 @@ class Recipe(Knobs):
     def measures_texts(self) -> bool:
         """Whether models differ in how they divide texts, so that real texts are counted and timed."""
         return any(one.has_own_tokenizer for one in self.candidates)
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether single weights of a candidate are 0, so that all models are packed, too."""
+        return any(one.has_zeros for one in self.candidates)
 
     @property
     def all_students(self) -> tuple[Student, ...]:

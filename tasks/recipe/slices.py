@@ -11,6 +11,7 @@ from tasks.recipe.data import Data, TableFormat
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, runtime_knob
+from tasks.recipe.makers.weights import MaskKnobs, TicketKnobs
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining, TaskTraining, Teacher
 
@@ -207,6 +208,16 @@ class PruneRoundSlice(NeuronSlice):
     rounds: int = Field(ge=2, description="Number of all rounds.")
 
 
+class WeightSlice(MaskKnobs, PredictionSlice):
+    """Knobs that determine which single weights stay, and the training in which the others go."""
+
+
+class TicketSlice(TicketKnobs, PredictionSlice):
+    """Knobs that determine one training of a lottery."""
+
+    left: float = Field(1.0, gt=0, le=1, description="Share of the weights; 1: the first training, without a mask.")
+
+
 class ScoreSlice(ScoreKnobs):
     """Knobs that determine a scorecard."""
 
@@ -236,6 +247,12 @@ class TrialSlice(OfTask):
 
     name: str = Field(description="Name of its module.")
     sha256: str = Field(description="Digest of its files.")
+
+
+class PackSlice(Knobs):
+    """Knobs of the archive of a model."""
+
+    level: int = Field(9, ge=1, le=9, description="Effort of deflate.")
 
 
 class SpeedSlice(OfTask, Speed):

@@ -201,10 +201,24 @@ def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
         f"{format_figure(model.speedup, '.2f')}{shaky} | "
         "computed |",
         f"| peak memory of inference | {format_figure(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
+        *rows_on_zeros(model),
         *text_rows(model),
         f"| inputs longer than the limit | {format_figure(model.truncated, '.2%')} | measured |",
         *more_rows(model, error),
     ]
+
+
+def rows_on_zeros(model: ResultRow) -> list[str]:
+    """Return the rows on zeros; none unless the model was packed."""
+    if model.packed_bytes is None:
+        return []
+    share = (
+        []
+        if model.nonzero_share is None
+        else [("parameters that are not 0", format_figure(model.nonzero_share, ".1%"))]
+    )
+    found = [("weights in a zip file", f"{format_figure(model.packed_bytes, ',')} bytes"), *share]
+    return [f"| {name} | {value} | measured |" for name, value in found]
 
 
 def text_rows(model: ResultRow) -> list[str]:

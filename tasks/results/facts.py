@@ -260,6 +260,14 @@ class SplitContrast(Estimate):
     p: Number
 
 
+class PackedFacts(Stated):
+    """Facts of a packed model."""
+
+    packed_bytes: Number
+    nonzero_share: Number | None = None
+    """Unknown of exports."""
+
+
 class ContrastFacts(Stated):
     """A row-by-row comparison of a candidate with a baseline."""
 

@@ -221,6 +221,10 @@ class ResultRow(Stated):
     """Pieces per word of the judging sets."""
     ms_per_text: Number | None = None
     """Milliseconds for one text of the validation split."""
+    packed_bytes: Number | None = None
+    """Bytes of the packed weights; only in runs with models that have zeros."""
+    nonzero_share: Number | None = None
+    """Share of the parameters that are not 0; unknown of exports."""
     measured_at: Conditions | None = None
     train_seconds: tuple[Number | None, ...] | None = None
     checkpoint: str | None = None

@@ -18,6 +18,7 @@ from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
 from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice, SpeedSlice
 from tasks.scoring.error_analysis import inspect_answers
+from tasks.scoring.packing import archive_model
 from tasks.scoring.predict import outputs_of, truncated_share
 from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
 from tasks.scoring.quality.intervals import compare, paired_difference
@@ -328,6 +329,7 @@ JOBS = {
     "judge": score_judging_set,
     "measure": measure,
     "measure-texts": count_and_time_texts,
+    "pack": archive_model,
     "contrast": contrast,
     "inspect": inspect_answers,
 }

@@ -14,7 +14,9 @@ from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
 from tasks.training.shrinking.neuron_pruning import prune_neurons
 from tasks.training.shrinking.rounds import prune_round
+from tasks.training.shrinking.tickets import train_round
 from tasks.training.shrinking.vocabulary import keep_used_pieces
+from tasks.training.shrinking.weight_pruning import prune_while_training
 from tasks.training.shrinking.width_pruning import cut_width
 
 JOBS = {
@@ -33,7 +35,9 @@ JOBS = {
     "signals": record_signals,
     "similarity": measure_similarity,
     "thresholds": write_thresholds,
+    "ticket": train_round,
     "tokenize": tokenize_corpus,
     "vocabulary": keep_used_pieces,
+    "weights": prune_while_training,
     "width": cut_width,
 }

@@ -45,6 +45,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.scoring.further.resamples": ("resamples.parquet",),
     "tasks.ports.own_metrics": ("metric.json",),
     "tasks.scoring.speed.texts": ("text_figures.json",),
+    "tasks.scoring.packing": ("packed.json",),
     "tasks.scoring.onnx_models": ("onnx.json",),
     "tasks.ports.code.fingerprint": ("hashes.json",),
     "tasks.ports.store.folder": ("manifest.json",),

@@ -45,12 +45,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
             lsra_decoder_layer_dynamic
         """,
     },
-    "lottery_ticket": {
-        "lottery tickets": "iterative one_shot",
-    },
-    "lottery_ticket_global": {
-        "lottery tickets by a share of what is left": "sparse_global",
-    },
     "lsq": {
         "learned steps of quantization": """
             activation_8bit weight_by_row_8bit activation_4bit weight_by_row_4bit activation_2bit
@@ -64,14 +58,11 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         """,
     },
     "movement_regulariser": {
-        "soft movement pruning": "l1 l0 threshold_schedule",
+        "the other pressure of soft movement pruning": "l0",
     },
     "pruning": {
-        "pruning of weights by magnitude and movement": """
-            topk_keep_1.0 magnitude_keep_1.0 topk_keep_0.5 magnitude_keep_0.5 topk_keep_0.15 magnitude_keep_0.15
-            topk_keep_0.03 magnitude_keep_0.03 topk_keep_0.0 magnitude_keep_0.0 threshold_0.5_plain
-            threshold_0.7_sigmoid threshold_50.0_plain threshold_0.9999_sigmoid masked_linear_topK
-            masked_linear_magnitude masked_linear_sigmoid_threshold keep_schedule trap
+        "thresholds with a floor of half a percent, and a mistake of the reference": """
+            threshold_0.5_plain threshold_0.7_sigmoid threshold_50.0_plain threshold_0.9999_sigmoid trap
         """,
     },
     "q8bert": {

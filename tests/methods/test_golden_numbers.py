@@ -93,6 +93,18 @@ WITHOUT_NUMBERS = {
         "neurons_to_keep": "rounds; proven by cases",
         "keep_neurons": "takes rows and columns out of maps; proven by the reference's logits",
     },
+    "weight_masks": {
+        "largest": "sorts; proven by cases",
+        "masks_of": "calls largest for all matrices, or for each",
+        "share_above": "counts; proven by cases",
+        "StraightThrough": "is what WeightMask calls",
+        "WeightMask": "multiplies; its gradients are proven by the reference's",
+    },
+    "tickets": {
+        "ticket": "sorts; proven by cases",
+        "at_random": "draws by torch's generator",
+        "drawn_anew": "draws by torch's generator",
+    },
     "widths": {
         "AttentionMaps": "four modules",
         "attention_maps": "finds modules in a model",
@@ -261,6 +273,7 @@ OWN_WAY: dict[str, Callable[..., Callable[..., Any]]] = {
     ),
     "means.mean_of": lambda function: over_processes,
     "layer_similarity.linear_cka_of": lambda function: in_two_batches,
+    "weight_masks.pressure": lambda function: lambda first_OI, second_OI: function([first_OI, second_OI]),
     "word_vectors.nearest_words": lambda function: (
         lambda vectors_VE, rows, k: function(vectors_VE.numpy(), rows.numpy(), k)
     ),

@@ -24,6 +24,7 @@ from tasks.recipe.slices import (
     MixSlice,
     NeuronSlice,
     OwnMetricSlice,
+    PackSlice,
     PatienceOf,
     PredictionSlice,
     PruneRoundSlice,
@@ -34,7 +35,9 @@ from tasks.recipe.slices import (
     TeacherSlice,
     TextsSlice,
     ThresholdSlice,
+    TicketSlice,
     VocabularySlice,
+    WeightSlice,
     WidthSlice,
 )
 from tasks.recipe.students import Shape
@@ -59,7 +62,10 @@ SENT = [
     MetricSlice(task_type="classification", metric="auroc", resamples=200),
     MixSlice(task_type="classification", weights=(1.0, 0.25), combine="certainty"),
     NeuronSlice(task_type="classification", keep=0.5, importance="taylor"),
+    PackSlice(level=6),
     PruneRoundSlice(task_type="classification", keep=0.5, importance="taylor", part="heads", round=1, rounds=2),
+    WeightSlice(task_type="classification", **COURSE, keep=0.1, scores="soft-movement", begin=0.1, pressure=20),
+    TicketSlice(task_type="classification", **COURSE, left=0.25, control="random-mask", rewind_to=2),
     WidthSlice(task_type="classification", keep=0.5, importance="taylor"),
     OwnMetricSlice(task_type="regression", metric="own/mine", name="mine", sha256="0" * 64, lower_is_better=True),
     PredictionSlice(task_type="classification", **COURSE, patience=Patience(weight=7), formula="paper", choose_by="f1"),

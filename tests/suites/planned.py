@@ -259,11 +259,14 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "pruned", "from": "teacher", "by": "neuron-pruning"},
             {"name": "narrowed", "from": "teacher", "by": "width-pruning"},
             {"name": "gradual", "from": "teacher", "by": "neuron-pruning", "rounds": 2, "between": FAST},
+            {"name": "sparse", "from": "teacher", "by": "weight-pruning", "prediction": FAST},
+            {"name": "ticket", "from": "teacher", "by": "lottery-ticket", "rounds": 2, "prediction": FAST},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
     narrowed, gradual = "prune-width/narrowed", "prune-in-rounds/*"
     between = "distill-predictions/gradual-round-1"
+    sparse, tickets = "prune-weights/sparse", "train-ticket/*"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -313,6 +316,21 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.8.between.precision", (between, "answer-rows")),
         Rule("candidates.8.between.*", (between,)),
         Rule("candidates.8.*", (gradual,)),
+        Rule("candidates.9.seeds", (seeded(sparse), *scored("sparse")), [[0, 1]]),
+        Rule("candidates.9.from", (sparse,), ["pretrained"]),
+        Rule("candidates.9.signal", (sparse,), ["labels"]),
+        Rule("candidates.9.prediction.max_length", (sparse, "answer-rows")),
+        Rule("candidates.9.prediction.precision", (sparse, "answer-rows")),
+        Rule("candidates.9.prediction.*", (sparse,)),
+        Rule("candidates.9.*", (sparse,)),
+        Rule("candidates.10.seeds", (seeded(tickets), *scored("ticket")), [[0, 1]]),
+        Rule("candidates.10.from", (tickets,), ["pretrained"]),
+        Rule("candidates.10.signal", (tickets,), ["teacher"]),
+        Rule("candidates.10.control", (tickets,), ["random-mask"]),
+        Rule("candidates.10.rounds", (tickets,), [3]),
+        Rule("candidates.10.keep", (tickets,)),
+        Rule("candidates.10.of", (tickets,), ["original"]),
+        Rule("candidates.10.*", (tickets,)),
         Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed)),
         Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
         Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),

@@ -28,6 +28,8 @@ LEARNING = {
     "prune-neurons",
     "prune-width",
     "prune-in-rounds",
+    "prune-weights",
+    "train-ticket",
 }
 LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed", "measure-texts"}
 """Further stages that load a model by the class that its type's head names."""

@@ -80,6 +80,11 @@ class CandidateKnobs(Knobs):
         """Whether its tokenizer is another than that of the model that it is made from."""
         return False
 
+    @property
+    def has_zeros(self) -> bool:
+        """Whether single weights of it are 0, which a further training would change."""
+        return False
+
     def width_and_heads(self, width: int, heads: int) -> tuple[int, int]:
         """Return its width and its heads in each layer, made from a model of such a width and so many heads."""
         return width, heads

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from tasks.results.row import Comparison, Number, ResultRow
 
+LOTTERY = "lottery-ticket"
+"""The maker whose candidates are compared with controls."""
+
 
 def baseline_lines(models: Sequence[ResultRow], split: str) -> list[str]:
     """Return a line for every comparison on a split, and one on the validity of the verdicts; empty if nothing was
@@ -61,10 +64,8 @@ def baseline_sentence(model: ResultRow, split: str) -> str:
     if not found:
         return ""
     parts = [f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)})" for baseline, one in found]
-    return (
-        f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}, a model of the same size trained on "
-        f"labels alone."
-    )
+    of = "a control of its lottery" if model.made_by == LOTTERY else "a model of the same size trained on labels alone"
+    return f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}, {of}."
 
 
 def seeds_of(one: Comparison) -> str:

@@ -298,6 +298,18 @@ def stream() -> list[Case]:
     return made
 
 
+def weights() -> list[Case]:
+    """Masks of single weights."""
+    steps = tuple(
+        {"step": step, "begin": 4, "end": 14, "first": 1.0, "last": 0.25} for step in (0, 4, 5, 9, 13, 14, 20)
+    )
+    scores = {"first_OI": drawn(73, 2, 3), "second_OI": drawn(74, 4, 2)}
+    return [
+        Case("weight_masks.cubic", "steps", losses.cubic, table=steps),
+        Case("weight_masks.pressure", "two sizes", losses.pressure, scores, {}, ("first_OI", "second_OI")),
+    ]
+
+
 def all_cases() -> list[Case]:
     """Return every case, those of one file of ``tasks/methods`` behind each other."""
     groups = (
@@ -309,6 +321,7 @@ def all_cases() -> list[Case]:
         layers_measured,
         neurons,
         stream,
+        weights,
         maps_and_strategies,
         texts,
         vectors,

@@ -391,3 +391,17 @@ def norms_of_heads(values_CD: ndarray, output_DC: ndarray, heads: int) -> ndarra
     """Multiply the length of all weights into a head by that of all weights out of it."""
     into, out = np.split(values_CD, heads), np.split(output_DC, heads, axis=1)
     return np.array([np.sqrt(np.sum(one**2)) * np.sqrt(np.sum(other**2)) for one, other in zip(into, out, strict=True)])
+
+
+# --- masks of weights -------------------------------------------------------------------------------------------------
+
+
+def cubic(step: int, begin: int, end: int, first: float, last: float) -> float:
+    """Let the distance to the last value fall as the cube of the steps that are left."""
+    left = min(max(end - step, 0), end - begin) / (end - begin)
+    return last + (first - last) * left**3
+
+
+def pressure(first_OI: ndarray, second_OI: ndarray) -> ndarray:
+    """Let each matrix count alike, whatever its size."""
+    return (np.mean(1 / (1 + np.exp(-first_OI))) + np.mean(1 / (1 + np.exp(-second_OI)))) / 2

@@ -13,6 +13,11 @@ OWN = {
     "tasks.methods.pruning.stream_importance": {"prune-width", "prune-in-rounds"},
     "tasks.training.shrinking.width_pruning": {"prune-width", "prune-in-rounds"},
     "tasks.training.shrinking.rounds": {"prune-in-rounds"},
+    "tasks.training.shrinking.weight_pruning": {"prune-weights", "train-ticket"},
+    "tasks.methods.pruning.weight_masks": {"prune-weights", "train-ticket"},
+    "tasks.training.shrinking.tickets": {"train-ticket"},
+    "tasks.methods.pruning.tickets": {"train-ticket"},
+    "tasks.scoring.packing": {"pack-model"},
 }
 
 

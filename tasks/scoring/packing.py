@@ -1,0 +1,58 @@
+"""A model's folder as one archive: the size in which zeros, and numbers that are alike, take little room.
+
+A file of weights has the size as before where single weights are 0. Deflate (RFC 1951) with Huffman codes finds the
+zeros again; the archive is a plain zip file, and unpacked it is the same folder byte by byte.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+from tasks.engine.job import Job
+from tasks.recipe.slices import PackSlice
+from tasks.scoring.onnx_models import is_export
+
+ARCHIVE, LEVEL = "packed.zip", 9
+WEIGHT_SUFFIXES = (".safetensors", ".onnx")
+BEGINNING = (1980, 1, 1, 0, 0, 0)
+"""The time of every file in an archive, so that equal folders have equal archives."""
+READ_AT_ONCE = 1 << 22
+
+
+def archive_model(job: Job) -> dict[str, object]:
+    """Write a model's archive; return the size of its weights in it, and the share of its parameters that are not 0."""
+    folder = job.inputs["model"]
+    packed = write_archive(folder, job.output / ARCHIVE, job.read(PackSlice).level)
+    share = None if is_export(folder) else nonzero_share(folder)
+    facts: dict[str, object] = {"packed_bytes": packed, "nonzero_share": share}
+    (job.output / "packed.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+    return facts
+
+
+def write_archive(folder: Path, archive: Path, level: int = LEVEL) -> int:
+    """Write all files of a folder into an archive; return the size of its weights there."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=level) as packed:
+        for path in files:
+            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), BEGINNING)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            with path.open("rb") as source, packed.open(entry, "w", force_zip64=True) as target:
+                while part := source.read(READ_AT_ONCE):
+                    target.write(part)
+        return sum(entry.compress_size for entry in packed.infolist() if entry.filename.endswith(WEIGHT_SUFFIXES))
+
+
+def nonzero_share(folder: Path) -> float:
+    """Return the share of a checkpoint's parameters that are not 0."""
+    import numpy as np
+    from safetensors import safe_open
+
+    there = size = 0
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="np") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
+                values = tensors.get_tensor(name)
+                there, size = there + int(np.count_nonzero(values)), size + values.size
+    return there / size

@@ -1,0 +1,41 @@
+"""The archive of a model: zeros take no room in it, and unpacked it is the same folder."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from tasks.scoring.packing import nonzero_share, write_archive
+
+
+def folder_with(share: float, folder: Path) -> Path:
+    """Write weights of which a share is not 0, and a file beside them."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(64, 64)).astype(np.float32)
+    values[generator.random((64, 64)) >= share] = 0
+    (folder / "onnx").mkdir(parents=True)
+    save_file({"weight": values, "bias": np.ones(64, np.float32)}, folder / "model.safetensors")
+    (folder / "onnx/README.md").write_text("nothing\n")
+    return folder
+
+
+def test_zeros_take_no_room_in_an_archive(tmp_path: Path) -> None:
+    dense, sparse = folder_with(1.0, tmp_path / "dense"), folder_with(0.1, tmp_path / "sparse")
+    files = [(folder / "model.safetensors").stat().st_size for folder in (dense, sparse)]
+    packed = [write_archive(folder, tmp_path / f"{folder.name}.zip") for folder in (dense, sparse)]
+    assert files[0] == files[1] and packed[0] > 0.9 * files[0] and packed[1] < 0.2 * files[1]
+    assert nonzero_share(dense) == 1.0 and 0.1 < nonzero_share(sparse) < 0.13
+
+
+def test_an_archive_is_the_same_folder_byte_by_byte_and_equal_folders_have_equal_ones(tmp_path: Path) -> None:
+    folder = folder_with(0.5, tmp_path / "a")
+    write_archive(folder, tmp_path / "a.zip")
+    write_archive(folder_with(0.5, tmp_path / "b"), tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        archive.extractall(tmp_path / "again")
+    for path in (one for one in folder.rglob("*") if one.is_file()):
+        assert (tmp_path / "again" / path.relative_to(folder)).read_bytes() == path.read_bytes()
