@@ -298,3 +298,24 @@ class Gate(Knobs):
             one.model_copy(update={"metric": metric}) if one.metric == HEADLINE else one for one in self.criteria
         )
         return self.model_copy(update={"criteria": criteria})
+
+
+def require_measured(gate: Gate, *, texts: bool, elsewhere: bool, zeros: bool) -> None:
+    """Reject criteria on figures that no candidate of the run has: ``texts`` are measured where a candidate has a
+    tokenizer of its own, those ``elsewhere`` on judging sets, and bytes without ``zeros`` where single weights are 0.
+    Raises ValueError."""
+    metrics = [criterion.metric for criterion in gate.criteria]
+    of_texts = [metric for metric in metrics if metric in OF_TEXTS]
+    if of_texts and not texts:
+        raise ValueError(
+            f"gate: {of_texts[0]} is measured where a candidate has a tokenizer of its own, and none has; remove "
+            f"the criterion, or add a candidate by vocabulary-trimming"
+        )
+    of_zeros = [metric for metric in metrics if metric in OF_ZEROS]
+    if of_zeros and not zeros:
+        raise ValueError(
+            f"gate: {of_zeros[0]} is measured where a candidate has zeros, and none has; remove the criterion, or "
+            f"add a candidate by weight-pruning"
+        )
+    if "fertility_elsewhere" in of_texts and not elsewhere:
+        raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")

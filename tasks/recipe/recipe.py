@@ -11,7 +11,7 @@ from tasks.recipe.candidates import CandidateSection, DistilledCandidate
 from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
-from tasks.recipe.judging import COSTS, FIGURES, OF_TEXTS, OF_ZEROS, OWN_METRIC, Exports, Gate, Scoring, Speed
+from tasks.recipe.judging import COSTS, FIGURES, OWN_METRIC, Exports, Gate, Scoring, Speed, require_measured
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
@@ -160,20 +160,7 @@ class Recipe(Knobs):
         if unknown:
             hint = did_you_mean(unknown[0], legal)
             raise ValueError(f"gate.criteria: unknown metric {unknown[0]!r}; {hint}legal are {', '.join(legal)}")
-        of_texts = [criterion.metric for criterion in self.gate.criteria if criterion.metric in OF_TEXTS]
-        if of_texts and not self.measures_texts:
-            raise ValueError(
-                f"gate: {of_texts[0]} is measured where a candidate has a tokenizer of its own, and none has; remove "
-                f"the criterion, or add a candidate by vocabulary-trimming"
-            )
-        of_zeros = [criterion.metric for criterion in self.gate.criteria if criterion.metric in OF_ZEROS]
-        if of_zeros and not self.has_zeros:
-            raise ValueError(
-                f"gate: {of_zeros[0]} is measured where a candidate has zeros, and none has; remove the criterion, or "
-                f"add a candidate by weight-pruning"
-            )
-        if "fertility_elsewhere" in of_texts and not self.data.judge:
-            raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")
+        require_measured(self.gate, texts=self.measures_texts, elsewhere=bool(self.data.judge), zeros=self.has_zeros)
 
     def check_choices(self) -> None:
         """Reject the choice of checkpoints by a metric of another type of task."""

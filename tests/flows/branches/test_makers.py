@@ -231,6 +231,7 @@ def packages(tmp_path: Path) -> Path:
     return tree
 
 
+@pytest.mark.slow
 def test_a_further_maker_is_six_places_and_its_candidates_are_like_all_others(
     packages: Path, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, prefect_url: str
 ) -> None:
