@@ -22,7 +22,7 @@ from tests.tiny import WORDS, write_tiny_bert
 
 RECIPES = sorted(path.stem for path in SHELF.glob("*.yaml"))
 SMALL = {"batch_size": 16, "max_length": 16, "precision": "fp32", "evaluations": 1}
-WIDTHS = {"hidden": 8, "heads": 4, "feed_forward": 16, "embedding": 8}
+WIDTHS = {"hidden": 8, "heads": 4, "feed_forward": 16, "embedding": 8, "rewind_to": 1}
 
 
 def shrink(values: Any, bert: Path) -> Any:
@@ -116,7 +116,9 @@ LIKE_ANOTHER = (
     "finetuned",
     "glue-methods",
     "go-emotions",
+    "lottery",
     "mnli-judged",
+    "movement",
     "mrpc-small",
     "pkd-last",
     "poor-mans-alternate-even",
