@@ -135,6 +135,8 @@ def ecs_gpu(template: Template) -> Template:
         "mountPoints": [{"sourceVolume": "scratch", "containerPath": "/tmp"}],
         "secrets": "{{ secrets }}",
         "stopTimeout": GRACE,
+        # The user of our images; another image, whose own user is root, has no rights of root here either.
+        "user": "10001:10001",
     }
     variables["gpu_count"] = variable(
         "string", "1", "GPUs", "GPUs of a task. Text, because ECS takes no number here.", pattern="^[1-9][0-9]?$"

@@ -14,6 +14,11 @@ from flows.home import Home
 if TYPE_CHECKING:
     from flows.stack.settings import Stack, StackOptions
 
+WorkerUser = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="User that runs the workers if root starts the stack; by default limbeck."),
+]
+
 
 def up(
     host: Annotated[
@@ -31,6 +36,7 @@ def up(
     pools: Annotated[
         str | None, typer.Option(help="Work pools with a worker on this machine; by default cpu,gpu-local.")
     ] = None,
+    worker_user: WorkerUser = None,
     certificate: Annotated[
         Path | None, typer.Option(help="TLS with your certificate: its file (PEM), with the whole chain after it.")
     ] = None,
@@ -52,6 +58,7 @@ def up(
         "s3": s3,
         "buckets": buckets,
         "pools": None if pools is None else tuple(pools.split(",")),
+        "worker_user": worker_user,
     }
     stack = bring_up(home, wanted, tell, TlsOptions(certificate, key, local_authority))
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
@@ -119,11 +126,17 @@ def restore(
         str | None,
         typer.Option(help="An S3 server that replaces that of the backup: radosgw, aws, or the URL of an endpoint."),
     ] = None,
+    worker_user: WorkerUser = None,
 ) -> None:
     """Create a new stack from a backup, in a home that has none, and start it."""
     from flows.stack.backup import restore as bring_back
 
-    wanted: StackOptions = {"prefect_port": prefect_port, "mlflow_port": mlflow_port, "s3": s3}
+    wanted: StackOptions = {
+        "prefect_port": prefect_port,
+        "mlflow_port": mlflow_port,
+        "s3": s3,
+        "worker_user": worker_user,
+    }
     stack = bring_back(Home.from_environment().create(), source, wanted, tell)
     out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
 
@@ -187,6 +200,8 @@ def warnings(stack: Stack) -> list[str]:
         if is_missing:
             software = SOFTWARE[key]
             found.append(f"! This stack was created without {software.name}: {software.without}.")
+    if stack.settings.worker_user == "root" and stack.settings.pools:
+        found.append("! The workers run as root: whoever may deploy can do everything on this machine.")
     return ["", *found] if found else []
 
 

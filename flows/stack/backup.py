@@ -222,6 +222,7 @@ def likeness(settings: SavedSettings, wanted: StackOptions) -> StackOptions:
         "s3": kind,
         "buckets": wanted.get("buckets") or settings["buckets"],
         "pools": wanted.get("pools") or tuple(settings["pools"]),
+        "worker_user": wanted.get("worker_user"),  # the other machine may have other users
     }
 
 

@@ -232,6 +232,12 @@ def workers(stack: Stack) -> Iterator[Finding]:
     lonely = [pool for pool, names in online.items() if not names]
     said = "; ".join(f"{pool}: {', '.join(names) or 'no worker'}" for pool, names in online.items())
     yield Finding("workers", WARNING if lonely else OK, said, f"see {stack.logs}" if lonely else "")
+    if os.geteuid() == 0 and online:
+        apart, user = stack.workers_apart, stack.settings.worker_user
+        said = f"run as {user}" if apart else "run as root: whoever may deploy can do everything on this machine"
+        yield Finding(
+            "user of workers", OK if apart else WARNING, said, "" if apart else "limbeck down, limbeck up --worker-user"
+        )
 
 
 def gpu_stages(stack: Stack) -> Iterator[Finding]:

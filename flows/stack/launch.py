@@ -21,6 +21,7 @@ from flows.stack.programs import owner
 from flows.stack.services import environment_of, mark, services
 from flows.stack.settings import Stack
 from tasks.engine.job import die_with_parent
+from tasks.errors import StackError
 
 LAST_MOMENTS = 10.0  # seconds to wait until killed processes are gone
 
@@ -33,22 +34,36 @@ def main() -> None:
         clear(mark(stack, service.name))
     environment = environment_of(stack, service)
     os.umask(0o077)
+    if service.software:
+        become(owner(service.software))
+    elif service.user and os.geteuid() == 0:
+        become(pwd.getpwnam(service.user), its_groups=True)
     if service.children_live:
         temporary = Path(environment["TMPDIR"])
+        make_private(temporary.parent)
         temporary.mkdir(exist_ok=True)
         # left by an earlier process of this worker; workspaces of live runs are skipped
         sweep_workspaces([temporary], older=0.0)
-    os.chdir(stack.data / "workers" if service.children_live else stack.data)
-    if service.software:
-        become(owner(service.software))
+    os.chdir(stack.workers if service.children_live else stack.data)
     die_with_parent(signal.Signals[f"SIG{service.stop}"])  # after the change of user, which would undo it
     os.execve(service.command[0], service.command, environment)
 
 
-def become(user: pwd.struct_passwd | None) -> None:
-    """Give up root rights permanently; None keeps the current user."""
+def make_private(folder: Path) -> None:
+    """Create a folder of this user alone; raise StackError if another user was there first."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.geteuid():
+        raise StackError(f"{folder} belongs to another user; remove it")
+
+
+def become(user: pwd.struct_passwd | None, *, its_groups: bool = False) -> None:
+    """Give up root rights permanently; None keeps the current user. A worker keeps the groups of its user, by which a
+    person lets it read data or use GPUs."""
     if user is not None:
-        os.setgroups([])
+        if its_groups:
+            os.initgroups(user.pw_name, user.pw_gid)
+        else:
+            os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
 

@@ -29,6 +29,8 @@ class Service:
     environment: Mapping[str, str] = field(default_factory=dict)
     software: str = ""
     """Key of the software whose user runs this process if root starts the stack: such servers need no root rights."""
+    user: str = ""
+    """The user that runs this process if root starts the stack, where it is not that of a software."""
     stop: str = "TERM"
     patience: int = 20
     """Seconds to wait for an orderly stop."""
@@ -202,7 +204,10 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
     """Return a worker of a pool; each of its runs is a process of its own. No ``--limit``: a worker with a limit
     crashes on a run that is scheduled again (Prefect #16806)."""
     temporary = stack.temporary / str(stack.settings.pools.index(pool))
-    told = worker_settings(stack.root.parent, temporary, stack.data / "workers" / "prefect")
+    told = worker_settings(stack.worker_home, temporary, stack.workers / "prefect")
+    user = stack.settings.worker_user
+    if stack.workers_apart:
+        told |= {"HOME": str(stack.workers), "USER": user, "LOGNAME": user}
     command = python("prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", f"{pool}-1")
     # When a worker is stopped, its runs need time to write their checkpoints.
     return Service(
@@ -211,6 +216,7 @@ def worker(stack: Stack, secret: Mapping[str, str], pool: str) -> Service:
         client_environment(stack, secret, WORKER) | told,
         patience=90,
         children_live=True,
+        user=user,
     )
 
 

@@ -50,6 +50,8 @@ class Settings:
     buckets: str = "limbeck"
     """Prefix of the bucket names: ``-store`` holds Limbeck's results, ``-artifacts`` holds MLflow's artifacts."""
     pools: tuple[str, ...] = ("cpu", "gpu-local")
+    worker_user: str = ""
+    """The user that runs the workers of a stack of root; empty or ``root``: the user who runs ``limbeck up``."""
     proxy: bool = True
     """Whether nginx stands before two API servers; otherwise there is one, and clients connect to it directly."""
     tls: str = ""
@@ -68,6 +70,7 @@ class StackOptions(TypedDict, total=False):
     s3: str | None
     buckets: str | None
     pools: tuple[str, ...] | None
+    worker_user: str | None
 
 
 @dataclass(frozen=True)
@@ -138,10 +141,28 @@ class Stack:
         return self.sockets / "supervisor.sock"
 
     @property
+    def workers(self) -> Path:
+        """The folder of the workers, which belongs to the user that runs them."""
+        return self.data / "workers"
+
+    @property
+    def workers_apart(self) -> bool:
+        """Whether the workers run as another user than the servers, who can read nothing of theirs."""
+        return self.settings.worker_user not in ("", "root")
+
+    @property
+    def worker_home(self) -> Path:
+        """``LIMBECK_HOME`` of the workers: that of the stack, or one of their own if they are another user."""
+        return self.workers / "home" if self.workers_apart else self.root.parent
+
+    @property
     def temporary(self) -> Path:
         """The temporary folder of the workers: Prefect's own in /tmp belongs to the first user of the machine that
         starts a worker."""
-        return self.sockets / "tmp"
+        if not self.workers_apart:
+            return self.sockets / "tmp"
+        own = self.workers / "tmp"
+        return own if len(str(own)) <= LONGEST_FOLDER else Path("/tmp") / f"limbeck-workers-{self.fingerprint}"
 
     @property
     def fingerprint(self) -> str:

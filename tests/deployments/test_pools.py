@@ -119,6 +119,7 @@ def test_a_task_on_ecs() -> None:
         and container["stopTimeout"] == 110
         and container["readonlyRootFilesystem"] is True
     )
+    assert container["user"] == "10001:10001", "whatever the image says, it is not root"
     assert "launchType" not in task["task_run_request"], (
         "beside a capacity provider it would keep a cluster of no instances from starting one"
     )

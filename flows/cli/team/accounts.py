@@ -107,8 +107,11 @@ def remove_worker(name: AccountName) -> None:
 def worker(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file written by limbeck workers add.")],
     pool: Annotated[str, typer.Option(help="The work pool that it serves.")] = "gpu-local",
+    as_root: Annotated[
+        bool, typer.Option("--as-root", help="Run as root, for a container or machine that has nothing else.")
+    ] = False,
 ) -> None:
-    """Run a worker of another machine's servers, until it is stopped, with a clean environment."""
+    """Run a worker of another machine's servers, until it is stopped, with a clean environment; root is refused."""
     from flows.stack.people.machines import start_worker
 
-    start_worker(Home.from_environment().create(), file.absolute(), pool)
+    start_worker(Home.from_environment().create(), file.absolute(), pool, as_root=as_root)

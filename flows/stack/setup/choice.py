@@ -10,6 +10,7 @@ from flows.stack import supervision
 from flows.stack.programs import SOFTWARE, need
 from flows.stack.settings import INNER, Settings, Stack, StackOptions, choose_ports, free_from
 from flows.stack.setup.certificates import NO_TLS_OPTIONS, TlsOptions
+from flows.stack.setup.worker_user import choose_worker_user
 from tasks.errors import StackError
 
 
@@ -36,6 +37,9 @@ def choose(home: Home, wanted: StackOptions, tls: TlsOptions = NO_TLS_OPTIONS) -
             raise StackError("TLS of a running stack cannot be changed: limbeck down first, then limbeck up again")
     pools = wanted.get("pools")
     new = replace(old, ports=ports, pools=old.pools if pools is None else pools, tls=kind)
+    new = replace(new, worker_user=choose_worker_user(new, wanted.get("worker_user")))
+    if new.worker_user != old.worker_user and supervision.connect(stack) is not None:
+        raise StackError("the workers of a running stack keep their user: limbeck down first, then limbeck up again")
     stack = replace(stack, settings=new)
     if new != old:
         stack.save()
@@ -86,6 +90,7 @@ def new_stack(stack: Stack, wanted: StackOptions, tls: TlsOptions) -> Stack:
         raise StackError(
             f"--s3 {settings.s3!r} is not an S3 server; write radosgw, folder, aws, or the URL of an S3 endpoint"
         )
+    settings = replace(settings, worker_user=choose_worker_user(settings, wanted.get("worker_user")))
     stack.root.mkdir(mode=0o711, parents=True, exist_ok=True)
     stack = replace(stack, settings=settings)
     stack.save()

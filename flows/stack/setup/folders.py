@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 from flows.stack.programs import owner
@@ -20,7 +21,7 @@ def lay_out(stack: Stack) -> None:
         (stack.logs, 0o700),
         (stack.run, 0o700),
         (stack.sockets, 0o700),
-        (stack.temporary, 0o700),
+        *([] if stack.workers_apart else [(stack.temporary, 0o700)]),
     ):
         folder.mkdir(mode=mode, exist_ok=True)
         if folder.stat().st_uid != os.geteuid():
@@ -36,6 +37,7 @@ def lay_out(stack: Stack) -> None:
         folder = stack.data / name
         folder.mkdir(mode=0o700, exist_ok=True)
         own(folder, keys.get(name, ""))
+    hand_over(stack.workers, stack.settings.worker_user)
 
 
 def make_data_folder(stack: Stack) -> None:
@@ -49,6 +51,21 @@ def make_data_folder(stack: Stack) -> None:
     elsewhere = ELSEWHERE / f"limbeck-{stack.fingerprint}"
     elsewhere.mkdir(mode=0o711, exist_ok=True)
     (stack.root / "data").symlink_to(elsewhere)
+
+
+def hand_over(folder: Path, name: str) -> None:
+    """Make a user the owner of a folder and of everything in it, if it has another owner; its links are not followed.
+
+    Without a name it stays the current user's. A worker makes the folders below it by itself: root would follow a link
+    that a worker has put there.
+    """
+    user = pwd.getpwnam(name) if name else None
+    if user is None or folder.stat().st_uid == user.pw_uid:
+        return
+    for place, folders, files in os.walk(folder, topdown=False):
+        for entry in (*folders, *files):
+            os.lchown(os.path.join(place, entry), user.pw_uid, user.pw_gid)
+    os.lchown(folder, user.pw_uid, user.pw_gid)
 
 
 def own(path: Path, key: str) -> None:

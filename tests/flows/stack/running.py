@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -19,9 +20,13 @@ from flows.stack import credentials, probes, supervision
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack, is_free
+from flows.stack.setup.worker_user import require_access
+from tasks.errors import StackError
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 300.0
+APART = "nobody"
+"""A user that every machine has, for workers of a stack of root."""
 
 
 class Running:
@@ -64,8 +69,7 @@ class Running:
         )
 
     def up(self, *words: str) -> str:
-        ports = () if self.home.root.exists() else ("--prefect-port", str(low_port()), "--mlflow-port", str(low_port()))
-        done = self.limbeck("up", *ports, *words)
+        done = self.limbeck("up", *(() if self.home.root.exists() else first_words()), *words)
         assert done.returncode == 0, done.stdout + done.stderr + self.last_words(done.stderr)
         return done.stdout
 
@@ -207,6 +211,22 @@ class Running:
                 self.stack.data, ignore_errors=True
             )  # elsewhere, where the home is closed to the servers' users
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def first_words() -> tuple[str, ...]:
+    """Return the options of a new stack beside others."""
+    return ("--prefect-port", str(low_port()), "--mlflow-port", str(low_port()), *worker_user())
+
+
+def worker_user() -> tuple[str, ...]:
+    """Return the option for workers that do not run as root, or root where no other user can run this Python."""
+    if os.geteuid() != 0:
+        return ()
+    try:
+        require_access(pwd.getpwnam(APART))
+    except StackError:
+        return ("--worker-user", "root")
+    return ("--worker-user", APART)
 
 
 def low_port() -> int:

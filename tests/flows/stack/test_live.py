@@ -19,9 +19,10 @@ from flows.stack.credentials import PERSON
 from flows.stack.launch import marked
 from flows.stack.programs import SOFTWARE
 from flows.stack.services import mark
+from flows.stack.setup.folders import hand_over
 from tests.attacks import NAME, RULES, attack, website
 from tests.browser import CHROMIUM, DRIVER, WHY_NOT, browser
-from tests.flows.stack.running import Running, eventually, low_port
+from tests.flows.stack.running import Running, eventually, first_words, worker_user
 from tests.flows.test_compress import FAST, recipe_for
 
 MISSING = [software.name for software in SOFTWARE.values() if software.missing]
@@ -114,6 +115,7 @@ def test_a_workspace_of_a_killed_worker_is_swept_when_the_worker_starts_again(ru
     left = running.stack.temporary / "0" / "prefect-workspace-attempt-left"
     left.mkdir(parents=True)
     (left / "supervisor.json").write_text("a password")
+    hand_over(left, running.stack.settings.worker_user)
     killed = running.kill("worker-cpu")
     eventually(lambda: running.recovered("worker-cpu", killed) and not left.exists(), "the workspace is still there")
 
@@ -141,6 +143,9 @@ def test_no_secret_can_be_seen_from_outside(running: Running) -> None:
 def test_root_runs_no_server_that_needs_no_root(running: Running) -> None:
     for name in ("postgres", "redis", "ceph-mon", "ceph-osd", "radosgw", "proxy"):
         assert Path(f"/proc/{running.pid(name)}").stat().st_uid != 0, name
+    if "root" not in worker_user():
+        for name in ("worker-cpu", "worker-gpu-local"):
+            assert Path(f"/proc/{running.pid(name)}").stat().st_uid != 0, name
 
 
 @pytest.mark.parametrize("name", ["postgres", "redis", "api-1", "services", "proxy", "mlflow", "radosgw", "ceph-osd"])
@@ -221,8 +226,7 @@ def test_the_registry_that_was_restored_serves_the_same_model(
     assert saved.returncode == 0, saved.stderr
     again = Running()
     try:
-        words = ["--prefect-port", str(low_port()), "--mlflow-port", str(low_port())]
-        done = again.limbeck("restore", str(tmp_path / "saved.tar.gz"), *words)
+        done = again.limbeck("restore", str(tmp_path / "saved.tar.gz"), *first_words())
         assert done.returncode == 0, done.stdout + done.stderr
         assert again.limbeck("pull", "tiny-bert@champion", str(tmp_path / "after")).returncode == 0
         assert files(tmp_path / "before") == files(tmp_path / "after")

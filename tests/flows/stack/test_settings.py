@@ -25,8 +25,9 @@ from tests.flows.stack.running import low_port
 
 @pytest.fixture(autouse=True)
 def every_program_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is examined here does not depend on what is installed here."""
+    """What is examined here does not depend on what is installed here, and on who runs the tests."""
     programs.find.cache_clear()
+    monkeypatch.setattr("flows.stack.setup.choice.choose_worker_user", lambda settings, wanted: "")
     monkeypatch.setattr("flows.stack.services.need", lambda program: f"/usr/bin/{program}")
     for name in credentials.SECRETS:
         monkeypatch.delenv(name, raising=False)

@@ -223,7 +223,10 @@ def test_a_certificate_that_clients_would_refuse_is_refused_before_anything_is_m
     assert not (tmp_path / "home" / "stack").exists()
 
 
-def test_a_stack_of_before_that_listens_without_tls_is_not_started_again(tmp_path: Path) -> None:
+def test_a_stack_of_before_that_listens_without_tls_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.stack.setup.choice.choose_worker_user", lambda settings, wanted: "")
     stack = Stack(tmp_path / "stack", Settings(host="10.1.2.3", ports={"prefect": 4200, "mlflow": 5000}))
     stack.root.mkdir()
     stack.save()
