@@ -114,6 +114,7 @@ LIKE_ANOTHER = (
     "embedder-small",
     "entities-small",
     "finetuned",
+    "glue-best",
     "glue-methods",
     "go-emotions",
     "lottery",
