@@ -34,6 +34,7 @@ def main() -> None:
         clear(mark(stack, service.name))
     environment = environment_of(stack, service)
     os.umask(0o077)
+    os.chdir(stack.workers if service.children_live else stack.data)  # root alone may follow a link in a closed home
     if service.software:
         become(owner(service.software))
     elif service.user and os.geteuid() == 0:
@@ -44,7 +45,6 @@ def main() -> None:
         temporary.mkdir(exist_ok=True)
         # left by an earlier process of this worker; workspaces of live runs are skipped
         sweep_workspaces([temporary], older=0.0)
-    os.chdir(stack.workers if service.children_live else stack.data)
     die_with_parent(signal.Signals[f"SIG{service.stop}"])  # after the change of user, which would undo it
     os.execve(service.command[0], service.command, environment)
 

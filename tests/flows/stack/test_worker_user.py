@@ -31,7 +31,8 @@ import sys
 from dataclasses import replace
 from flows.stack import launch, services
 services.need = lambda program: "/usr/bin/" + program
-command = ["/bin/sh", "-c", "id -un; pwd; echo $HOME; env; stat -c %U:%a $TMPDIR; cat ../../secrets.json"]
+secrets = sys.argv[1]
+command = ["/bin/sh", "-c", f"id -un; pwd; echo $HOME; env; stat -c %U:%a $TMPDIR; cat {secrets}"]
 made = services.services
 launch.services = lambda stack, secret: {"worker-cpu": replace(made(stack, secret)["worker-cpu"], command=command)}
 sys.argv = ["launch", "worker-cpu"]
@@ -90,23 +91,31 @@ def test_a_user_that_cannot_run_this_python_is_found_before_anything_starts(
 
 
 @AS_ROOT
-def test_a_worker_of_root_s_stack_is_another_user_who_can_read_no_secret() -> None:
-    """A process as the supervisor starts it, whose last step shows what a worker would see."""
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_a_worker_of_root_s_stack_is_another_user_who_can_read_no_secret(closed: bool) -> None:
+    """A process as the supervisor starts it, whose last step shows what a worker would see. A home that is closed to
+    others has its data elsewhere."""
     import shutil
     import tempfile
 
-    home = Path(tempfile.mkdtemp(prefix="limbeck-user-", dir="/tmp"))  # pytest's own folders are closed to others
+    # pytest's own folders are closed to others
+    home, data = (Path(tempfile.mkdtemp(prefix="limbeck-user-", dir="/tmp")) for _ in range(2))
     try:
-        home.chmod(0o711)
+        home.chmod(0o700 if closed else 0o711)
+        data.chmod(0o711)
         stack = Stack(home / "stack", Settings(s3="radosgw", worker_user=APART))
-        for folder in (stack.root, stack.data, stack.workers):
-            folder.mkdir(mode=0o711)
+        stack.root.mkdir(mode=0o711)
+        (stack.root / "data").symlink_to(data)
+        stack.workers.mkdir()
         stack.file.write_text(json.dumps(asdict(stack.settings)))
         hand_over(stack.workers, APART)
         secret = credentials.generate(stack.secrets_file)
         told = {"PATH": os.environ["PATH"], "HOME": "/root", "A_SECRET": "of a person", "LIMBECK_HOME": str(home)}
         done = subprocess.run(
-            [sys.executable, "-P", "-c", LAUNCHED], env=told | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+            [sys.executable, "-P", "-c", LAUNCHED, str(stack.secrets_file)],
+            env=told | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
         )
         user, folder, its_home, *rest = done.stdout.splitlines()
         assert (user, folder, its_home) == (APART, str(stack.workers), str(stack.workers)), done.stdout + done.stderr
@@ -115,6 +124,7 @@ def test_a_worker_of_root_s_stack_is_another_user_who_can_read_no_secret() -> No
         assert f"LIMBECK_HOME={stack.workers / 'home'}" in rest
     finally:
         shutil.rmtree(home)
+        shutil.rmtree(data)
 
 
 @AS_ROOT
