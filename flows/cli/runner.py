@@ -263,7 +263,13 @@ def run_demo(
     from flows.run.demo import last_words, margins
 
     results = [
-        watched_run(demo_recipe(home, number), home=home, console=console, ready=ready)
+        watched_run(
+            demo_recipe(home, number),
+            home=home,
+            console=console,
+            ready=ready,
+            command=f"limbeck demo --seed {number}",
+        )
         for number in range(seed, seed + seeds)
     ]
     known = [RunResult.model_validate(result) for result in results]

@@ -78,11 +78,13 @@ def module_of_metrics() -> Path:
 
 
 def limbeck_metrics() -> list[tuple[str, str, str, str, str, str]]:
-    """Return the columns of Limbeck's metrics for a table: name, task type, direction, input, source, description."""
+    """Return the columns of Limbeck's metrics for a table: name, task types, direction, input, source, description."""
     from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
 
     of_scores = {name: type_name for type_name, names in METRICS_OF_SCORES_OF.items() for name in names}
-    types = {name: kind.name for kind in TASK_TYPES.values() for name in kind.metrics} | of_scores
+    types: dict[str, str] = dict(of_scores)
+    for kind in TASK_TYPES.values():
+        types |= {name: ", ".join(filter(None, (types.get(name), kind.name))) for name in kind.metrics}
     return [
         (
             name,

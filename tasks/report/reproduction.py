@@ -64,8 +64,10 @@ def verdict_on(before: Row | None, after: Row | None, around: Sequence[str]) -> 
         return MEASURED, "measurements vary between runs"
     if before is None:
         return NEW, "the first run did not have this stage"
-    if after is None or after.sha256 is None:
+    if after is None:
         return MISSING, "the second run does not have this stage"
+    if after.sha256 is None:  # of a plan, which runs nothing
+        return MISSING, "not in the store: today it has another key, or a stage before it has"
     if before.sha256 == after.sha256:
         return EQUAL, ""
     return DIFFERS, "; ".join(difference_reasons(before, after, around))

@@ -33,9 +33,11 @@ const cut = [...page.querySelectorAll("svg text")].filter(one => {
   const inside = one.getBoundingClientRect(), whole = one.closest("svg").getBoundingClientRect();
   return !one.closest("details") && (inside.left < whole.left - 3 || inside.right > whole.right + 12);
 });
+const tall = [...page.querySelectorAll(".large")].filter(one => one.getBoundingClientRect().height > 1.7 * parseFloat(getComputedStyle(one).lineHeight));
 document.body.append(JSON.stringify({
   scroll: wide.scrollWidth, width: wide.clientWidth, first: Math.round(page.querySelector(".first").getBoundingClientRect().bottom),
   over: over.map(one => one.tagName + "." + one.className + " " + one.textContent.slice(0, 40)), cut: cut.map(one => one.textContent),
+  tall: tall.map(one => one.textContent),
 }));
 """  # noqa: E501
 
@@ -104,7 +106,9 @@ PAGES = {"whole": whole, "crowd": crowd, "stepped": stepped}
 def test_nothing_flows_over_and_the_answers_are_on_the_first_screen(tmp_path: Path, name: str, width: int) -> None:
     found = seen(tmp_path, run_page(PAGES[name](), curves=CURVES, texts={"7": ["word" * 200, "a second text"]}), width)
     assert found["scroll"] <= found["width"] and found["over"] == [] and found["cut"] == []
-    assert found["first"] <= SCREENS[width]
+    assert found["first"] <= SCREENS[width] and found["tall"] == [], (
+        "a unit that does not fit beside its figure takes a low line below"
+    )
 
 
 @pytest.mark.parametrize("width", sorted(SCREENS))

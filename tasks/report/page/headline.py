@@ -187,7 +187,9 @@ def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> Tile:
 
 def fast(model: ResultRow) -> Tile:
     """Return the tile on the model's speed."""
-    return tile("Latency", format_latency(model), "ms", [times_as_fast(model), f"median at {conditions(model)}"])
+    latency, _, spread = format_latency(model).partition(" ")
+    unit = f"ms {spread}".strip()
+    return tile("Latency", latency, unit, [times_as_fast(model), f"median at {conditions(model)}"])
 
 
 def big(model: ResultRow, teacher: ResultRow) -> Tile:
@@ -233,7 +235,7 @@ def price(result: RunResult, model: ResultRow) -> Tile:
             "on demand",
             ["" if seconds is None else f"{span(seconds)} of computation", *lines],
         )
-    return tile("Training cost", span(seconds), "of computation" if seconds else "", lines)
+    return tile("Training cost", span(seconds), "", ["of computation" if seconds else "", *lines])
 
 
 def spent(cost: Cost, energy: float | None, carbon: float | None) -> str:

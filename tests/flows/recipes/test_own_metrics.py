@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from flows.api import metric
 from flows.cli.runner import planned_records, run_recipe
 from flows.home import Home
+from flows.recipes.own_metrics import limbeck_metrics
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
 from tasks.ports.own_metrics import digest_of, metric_files, metric_folder
@@ -242,3 +243,8 @@ def test_recipes_that_name_them_wrongly_are_refused(
     values = recipe_with(tiny_bert, tiny_rows).model_dump(mode="json")
     with pytest.raises(ValidationError, match=said):
         Recipe.model_validate(values | changes)
+
+
+def test_a_metric_of_several_task_types_is_listed_with_all_of_them() -> None:
+    types = {name: types for name, types, *_ in limbeck_metrics()}
+    assert types["pearson"] == "regression, embedding" and types["auroc"] == types["f1"] == "classification"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from flows.cli import runner
+from flows.home import Home
 from flows.run.demo import last_words, margins
 from tasks.results.run import RunResult
 from tests.report.figures import row
@@ -66,3 +71,19 @@ def test_over_several_languages_ahead_is_said_only_where_the_interval_says_it() 
     )
     assert [round(point, 6) for point in margins(found)["without-longer"]["points"]] == [-0.1, 1.0, 0.0]
     assert "behind by -8.0 points" in last_words([demo(0.90, 0.98, 0.9)] * 3)
+
+
+def test_the_report_of_each_language_has_the_command_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs themselves are the whole demo, and left out here."""
+    commands: list[str] = []
+
+    def watched(recipe: Any, *, command: str = "", **rest: Any) -> dict[str, Any]:
+        commands.append(command)
+        return demo(0.98, 0.9, 0.97).model_dump(mode="json")
+
+    monkeypatch.setattr(runner, "watched_run", watched)
+    monkeypatch.setattr(runner, "demo_recipe", lambda home, seed: None)
+    runner.run_demo(seed=3, seeds=2, home=Home(tmp_path), console=None, ready=lambda: None)
+    assert commands == ["limbeck demo --seed 3", "limbeck demo --seed 4"]
