@@ -7,7 +7,7 @@ LOCK := infra/lock
 # Nothing is installed that the lock does not know by its sha256, and nothing is built: no package of others runs code while it is installed.
 HASHED := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all:
 
-.PHONY: demo test slow lint lock bump audit clean mutations kills faults gates demos shelf bench pools checkov awscli cloud
+.PHONY: demo test slow lint lock bump audit clean mutations kills faults gates demos shelf bench pools checkov awscli cloud sbom
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -80,6 +80,16 @@ bump: .venv-lock/.ready
 audit: .venv-audit/.ready
 	.venv-audit/bin/python $(LOCK)/audit.py
 
+# What an installation is made of, in CycloneDX; images have theirs in /opt/sbom.cdx.json.
+sbom: $(READY) .venv-sbom/.ready
+	.venv-sbom/bin/python $(LOCK)/sbom.py $(VENV) --name limbeck --lock stack.txt --lock test.txt --output sbom.cdx.json \
+	  --lock $$($(BIN)/pip show torch | grep -q '^Requires:.*nvidia' && echo cuda.txt || echo cpu.txt)
+
+.venv-sbom/.ready: $(LOCK)/sbom.txt
+	$(PYTHON) -m venv .venv-sbom
+	.venv-sbom/bin/pip install $(HASHED) --requirement $<
+	@touch $@
+
 .venv-lock/.ready .venv-audit/.ready: $(LOCK)/tools.txt
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 15 --requirement $<
@@ -97,4 +107,4 @@ $(READY): pyproject.toml $(wildcard $(LOCK)/*.txt)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-audit .venv-awscli .venv-bump .venv-checkov .venv-cloud .venv-lock
+	rm -rf $(VENV) .venv-audit .venv-awscli .venv-bump .venv-checkov .venv-cloud .venv-lock .venv-sbom

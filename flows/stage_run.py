@@ -16,7 +16,7 @@ from prefect import flow
 from flows.branches.makers import MAKERS, StageTask
 from flows.home import Home
 from flows.run.ledger import new_budget
-from flows.run.remote import gpu_limit_of_server, is_cancelled, stage_hours
+from flows.run.remote import gpu_limit_of_server, is_cancelled, silent_minutes, stage_hours
 from flows.run.spot import heeding_notices
 from flows.run.stopping import cancel_tasks, is_stop, stopped_by_sigterm
 from tasks.augment_text import augment_text
@@ -103,6 +103,7 @@ async def open_stage(order: StageOrder) -> AsyncIterator[Session]:
         expected=order.explanation,
         gpu_limit=await gpu_limit_of_server(),
         stage_hours=stage_hours(order.stage_hours),
+        silent_minutes=silent_minutes(),
     )
     status = "FINISHED"
     try:

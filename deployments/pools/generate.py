@@ -39,6 +39,8 @@ IN_A_CONTAINER = {
     # SIGTERM hands the run back, so that another worker goes on with it; with retries of the container beside it, it
     # would run twice.
     "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR": "reschedule",
+    # A GPU whose stage reports nothing for an hour is held by an engine that hangs: trainings report every few seconds.
+    "LIMBECK_SILENT_MINUTES": "60",
     # The container's own file system is read-only; what a run writes goes to its scratch volume.
     "HOME": "/tmp/home",
     "LIMBECK_HOME": "/tmp/limbeck",

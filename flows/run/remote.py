@@ -141,6 +141,17 @@ def stage_hours(asked: float) -> float:
     return min(asked, float(given))
 
 
+def silent_minutes() -> float:
+    """Return the minutes after which a stage that reports nothing is ended: ``LIMBECK_SILENT_MINUTES`` of the worker's
+    pool; 0 is no limit."""
+    given = os.environ.get("LIMBECK_SILENT_MINUTES", "").strip() or "0"
+    if not re.fullmatch(r"\d{1,5}(\.\d+)?", given):
+        raise RecipeError(
+            f"LIMBECK_SILENT_MINUTES is {given!r}; set it to minutes, for example 60, to 0 for no limit, or unset it"
+        )
+    return float(given)
+
+
 def processes_of_worker() -> int:
     """Return the number of processes of one training: ``LIMBECK_PROCESSES``, the number of the worker's GPUs."""
     given = os.environ.get("LIMBECK_PROCESSES", "1")

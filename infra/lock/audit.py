@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-LOCKS = "stack.txt", "test.txt", "cuda.txt"
+LOCKS = "stack.txt", "test.txt", "cuda.txt", "dispatcher.txt"
 SERVICES = "pypi", "osv"
 WITHIN = 50.0
 """Seconds for everything: CI waits no longer for a network that does not answer."""

@@ -8,6 +8,8 @@
   none of them, and no marker tells the two builds apart, so they are a file of their own.
 - ``cpu.txt``: torch for processors alone. An index may serve it under the same pin, so torch's entry in ``stack.txt`` has the hashes of both
   builds; pip prefers a file whose hash an index tells to one in a folder, so whoever wants this build asks for it by name first.
+- ``dispatcher.txt`` and ``sbom.txt``: environments of their own in images, the first with Prefect's workers for ECS and Kubernetes, the second
+  with the program that lists the packages of an image.
 
 uv resolves for Linux and macOS and every Python that we support at once, from PyPI, and installs nothing.
 """
@@ -30,6 +32,11 @@ from packaging.markers import Marker
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LOCKS = "stack", "test", "cpu", "cuda"
+SEPARATE = {
+    "dispatcher": (ROOT / "deployments" / "pools" / "requirements.txt").read_text(),
+    "sbom": "cyclonedx-bom>=7.5,<8\n",
+}
+"""Requirements of environments of their own, by the name of their lock; they share no package with ``LOCKS``."""
 EXTRAS = "stack", "test", "energy"
 CUDA = re.compile(r"nvidia-|cuda-|triton")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
@@ -72,14 +79,23 @@ def is_ours(entry: str) -> bool:
 def resolve(seed: str, *options: str, project: Path = ROOT / "pyproject.toml") -> dict[str, str]:
     """Resolve the requirements of a project and those of our build; pins of the seed that still fit stay."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    return compiled(seed, "\n".join(build), *options, str(project))
+
+
+def compiled(seed: str, wanted: str, *options: str) -> dict[str, str]:
+    """Resolve requirements that are given as text, and those that options name."""
     with tempfile.TemporaryDirectory() as folder:
-        (wanted := Path(folder) / "build.in").write_text("\n".join(build))
+        (source := Path(folder) / "wanted.in").write_text(wanted)
         (lock := Path(folder) / "lock.txt").write_text(seed)
-        subprocess.run(
-            [*COMPILE, "--universal", "--generate-hashes", *options, "--output-file", str(lock), str(project), str(wanted)],
-            check=True, cwd=folder,
-        )  # fmt: skip
+        command = [*COMPILE, "--universal", "--generate-hashes", *options, "--output-file", str(lock), str(source)]
+        subprocess.run(command, check=True, cwd=folder)
         return {name: entry for name, entry in entries(lock.read_text()).items() if is_ours(entry)}
+
+
+def former_lock(name: str) -> dict[str, str]:
+    """Return the entries of a lock as it is."""
+    path = HERE / f"{name}.txt"
+    return entries(path.read_text()) if path.exists() else {}
 
 
 def newest(project: Path) -> dict[str, str]:
@@ -155,13 +171,24 @@ def main() -> None:
     options.add_argument(
         "--upgrade", action="store_true", help="take the newest versions that fit, instead of those of the lock"
     )
+    options.add_argument(
+        "--only", choices=sorted(SEPARATE), action="append", help="one of the separate environments, and nothing else"
+    )
     given = options.parse_args()
-    paths = {lock: HERE / f"{lock}.txt" for lock in LOCKS}
-    former = {lock: entries(path.read_text()) if path.exists() else {} for lock, path in paths.items()}
-    for lock, found in locks(former, upgrade=given.upgrade).items():
-        lines = ["# Written by `make lock`; see infra/lock/generate.py.", *found.values()]
-        paths[lock].write_text("\n".join(lines) + "\n")
-        print(f"{paths[lock].relative_to(ROOT)}: {len(found)} packages")
+    if not given.only:
+        for lock, found in locks({lock: former_lock(lock) for lock in LOCKS}, upgrade=given.upgrade).items():
+            write(lock, found)
+    for lock in given.only or SEPARATE:
+        seed = "" if given.upgrade else "\n".join(former_lock(lock).values())
+        write(lock, compiled(seed, SEPARATE[lock]))
+
+
+def write(lock: str, found: Mapping[str, str]) -> None:
+    """Write a lock, and say so."""
+    lines = ["# Written by `make lock`; see infra/lock/generate.py.", *found.values()]
+    path = HERE / f"{lock}.txt"
+    path.write_text("\n".join(lines) + "\n")
+    print(f"{path.relative_to(ROOT)}: {len(found)} packages")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ may start."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,8 @@ class StageContext:
         from prefect.logging import get_run_logger
 
         watcher, tracker = self.session.watcher, self.session.tracker
+        if event["event"] != "used":  # a thread of its own counts resources, also while the engine hangs
+            self.note_report()
         if event["event"] == "log":
             get_run_logger().info(event["message"])
             if watcher is not None:
@@ -87,6 +90,12 @@ class StageContext:
             tracker.curve(self.record, event["step"], event["figures"])
         elif event["event"] == "used" and self.record.meter is not None:
             self.record.meter.hear(event)
+
+    def note_report(self) -> None:
+        """Begin the limit of silence anew."""
+        silence = self.record.silence
+        if silence is not None and not silence.expired():
+            silence.reschedule(asyncio.get_running_loop().time() + self.session.silent_minutes * 60)
 
     def log_progress(self, event: ProgressEvent) -> None:
         """Log every tenth of the progress, so that the page in the Prefect UI stays readable."""

@@ -39,7 +39,7 @@ from tasks.recipe.knobs import Knobs
 from tasks.stage.context import StageContext
 from tasks.stage.gpu_slots import gpu_slots
 from tasks.stage.keys import StageSpec, is_sent, key_explanation, new_record
-from tasks.stage.metering import metered, require_rest, within_budget, within_hours
+from tasks.stage.metering import limited, metered, require_rest, within_budget
 from tasks.stage.orders import StageRequest, notes_of, require_expected
 from tasks.stage.planning import model_bytes, nearest, reason, took
 from tasks.stage.progress import ProgressPage
@@ -241,7 +241,7 @@ async def work(
             held = await asyncio.to_thread(HeldInputs, store, list(all_of(artifacts)))
             context = StageContext(spec, session, record, workspace, checkpoints, held, page=page)
             with held.in_words():
-                async with metered(session, record), within_hours(record, session.stage_hours):
+                async with metered(session, record), limited(session, record):
                     await spec.body(context, knobs, **artifacts)
             await asyncio.to_thread(held.require_unchanged)
         whole = True

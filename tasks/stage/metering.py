@@ -27,6 +27,13 @@ async def metered(session: Session, record: StageRecord) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
+async def limited(session: Session, record: StageRecord) -> AsyncIterator[None]:
+    """End the block where it takes too long, or where its engine hangs."""
+    async with within_hours(record, session.stage_hours), within_silence(record, session.silent_minutes):
+        yield
+
+
+@contextlib.asynccontextmanager
 async def within_hours(record: StageRecord, hours: float) -> AsyncIterator[None]:
     """Cancel the block after some hours on the clock, and raise TooLong: an engine that hangs does not end by
     itself. A cancelled engine may save its checkpoint, and is killed if it does not end."""
@@ -40,6 +47,28 @@ async def within_hours(record: StageRecord, hours: float) -> AsyncIterator[None]
         raise TooLong(
             f"{record.display_name} did not end within {hours:g} hours, and was stopped; run again to continue from "
             f"its last checkpoint, or allow more by resources.stage_hours (LIMBECK_STAGE_HOURS on a worker)"
+        ) from error
+
+
+@contextlib.asynccontextmanager
+async def within_silence(record: StageRecord, minutes: float) -> AsyncIterator[None]:
+    """Cancel the block once its engine has reported nothing for some minutes (0: no limit), and raise TooLong.
+
+    A training of many hours reports its steps all the time; an engine that hangs need not occupy a GPU for all of them.
+    """
+    if minutes <= 0:
+        yield
+        return
+    record.silence = asyncio.timeout(minutes * 60)
+    try:
+        async with record.silence:
+            yield
+    except TimeoutError as error:
+        if not record.silence.expired():
+            raise
+        raise TooLong(
+            f"{record.display_name} reported nothing for {minutes:g} minutes, as one that hangs, and was stopped; run "
+            f"again to continue from its last checkpoint, or allow more by LIMBECK_SILENT_MINUTES on the worker"
         ) from error
 
 

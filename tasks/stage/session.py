@@ -52,6 +52,8 @@ class StageRecord:
     """The known figures of its cost, by their names in MLflow."""
     meter: Meter | None = None
     """The meter of a running stage."""
+    silence: asyncio.Timeout | None = None
+    """The time by which the engine of a running stage has to report something."""
     threads: int = 1
     processes: int = 1
     cores: int = 1
@@ -180,6 +182,8 @@ class Session:
     """The fork server of the engines; None if each is started as a new process."""
     stage_hours: float = STAGE_HOURS
     """Hours on the clock after which a stage is ended."""
+    silent_minutes: float = 0.0
+    """Minutes without a report of its engine after which a stage is ended as one that hangs; 0: no limit."""
     gpu_limit: str = ""
     """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
     teacher_layers: list[TeacherLayers] = field(default_factory=list)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "infra" / "lock"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
+IMAGES = "cpu", "dispatcher", "gpu"
 AUDIT = runpy.run_path(str(LOCK / "audit.py"))
 
 
@@ -56,7 +57,7 @@ def needed(requirements: Iterable[str]) -> set[str]:
     return {name for name, _ in found}
 
 
-@pytest.mark.parametrize("lock", ["stack", "test", "cpu", "cuda"])
+@pytest.mark.parametrize("lock", ["stack", "test", "cpu", "cuda", "dispatcher", "sbom"])
 def test_nothing_can_be_installed_without_its_hash(lock: str) -> None:
     entries = locked(lock)
     assert entries
@@ -94,6 +95,14 @@ def test_the_lock_has_everything_that_is_needed_and_nothing_else() -> None:
         assert needed(lines) - cuda == here, f"run `make lock`: {needed(lines) ^ here}"
 
 
+def test_the_dispatcher_has_the_versions_that_its_pools_were_made_with() -> None:
+    pins = locked("dispatcher")
+    wanted = (ROOT / "deployments" / "pools" / "requirements.txt").read_text()
+    for line in re.findall(r"^\w.*", wanted, re.MULTILINE):
+        assert Requirement(line).specifier.contains(pin(pins[Requirement(line).name])), f"{line}: run `make lock`"
+    assert pin(pins["prefect"]) == pin(locked("stack")["prefect"]), "servers and workers have one version"
+
+
 def test_either_build_of_torch_is_known_by_its_hash() -> None:
     """An index may serve the build for processors or the default one under the same pin."""
     both, cpu = hashes("torch", "stack"), hashes("torch", "cpu")
@@ -104,7 +113,10 @@ def test_either_build_of_torch_is_known_by_its_hash() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "Makefile", *sorted((ROOT / "infra" / "containers").glob("Containerfile.*pu"))],
+    [
+        ROOT / "Makefile",
+        *(ROOT / "infra" / "containers" / f"Containerfile.{name}" for name in ("cpu", "dispatcher", "gpu")),
+    ],
     ids=lambda path: path.name,
 )
 def test_every_installation_goes_by_the_lock(path: Path) -> None:
@@ -113,7 +125,11 @@ def test_every_installation_goes_by_the_lock(path: Path) -> None:
         .replace("\\\n", " ")
         .replace("$(HASHED)", "".join(re.findall(r"^HASHED := (.*)", path.read_text(), re.MULTILINE)))
     )
-    places = ("$(BIN)/", "/opt/limbeck/bin/")  # tools in environments of their own are no part of the product
+    places = (
+        "$(BIN)/",
+        "/opt/limbeck/bin/",
+        "/opt/sbom/bin/",
+    )  # tools in environments of their own are no part of the product
     installs = [
         command
         for command in re.split(r"\n|&&|\|\||;", text)

@@ -12,11 +12,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from moto.cloudformation.models import CloudFormationBackend
 from moto.ecs.models import EC2ContainerServiceBackend
+from ruamel.yaml import YAML
 
 from flows.deploy.pools import read_site
 from tests.infra.cloudformation.moto_cloud import REGION, Cloud, moto_cloud
@@ -66,6 +68,7 @@ STAND_INS = {
         login) cat > /dev/null;;
         push) MANIFEST=$(printf {shlex.quote(MANIFEST)} $TAG)
             aws ecr put-image --repository-name limbeck-dev/worker --image-tag $TAG --image-manifest "$MANIFEST";;
+        run) echo '{{"bomFormat": "CycloneDX"}}';;
         esac""",
     # MLflow and Prefect have no address here; limbeck deploy and accounts are tested on real servers elsewhere.
     "curl": "true",
@@ -96,6 +99,23 @@ def test_every_section_with_commands_is_run_and_can_be_read_by_a_shell() -> None
     assert {part.splitlines()[0] for part in text if "```sh\n" in part} == set(SECTIONS)
     done = subprocess.run(["bash", "-n"], input=script(), text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_runbook_starts_deployments_that_there_are() -> None:
+    """It started one that had been renamed, and the stand-in of prefect took every name."""
+    known = {
+        f"{flow_of(each['entrypoint'])}/{each['name']}"
+        for each in YAML(typ="safe", pure=True).load((ROOT / "deployments" / "prefect.yaml").read_text())["deployments"]
+    }
+    named = re.findall(r"prefect deployment run (\S+)", RUNBOOK.read_text())
+    assert named and set(named) <= known
+    assert set(re.findall(r"prefect work-pool \w+ (\S+)", RUNBOOK.read_text())) == {"cpu", "ecs-gpu"}
+
+
+def flow_of(entrypoint: str) -> str:
+    """Return the name of the flow of an entrypoint."""
+    module, _, function = entrypoint.rpartition(".")
+    return str(getattr(import_module(module), function).name)
 
 
 @pytest.fixture
@@ -153,7 +173,7 @@ def test_the_runbook_from_nothing_and_back(cloud: Cloud, tmp_path: Path) -> None
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     called = (tmp_path / "programs" / "called.txt").read_text()
     assert called.count("podman push") == 6 and "limbeck deploy --site site.yaml --gpus 2" in called
-    assert "prefect deployment run compress-from-shelf/on-demand" in called and "/api/2.0/mlflow/users/create" in called
+    assert "/api/2.0/mlflow/users/create" in called and called.count("podman run") == 3
     assert (
         read_site(tmp_path / "site.yaml")["ecs-gpu"]["cloudwatch_logs_options"]["awslogs-group"] == "/limbeck-dev/gpu"
     )
