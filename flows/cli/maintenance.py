@@ -200,6 +200,21 @@ def list_metrics() -> None:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+@metrics.command("copy")
+def copy_metrics(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+) -> None:
+    """Write Limbeck's metrics as a module of evaluate that needs no Limbeck, for other programs and machines."""
+    from flows.recipes.plain_metrics import write_plain_metrics
+
+    out.print(
+        f'wrote {folder}; use it by evaluate.load("{write_plain_metrics(folder)}", NAME)',
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+
+
 @metrics.command("remove")
 def remove_metric(name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, with or without own/.")]) -> None:
     """Remove a registered metric; results that have its figures keep them."""

@@ -4,7 +4,7 @@
 A metric is defined once, in ``tasks.metrics``; scoring calls that definition, and so does this class, with arrays of
 the same types, so that both give the same figure to the last digit. Scoring does not import ``evaluate``: that takes
 seconds of processor time in every process, and it writes the inputs of each of a thousand resamples to an Arrow table.
-``evaluate.load`` copies this file, so it imports by absolute names.
+``evaluate.load`` copies this file, which needs Limbeck; ``limbeck metrics copy`` writes files that do not.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import datasets
 import evaluate
 import numpy as np
 
+from flows.recipes.metric_types import METRIC_TYPES
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
-from tasks.task_types.answers import ANSWERS
 
 CLASS_TYPE = "int64"
 """The type of the true values of a metric of scores, which is for two classes."""
@@ -37,8 +37,7 @@ class LimbeckMetric(evaluate.Metric):
             features = {"prediction_scores": datasets.Value(SCORE_TYPE), "references": datasets.Value(CLASS_TYPE)}
             definition = METRICS_OF_SCORES[name]
         else:
-            dtype = next(one.dtype for one in ANSWERS.values() if name in one.metrics)
-            value = datasets.Value("string" if np.dtype(dtype).kind == "U" else dtype)
+            value = datasets.Value(METRIC_TYPES[name])
             features, definition = {"predictions": value, "references": value}, METRICS[name]
         return evaluate.MetricInfo(
             description=definition.description, citation="", features=datasets.Features(features)

@@ -165,5 +165,6 @@ async def trial(folder: Path, name: str, sha256: str, task: str) -> TrialFacts:
             return cast("TrialFacts", await asyncio.wait_for(engine, TRIAL_SECONDS))
         except TimeoutError:
             raise RecipeError(
-                f"the trial of the metric {name} was ended after {TRIAL_SECONDS:.0f} seconds; make it faster"
+                f"the trial of the metric {name} was ended after {TRIAL_SECONDS:.0f} seconds; make it faster, or try "
+                f"again when the machine is less busy"
             ) from None

@@ -101,7 +101,7 @@ def registered_metric(home: Path, name: str) -> RegisteredMetric:
     if digest_of(metric_files(home, name)) != found.sha256:
         raise RecipeError(
             f"the files of the metric own/{name} in {metric_files(home, name)} are not those that were registered; "
-            f"register_metric it again: {ADD} --replace"
+            f"register it again: {ADD} --replace"
         )
     return found
 
@@ -113,10 +113,10 @@ def statement_of(home: Path, name: str) -> RegisteredMetric:
         found = RegisteredMetric.model_validate_json(path.read_text())
     except (OSError, ValidationError) as error:
         raise RecipeError(
-            f"{path} cannot be read ({type(error).__name__}); register_metric the metric again: {ADD} --replace"
+            f"{path} cannot be read ({type(error).__name__}); register the metric again: {ADD} --replace"
         ) from error
     if found.name != name:
-        raise RecipeError(f"{path} is of the metric {found.name!r}; register_metric the metric again: {ADD} --replace")
+        raise RecipeError(f"{path} is of the metric {found.name!r}; register the metric again: {ADD} --replace")
     return found
 
 
@@ -126,7 +126,7 @@ def require_private(folder: Path) -> None:
     if about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o022 or folder.is_symlink():
         raise RecipeError(
             f"the registered metric in {folder} belongs to another user, or others can write it; only metrics of one's "
-            f"own are run: remove that folder, and register_metric it: {ADD}"
+            f"own are run: remove that folder, and register it again: {ADD}"
         )
 
 

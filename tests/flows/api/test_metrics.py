@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from flows.api import metric, metrics_module
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
 from tests.architecture.sources import ROOT
+from tests.command_line import Command
 
 RANDOM = np.random.default_rng(0)
 OF_VALUES = ("pearson", "spearman", "pearson_spearman", "mse")
@@ -20,12 +23,15 @@ CLASSES_N, LABELS_N = RANDOM.integers(0, 3, (2, 301))
 VALUES_N, TRUTH_N = RANDOM.normal(size=(2, 301)) * [[1.0], [1e3]]
 
 
-@pytest.fixture(autouse=True)
-def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``evaluate.load`` copies modules into a folder of the user's; here of the test's."""
+@pytest.fixture(autouse=True, scope="module")
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """``evaluate.load`` copies modules into a folder of the user's; here of the tests, one for all: a process imports
+    the package around the copies once."""
     import evaluate
 
-    monkeypatch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
+        yield
 
 
 def inputs_of(name: str) -> dict[str, np.ndarray]:
@@ -64,6 +70,25 @@ def test_several_metrics_are_combined_like_others_of_evaluate() -> None:
 
     both = evaluate.combine([metric("macro_f1"), metric("accuracy")])
     assert set(both.compute(**inputs_of("accuracy"))) == {"macro_f1", "accuracy"}
+
+
+def test_copied_metrics_give_the_same_figures_without_limbeck(tmp_path: Path, command: Command) -> None:
+    """Elsewhere ``evaluate.load`` would advise to install packages of the names of ours, which are another's."""
+    import evaluate
+
+    done = command("metrics", "copy", str(tmp_path / "plain"))
+    module = tmp_path / "plain" / "limbeck_metric.py"
+    assert done.status == 0 and f'evaluate.load("{module}", NAME)' in done.output
+    trees = [ast.parse(path.read_text()) for path in module.parent.iterdir()]
+    names = {name.partition(".")[0] for tree in trees for name in imported_at_once(tree)}
+    beside = {path.stem for path in module.parent.iterdir()}
+    assert names - sys.stdlib_module_names - beside == {"datasets", "evaluate", "numpy"}
+    for name in ("accuracy", "entity_f1", "micro_f1", "auroc", "pearson_spearman", "mse"):
+        given, definition = inputs_of(name), {**METRICS, **METRICS_OF_SCORES}[name]
+        assert evaluate.load(str(module), name).compute(**given) == {name: definition(*given.values())}
+    for words, said in ((tmp_path / "plain", "exists already"), (tmp_path / "no" / "plain", "does not exist")):
+        assert said in command("metrics", "copy", str(words)).error
+    assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.parametrize(
