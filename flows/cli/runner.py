@@ -95,7 +95,6 @@ def watched_run(
 
     plan = planned_session(recipe, home, kind)
     plan.require_plan()
-    require_stages(force, plan)
     if kind == "run":
         planned_rows(recipe, plan)  # its mistakes are found now, and not after the teacher's training
     with warm_engines(plan) as engines:
@@ -192,7 +191,7 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     """Return the facts about a plan's held-out rows: from cached stages, or by splitting the rows now if the source is
     small; else nothing."""
     from flows.branches.judging_sets import planned_sets
-    from flows.recipes.checks import LARGEST_READ
+    from flows.recipes.checks import LARGEST_READ, planned_facts
     from flows.run.judging_sources import known_of_sets
     from flows.run.opening import held_back, metrics_in, require_two_classes, sources_of_metrics
     from tasks.ports.files.sources import resolve_data
@@ -207,8 +206,7 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
         return known
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
     require_two_classes(recipe, facts, metrics_in(sources_of_metrics(recipe, Home.from_environment())))
-    now = HeldBackFacts(rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked})
-    found = known if known.is_known else now
+    found = known if known.is_known else planned_facts(facts, {})
     sets = planned_sets(recipe, missing, names, divided["train"].sentences, LARGEST_READ)
     return found.replaced(judging={**found.judging, **sets}) if sets else found
 

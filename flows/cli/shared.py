@@ -55,6 +55,10 @@ RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, 
 def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "run", plot: Path | None = None) -> None:
     """Run a recipe, or its sweep, with progress on the console, and print the results."""
     home = open_home_for_a_run()
+    if force:  # before a server is started, which takes longer than a second plan
+        from flows.cli.runner import planned_session, require_stages
+
+        require_stages(force, planned_session(recipe, home, kind))
     from flows.servers.local import prefect_for_a_run
 
     with prefect_for_a_run(home) as ready:

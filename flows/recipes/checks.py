@@ -24,7 +24,8 @@ from tasks.preflight import check_strategies, check_students, require_rows_for_i
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.register_model import registered_name
-from tasks.results.facts import RowsFacts
+from tasks.report.tables.held_back import held_back_lines
+from tasks.results.facts import HeldBackFacts, RowsFacts, SetFacts
 
 LARGEST_READ = 16 * 2**20
 """Largest source, in bytes, whose rows are read and divided: this takes seconds."""
@@ -100,23 +101,30 @@ def check_rows(recipe: Recipe, sources: Mapping[str, Artifact], own: Mapping[str
         return []
     if sources["data"].bytes > LARGEST_READ:
         return [f"rows: {sources['data'].bytes / 2**20:,.0f} MiB are read and checked by a run, first of all"]
-    facts = checked_facts(recipe, sources["data"])
+    facts, sets = checked_facts(recipe, sources["data"])
     require_rows_for_int8(recipe, facts)
     require_two_classes(recipe, facts, own)
     counts = ", ".join(f"{split} {count:,}" for split, count in facts.rows.items())
     left_out = [f"left out: {fault}" for fault in facts.faulty]
-    return [*facts.read, f"rows: {counts}", *left_out]
+    return [*facts.read, f"rows: {counts}", *held_back_lines(planned_facts(facts, sets)), *left_out]
 
 
-def checked_facts(recipe: Recipe, source: Artifact) -> RowsFacts:
-    """Divide the rows of a recipe, compare its judging sets, and return the facts about its own rows."""
+def planned_facts(facts: RowsFacts, sets: Mapping[str, SetFacts]) -> HeldBackFacts:
+    """Return what is known of held-out rows before a run: from the rows that were divided, and the judging sets."""
+    return HeldBackFacts(
+        rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked}, judging=dict(sets)
+    )
+
+
+def checked_facts(recipe: Recipe, source: Artifact) -> tuple[RowsFacts, dict[str, SetFacts]]:
+    """Divide the rows of a recipe, compare its judging sets, and return the facts about its own rows and the sets."""
     from flows.branches.judging_sets import planned_sets
     from tasks.ports.rows.prepared import divided_rows
 
     splits, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
-    if recipe.judging_sets and judging_is_at_hand(recipe):
-        planned_sets(recipe, list(recipe.judging_sets), names, splits["train"].sentences, LARGEST_READ)
-    return facts
+    if not recipe.judging_sets or not judging_is_at_hand(recipe):
+        return facts, {}
+    return facts, planned_sets(recipe, list(recipe.judging_sets), names, splits["train"].sentences, LARGEST_READ)
 
 
 def check_texts(recipe: Recipe, sources: Mapping[str, Artifact]) -> None:

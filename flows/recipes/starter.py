@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.recipes.starter_messages import no_type_fits, nothing_to_learn
+from flows.recipes.starter_messages import all_differ, no_type_fits, nothing_to_learn
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
-from tasks.task_types.types import TaskType, task_type
+from tasks.task_types.types import METRICS_OF_SCORES_OF, TaskType, task_type
 
 if TYPE_CHECKING:
     from tasks.ports.rows.table_files import OpenTable
@@ -48,13 +48,14 @@ teacher:
   - {{name: {student}, {shape}, start: {start}}}
 {baseline}# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
 #   - {{name: third, from: {student}, by: layer-dropping, strategy: top, drop: 1, signal: teacher}}
-gate:
+{further}gate:
   criteria:
     - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
 """  # noqa: E501
 
 
 BASELINE_LINE = "  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}\n"
+FURTHER_LINES = "scoring:\n  metrics: [{}]    # beside the task's: how well scores rank rows, at any threshold\n"
 TAKEN_LINE = "  already_finetuned: true   # the model as it is: labels of this type judge alone\n"
 
 
@@ -89,6 +90,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     chosen, reasons = columns_chosen(path.name, values, wishes, ask)
     values, chosen, given = renamed(values, chosen, given)
     kind, guess = guessed(path.name, values, chosen)
+    further = further_metrics(kind, guess)
     if chosen.label in opened.classes:
         guess = replace(guess, labels=None)  # the file itself declares them, in order
     shape, why = student_of(wishes.teacher, own := task_type(kind))
@@ -110,6 +112,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "taken": "" if own.learns_labels else TAKEN_LINE,
         "baseline": BASELINE_LINE.format(**shape) if own.learns_labels else "",
         "students_reason": why,
+        "further": FURTHER_LINES.format(", ".join(further)) if further else "",
         **shape,
     }
     data = [f"format: {{columns: [{', '.join(map(word, given.columns))}]}}"] if given.columns else []
@@ -117,7 +120,8 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     faulty, told = faults_in(text, path)
     data += [f"faulty_rows: drop        # {faulty}"] if faulty else []
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
-    said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}"
+    also = "".join(f"; {name} is reported, too" for name in further)
+    said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
     return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, said, f"students: {why}", *told))
 
 
@@ -261,11 +265,19 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
 
     able = able_to_read(values[chosen.label])
     asked = [name for name in able if chosen.task in (None, name)]
+    if all_differ(values[chosen.label]):
+        asked = [name for name in asked if not task_type(name).has_classes]
     found = {name: guess for name in asked if (guess := READERS[name].guess(values, chosen)) is not None}
     if not found:
         raise DataError(no_type_fits(file, values[chosen.label], chosen, able))
     best = max(found, key=lambda name: found[name].fit)
     return best, found[best]
+
+
+def further_metrics(kind: str, guess: TableGuess) -> tuple[str, ...]:
+    """Return metrics of scores for two classes that are so unequal that another metric than the usual one decides."""
+    two_unequal = len(guess.labels or ()) == 2 and guess.metrics[0] != task_type(kind).headline
+    return METRICS_OF_SCORES_OF.get(kind, ()) if two_unequal else ()
 
 
 def student_of(teacher: str | None, own: TaskType) -> tuple[dict[str, str], str]:

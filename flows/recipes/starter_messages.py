@@ -7,6 +7,9 @@ from typing import Any
 
 from tasks.task_types.interfaces import ColumnChoice
 
+MANY_ROWS = 20
+"""Rows of which some share their label, if it is a class."""
+
 
 def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequence[str]) -> str:
     """Return a sentence about a table in which no text stands beside a label."""
@@ -21,6 +24,12 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequenc
         f"{file} has the columns {', '.join([*values, *nested])}, and none of them is a text beside a label with "
         f"several values{why}; name them by --text and --label"
     )
+
+
+def all_differ(labels: Sequence[Any]) -> bool:
+    """Tell whether a label column of many rows repeats no value: its values are texts or ids, and no classes."""
+    known = [str(value) for value in labels if value is not None]
+    return len(known) >= MANY_ROWS and len(set(known)) == len(known)
 
 
 def no_type_fits(file: str, labels: Sequence[Any], chosen: ColumnChoice, able: Sequence[str]) -> str:

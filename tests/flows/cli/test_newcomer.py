@@ -89,7 +89,9 @@ def test_a_newcomer_has_a_champion_and_predicts_in_a_notebook(place: Path, tiny_
     in_terminal(place, "init", "mine.csv", "--teacher", "bert", answers=QUESTIONS)
     assert "mine is valid: task mine, students half" in in_terminal(place, "validate", "mine.yaml", *SHORT)
     assert "stages would run" in in_terminal(place, "plan", "mine.yaml", *SHORT)
-    assert "no registered models yet" in in_terminal(place, "models")
+    shown = in_terminal(place, "models")
+    assert "preparing the databases of" in shown and "no registered models yet" in shown
+    assert "preparing" not in in_terminal(place, "runs")
     shown = in_terminal(place, "run", "mine.yaml", *SHORT)
     assert "1 new model version registered" in shown and "mine-bert@champion is half, version 1" in shown
     assert "mine-bert" in in_terminal(place, "models") and "mine" in in_terminal(place, "runs")

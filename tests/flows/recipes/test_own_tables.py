@@ -12,11 +12,10 @@ from pathlib import Path
 import datasets
 import pytest
 
-from flows.cli.runner import planned_session, require_stages
+from flows.cli.shared import announce_databases
 from flows.home import Home
 from flows.run.recipe_file import load_recipe
 from tasks.catalog import TaskSpec
-from tasks.errors import RecipeError
 from tasks.ports.rows.prepared import divided_rows
 from tasks.ports.rows.tables import read_table
 from tasks.recipe.recipe import Recipe
@@ -192,8 +191,9 @@ def test_a_file_without_a_header_gets_names(tmp_path: Path, command: Command) ->
 def test_unequal_classes_are_decided_by_a_metric_that_counts_them_alike(tmp_path: Path, command: Command) -> None:
     pairs = [(text, "spam" if number % 10 == 0 else "ham") for number, text in enumerate(texts())]
     (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", pairs))
-    recipe, _ = started(command, tmp_path / "a.csv")
+    recipe, output = started(command, tmp_path / "a.csv")
     assert recipe.spec.headline == "macro_f1" and "balanced_accuracy" in recipe.spec.metrics
+    assert recipe.scoring.metrics == ("auroc",) and "decided by macro_f1; auroc is reported, too" in output
 
 
 def test_the_student_is_smaller_than_its_teacher(tmp_path: Path, tiny_bert: Path, command: Command) -> None:
@@ -331,6 +331,17 @@ def test_a_right_recipe_is_valid_with_its_rows(checked: Callable[..., str], tmp_
     assert done.status == 0 and "rows: " in done.output and "a.csv: UTF-8, separated by commas" in done.output
 
 
+def test_validate_counts_the_rows_that_the_purge_takes_as_the_plan_does(
+    checked: Callable[..., str], tmp_path: Path, command: Command
+) -> None:
+    longer = [(f"{text} again", label) for text, label in rows(60)]
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", rows(60) + longer))
+    said = command("validate", str(tmp_path / "a.yaml")).output.splitlines()
+    removed = [line for line in said if "training rows (" in line and "were removed, because their text" in line]
+    assert len(removed) == 1 and not removed[0].startswith("0 ")
+    assert removed[0] in " ".join(command("plan", str(tmp_path / "a.yaml")).output.split())
+
+
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
@@ -360,21 +371,19 @@ def test_cut_off_weights_and_a_missing_tokenizer_are_found(checked: Callable[...
     assert "has no tokenizer" in checked()
 
 
-def test_an_unknown_stage_to_force_is_refused(home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> None:
-    values = {
-        "name": "mine",
-        "task": {"name": "tiny"},
-        "data": {"source": str(tiny_rows), "selection_rows": 20, "holdout_rows": 20},
-        "teacher": {"model": str(tiny_bert)},
-        "students": [{"name": "half", "layers": 2}],
-    }
-    plan = planned_session(Recipe.model_validate(values), home)
-    require_stages(["finetune-teacher"], plan)
-    with pytest.raises(RecipeError, match="no stage 'finetune-techer'; did you mean 'finetune-teacher'"):
-        require_stages(["finetune-techer"], plan)
+def test_a_home_without_databases_is_told_so(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for one in (Home(tmp_path), home):
+        announce_databases(one)
+    assert capsys.readouterr().err == (f"preparing the databases of {tmp_path}, once; this takes some seconds\n"), (
+        "the other home has them"
+    )
 
 
 def test_empty_tables_say_what_comes_next(home: Home, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMBECK_HOME", str(home.root))
     assert "no runs yet; start one: limbeck demo" in command("runs").output
     assert "no registered models yet" in command("models").output
+    assert "no runs yet, so there is no leaderboard; start one: limbeck demo" in command("leaderboard").output
