@@ -177,7 +177,9 @@ def leaderboard(
     from tasks.report.tables.leaderboard import boards, leaderboard_table
 
     newest = next((row["experiment"].split("/")[0] for row in mlflow.runs(1)), None)
-    found = mlflow.candidates_of(task or newest) if task or newest else []
+    if task is None and newest is None:
+        return out.print("no runs yet, so there is no leaderboard; start one: limbeck demo, or limbeck run RECIPE")
+    found = mlflow.candidates_of(task or newest)
     if not found:
         known = ", ".join(mlflow.tasks()) or "none: run a recipe first"
         raise RecipeError(f"there are no candidates of the task {task or newest!r}; known tasks are {known}")

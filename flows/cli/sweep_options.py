@@ -20,12 +20,14 @@ def sweep_sets(*, strategies: str | None, drop: str | None, seeds: str | None, h
 
 
 def entries(option: str, given: str) -> list[str]:
-    """Return the entries of a comma-separated list; raise RecipeError on an empty entry."""
+    """Return the entries of a comma-separated list; raise RecipeError on an empty entry and on a repeated one."""
     found = [entry.strip() for entry in given.split(",")]
     if not all(found):
         raise RecipeError(
             f"{option} {given!r} has an empty entry; give a list with commas, for example {EXAMPLES[option]}"
         )
+    if len(set(found)) < len(found):
+        raise RecipeError(f"{option} {given!r} repeats an entry; list each once")
     return found
 
 
@@ -34,6 +36,8 @@ def numbers(option: str, given: str) -> list[int]:
     found = entries(option, given)
     if not all(entry.isdecimal() for entry in found):
         raise RecipeError(f"{option} takes whole numbers with commas, for example {EXAMPLES[option]}, not {given!r}")
+    if option == "--drop" and "0" in found:
+        raise RecipeError(f"--drop {given!r} removes no layer; give numbers from 1, for example {EXAMPLES[option]}")
     return [int(entry) for entry in found]
 
 

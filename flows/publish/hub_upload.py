@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tasks.errors import RegistryError
-from tasks.ports.hub import address_of, files_to_upload, require_repository_name, upload
+from tasks.ports.hub import address_of, files_to_upload, require_repository_name, require_token, upload
 from tasks.ports.tracking.download import FetchedVersion
 from tasks.ports.tracking.tracker import Tracker
 
@@ -28,11 +28,13 @@ def push_version(
 ) -> None:
     """Report the upload of a registered version to a repository, and do it if ``really`` is set.
 
-    Raises RegistryError for a version that the gate refused without ``force``, and for a public upload of a model whose
-    licence is unknown.
+    Raises RegistryError for a version that the gate refused without ``force``, for a public upload of a model whose
+    licence is unknown, and without a token, before anything is fetched.
     """
     require_repository_name(repo)
     require_accepted(tracker, name, alias, force=force)
+    if really:
+        require_token(repo)
     with tempfile.TemporaryDirectory(prefix="limbeck-push-") as workspace:
         folder = Path(workspace) / "model"
         found = tracker.download(name, alias, folder)

@@ -17,6 +17,7 @@ from tasks.errors import RegistryError
 REPOSITORY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 LONGEST_REPOSITORY = 96
 """Names of repositories at the Hub: their form and their greatest length, without a double dash or dot."""
+OFFLINE = "HF_HUB_OFFLINE is set, so {} cannot be written; unset it and try again"
 HUB_LOGIN = "log in by `hf auth login`, or set HF_TOKEN to a token with write access"
 
 
@@ -41,6 +42,16 @@ def files_to_upload(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def require_token(repo: str) -> None:
+    """Raise RegistryError without a token, and where the Hub may not be asked; nothing is sent."""
+    from huggingface_hub import constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        raise RegistryError(OFFLINE.format(address_of(repo)))
+    if not get_token():
+        raise RegistryError(f"there is no token for the Hugging Face Hub, so {repo} cannot be written; {HUB_LOGIN}")
+
+
 def upload(folder: Path, repo: str, *, private: bool, message: str) -> str:
     """Upload a folder to a model repository as one commit, and create the repository if there is none; return the
     commit's address.
@@ -48,11 +59,10 @@ def upload(folder: Path, repo: str, *, private: bool, message: str) -> str:
     Raises RegistryError without a token or a connection, if the Hub refuses, and for a private upload to a repository
     that is public already.
     """
-    from huggingface_hub import CommitOperationAdd, HfApi, get_token
+    from huggingface_hub import CommitOperationAdd, HfApi
 
     require_repository_name(repo)
-    if not get_token():
-        raise RegistryError(f"there is no token for the Hugging Face Hub, so {repo} cannot be written; {HUB_LOGIN}")
+    require_token(repo)
     hub = HfApi(library_name="limbeck")
     with asking_the_hub(repo):
         hub.create_repo(repo, repo_type="model", private=private, exist_ok=True)
@@ -76,7 +86,7 @@ def asking_the_hub(repo: str) -> Iterator[None]:
     try:
         yield
     except OfflineModeIsEnabled as error:
-        raise RegistryError(f"HF_HUB_OFFLINE is set, so {place} cannot be written; unset it and try again") from error
+        raise RegistryError(OFFLINE.format(place)) from error
     except HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         why = {

@@ -21,7 +21,7 @@ class GeneralDistillation(ByMethod, SeededTraining):
     )
     epochs: float = Field(1.0, gt=0, description="Passes over the corpus.")
     learning_rate: float = Field(
-        5e-4, gt=0, description="Peak learning rate; small students take more than BERT's 5e-5."
+        5e-4, gt=0, le=1, description="Peak learning rate; small students take more than BERT's 5e-5."
     )
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
     relations: Relations = Field(Relations(), description="Distilled relations, with method: relations.")
@@ -41,7 +41,7 @@ class Intermediate(ByMethod):
         description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus) or self-attention (MiniLM).",
     )
     epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
-    learning_rate: float = Field(3e-4, gt=0, description="Peak learning rate.")
+    learning_rate: float = Field(3e-4, gt=0, le=1, description="Peak learning rate.")
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student.")
     matching: Matching = Field(Matching(), description="Distilled layers, with method: layers.")
     relations: Relations = Field(Relations(), description="Distilled relations, with method: relations.")
@@ -60,7 +60,7 @@ class Prediction(TaskTraining):
 
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
     learning_rate: float = Field(
-        1e-4, gt=0, description="Peak learning rate; small students take more than the teacher."
+        1e-4, gt=0, le=1, description="Peak learning rate; small students take more than the teacher."
     )
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student; none is also fastest on a CPU.")
     temperature: float = Field(2.0, gt=0, description="Divides both logits; 1 means no softening, 2 to 8 is usual.")

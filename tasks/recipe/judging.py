@@ -151,6 +151,12 @@ class Exports(Exporting, Quantizing):
         return self
 
 
+ERRORS = ("mse",)
+"""Metrics of a task that may be above 1; all others are shares, or correlations."""
+LARGEST_SHARE = 2.0
+"""A candidate with more than twice its reference's score is not asked for: a larger bound is a percentage."""
+
+
 class Criterion(Knobs):
     """One condition that a candidate must meet: a bound on a figure, or a test against the teacher or the current
     champion."""
@@ -298,6 +304,22 @@ class Gate(Knobs):
             one.model_copy(update={"metric": metric}) if one.metric == HEADLINE else one for one in self.criteria
         )
         return self.model_copy(update={"criteria": criteria})
+
+    def require_shares(self) -> None:
+        """Reject bounds on quality that are percentages: nothing reaches them, or everything passes. Raises
+        ValueError."""
+        for one in self.criteria:
+            if not one.is_quality or one.metric in ERRORS or OWN_METRIC.fullmatch(one.metric):
+                continue
+            relative = one.metric == "retained" or (one.reference is not None and one.by == "share")
+            most = {"at_least": LARGEST_SHARE, "at_most": LARGEST_SHARE} if relative else {}
+            for knob in ("at_least", "at_most", "tolerance"):
+                given = getattr(one, knob)
+                if given is not None and abs(given) > most.get(knob, 1.0):
+                    raise ValueError(
+                        f"gate.criteria: {knob} of {one.metric} is {given:g}, and scores are shares of 1; write "
+                        f"{given / 100:g} for {given:g} %"
+                    )
 
 
 def require_measured(gate: Gate, *, texts: bool, elsewhere: bool, zeros: bool) -> None:

@@ -118,6 +118,11 @@ class Recipe(Knobs):
                 f"task.metrics names {unknown!r}; {did_you_mean(unknown, legal)}for {spec.name}, a {spec.kind}, legal "
                 f"are {', '.join(legal)}"
             )
+        columns = [column for column in (spec.text, spec.pair, spec.label) if column is not None]
+        if len(set(columns)) < len(columns):
+            raise ValueError(
+                f"the task's columns are {', '.join(columns)}; name another for each of text, pair and label"
+            )
         if spec.headline not in spec.metrics:
             raise ValueError(f"task.headline is {spec.headline!r}, which is not one of task.metrics; add it there")
         if not self.task_type.learns_labels:
@@ -160,6 +165,7 @@ class Recipe(Knobs):
         if unknown:
             hint = did_you_mean(unknown[0], legal)
             raise ValueError(f"gate.criteria: unknown metric {unknown[0]!r}; {hint}legal are {', '.join(legal)}")
+        self.gate.for_headline(self.spec.headline).require_shares()
         require_measured(self.gate, texts=self.measures_texts, elsewhere=bool(self.data.judge), zeros=self.has_zeros)
 
     def check_choices(self) -> None:

@@ -191,7 +191,7 @@ class DroppedTraining(TaskTraining):
     )
     temperature: float = Field(2.0, gt=0, description="Temperature, with signal: teacher.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
-    learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate.")
+    learning_rate: float = Field(5e-5, gt=0, le=1, description="Peak learning rate.")
 
 
 class LayerDropping(DroppedTraining):

@@ -27,7 +27,7 @@ class Training(Knobs):
     batch_tokens: int = Field(
         8192, ge=32, description="Maximum number of tokens (padding included) in a batch: limits memory for long texts."
     )
-    learning_rate: float = Field(5e-5, gt=0, description="Peak learning rate of AdamW.")
+    learning_rate: float = Field(5e-5, gt=0, le=1, description="Peak learning rate of AdamW.")
     warmup: float = Field(0.1, ge=0, lt=1, description="Share of the steps with learning-rate warm-up.")
     schedule: Literal["linear", "constant"] = Field("linear", description="Learning rate after warm-up.")
     weight_decay: float = Field(0.01, ge=0, description="Decoupled weight decay; not on biases and norms.")
@@ -132,9 +132,12 @@ class Teacher(SeededTraining, TaskTraining):
         None,
         "Minimum headline score on the selection rows; empty: the majority class plus 5 points, by an interval on "
         "fewer than 200 rows.",
+        le=1,
     )
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
-    learning_rate: float = Field(3e-5, gt=0, description="Peak learning rate; 2e-5 to 5e-5 is usual for BERT-base.")
+    learning_rate: float = Field(
+        3e-5, gt=0, le=1, description="Peak learning rate; 2e-5 to 5e-5 is usual for BERT-base."
+    )
 
 
 class Colleague(Teacher):

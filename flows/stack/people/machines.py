@@ -17,7 +17,7 @@ from flows.home import Home
 from flows.servers.access import write_private
 from flows.servers.worker_tokens import read_tokens, token_digest
 from flows.stack.credentials import load, password
-from flows.stack.people.users import add_user, remove_user, require_running
+from flows.stack.people.users import add_user, remove_user, require_legal, require_running
 from flows.stack.services import client_environment, trust_environment
 from flows.stack.settings import Stack
 from flows.stack.setup.environments import worker_settings
@@ -30,6 +30,8 @@ TRUST = "trust"
 def add_machine(stack: Stack, name: str, target: Path) -> None:
     """Create the accounts of a worker and write its file; raise StackError if the file or the account exists, or if no
     other machine could reach this stack."""
+    require_legal(name)
+    require_new_file(target)
     require_running(stack)
     if not stack.settings.tls:
         raise StackError(
@@ -38,8 +40,6 @@ def add_machine(stack: Stack, name: str, target: Path) -> None:
         )
     if stack.settings.s3 == "folder":
         raise StackError("results of this stack are in folders of this machine, which no other machine can share")
-    if target.exists() or not target.absolute().parent.is_dir():
-        raise StackError(f"{target} exists, or its folder does not; name a new file in a folder that is there")
     token, account = password(), add_user(stack, name)
     settings = client_environment(stack, load(stack.secrets_file)) | {
         "PREFECT_API_AUTH_STRING": f"{name}:{token}",
@@ -48,6 +48,14 @@ def add_machine(stack: Stack, name: str, target: Path) -> None:
     }
     write_private(target, json.dumps(settings | {TRUST: stack.trust.read_text()}, indent=1) + "\n")
     write_tokens(stack, read_tokens(stack.worker_tokens) | {name: token_digest(token)})
+
+
+def require_new_file(target: Path) -> None:
+    """Refuse a file that exists, and one in a folder that does not."""
+    if target.exists():
+        raise StackError(f"{target} exists already; name a new file")
+    if not target.absolute().parent.is_dir():
+        raise StackError(f"the folder {target.parent} for {target.name} does not exist; create it, or name another")
 
 
 def remove_machine(stack: Stack, name: str) -> None:

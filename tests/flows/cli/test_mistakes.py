@@ -76,6 +76,7 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("validate bert/model.safetensors", "is not readable YAML: it is not UTF-8 text"),
         ("shelf sst2-tinybret", "did you mean 'sst2-tinybert'?"),
         ("knobs teachr", "did you mean teacher?"),
+        ("run train.yaml --force finetune-techer", "no stage 'finetune-techer'; did you mean 'finetune-teacher'? its"),
         # a knob, its value
         ("run train.yaml --set teacher.modle=bert", "unknown key 'modle' in teacher; did you mean 'model'?"),
         (
@@ -87,6 +88,15 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("run train.yaml --set teacher.steps", "--set takes a.b=value, not 'teacher.steps'"),
         ("run train.yaml --set students.haf.layers=2", "the entry 'haf' does not exist; known are half"),
         ("run train.yaml --set gate.criteria.0.metric=retaind", "unknown metric 'retaind'; did you mean 'retained'?"),
+        ("run train.yaml --set teacher.learning_rate=2e5", "--set teacher.learning_rate: must be at most 1 (given:"),
+        ("run train.yaml --set teacher.floor=85", "--set teacher.floor: must be at most 1 (given: 85)"),
+        ("run train.yaml --set gate.criteria.0.at_least=95", "retained is 95, and scores are shares of 1; write 0.95"),
+        (
+            "run train.yaml --set 'gate.criteria=[{metric: accuracy, at_least: -2, of_teacher: true, by: difference}]'",
+            "at_least of accuracy is -2, and scores are shares of 1; write -0.02 for -2 %",
+        ),
+        ("run train.yaml --set task.text=label", "the task's columns are label, label; name another for each of text,"),
+        ("validate train.yaml --set task.pair=text", "the task's columns are text, text, label; name another for each"),
         # a file or a folder
         ("run train.yaml --set teacher.model=./brt", "there is no file or folder './brt'; did you mean bert?"),
         ("run train.yaml --set data.source=https://example.com/a.csv", "is an address; download it"),
@@ -95,6 +105,7 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("init bert/model.safetensors", "model.safetensors is not a table that can be read"),
         ("init train.csv", "train.yaml already exists; name another file with --output"),
         ("init train.csv -o nowhere/a.yaml", "nowhere' for a.yaml does not exist"),
+        ("init train.csv -o a.yaml --label text", "the column 'text' has 240 different values, which fit no classif"),
         ("init train.csv -o a.yaml --text text --label text", "name a column of its own by each"),
         ("run train.yaml --json nowhere/a.json", "nowhere' for a.json does not exist"),
         # a prediction
@@ -112,7 +123,9 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("report --output nowhere/a.html", "nowhere' for a.html does not exist"),
         ("explain zzzz", "zzzz"),
         ("sweep train.yaml --strategies tpo --dry-run", "did you mean 'top'?"),
-        ("sweep train.yaml --drop x --dry-run", "--drop"),
+        ("sweep train.yaml --drop x --dry-run", "--drop takes whole numbers with commas, for example 1,2,3, not 'x'"),
+        ("sweep train.yaml --drop 0,1 --dry-run", "--drop '0,1' removes no layer; give numbers from 1"),
+        ("sweep train.yaml --seeds 1,1 --dry-run", "--seeds '1,1' repeats an entry; list each once"),
         ("resume", "there is no unfinished run; see limbeck runs"),
         ("gc --keep-days soon", "'soon' is not a number"),
         ("runs --limit many", "'many' is not a number"),
@@ -120,6 +133,11 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("metrics add broken.py", "broken.py of the metric broken is not Python: '(' was never closed in line 1"),
         ("users lst", "No such command 'lst'. Did you mean 'list'?"),
         ("users list", "is not up; start it with limbeck up"),
+        ("users add 'Ann Lee'", "'Ann Lee' is no name of an account: up to 63 of a-z"),
+        ("users password Ann", "'Ann' is no name of an account"),
+        ("workers add 'GPU 1' a.json", "'GPU 1' is no name of an account"),
+        ("workers add gpu1 train.csv", "train.csv exists already; name a new file"),
+        ("workers add gpu1 nowhere/a.json", "the folder nowhere for a.json does not exist"),
         ("workers add gpu1", "Missing argument 'FILE'"),
         ("worker nowhere.json", "nowhere.json; name the file that limbeck workers add has written"),
         ("worker train.csv", "train.csv is not a file written by limbeck workers add"),
@@ -131,13 +149,11 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(words: str, sentence: str,
     assert sentence in mistaken(*shlex.split(words)).error
 
 
-@pytest.fixture
-def small_champion(home: Home, template: Path) -> str:
+@pytest.fixture(scope="module")
+def small_champion(home: Home) -> str:
     """A registered model with one version, the champion; its package is nowhere."""
     from mlflow import MlflowClient
 
-    home.create()
-    shutil.copyfile(template, home.root / "mlflow.db")
     client, name = MlflowClient(f"sqlite:///{home.root}/mlflow.db"), "small-film"
     client.create_registered_model(name)
     client.create_model_version(name, str(home.root / "mlartifacts" / "nowhere"))
@@ -161,6 +177,7 @@ def small_champion(home: Home, template: Path) -> str:
         ("pull small-film@chmpion out", "small-film has no alias 'chmpion'; did you mean 'champion'?"),
         ("show small-film@9", "small-film has no version 9; it has 1"),
         ("push small-film@chmpion ann/small", "small-film has no alias 'chmpion'; did you mean 'champion'?"),
+        ("push small-film ann/small --upload", "ann/small cannot be written"),
         ("push small-film small", "'small' is not the name of a repository at the Hugging Face Hub"),
         ("predict small-fim 'a film'", "there is no registered model 'small-fim'; did you mean 'small-film'?"),
     ],
@@ -189,6 +206,15 @@ def test_a_teacher_that_is_cut_off_is_found_before_a_run(folder: Path, mistaken:
             assert "model.safetensors is not a whole file of weights" in mistaken(name, "train.yaml").error
     finally:
         weights.write_bytes(whole)
+
+
+def test_an_empty_variable_is_the_usual_home_and_not_this_folder(
+    home: Home, tmp_path: Path, mistaken: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".limbeck").symlink_to(home.root)
+    for name, value in (("HOME", str(tmp_path)), ("LIMBECK_HOME", ""), ("LIMBECK_STORE", "")):
+        monkeypatch.setenv(name, value)
+    assert "there is no registered model 'nosuch'" in mistaken("show", "nosuch").error
 
 
 def test_a_taken_port_is_one_sentence(mistaken: Command) -> None:
