@@ -89,12 +89,12 @@ def read_worker_file(source: Path) -> dict[str, str]:
 def start_worker(home: Home, source: Path, pool: str, *, as_root: bool = False) -> None:
     """Replace this process by a worker of a pool with the settings of its file; raise StackError for root, unless
     ``as_root`` says that this is meant."""
+    settings = read_worker_file(source)
     if os.geteuid() == 0 and not as_root:
         raise StackError(
             "a worker must not run as root, because it runs the code of deployments; start it as an ordinary user, who "
             f"owns {source}, or add --as-root in a container or a machine that has nothing else"
         )
-    settings = read_worker_file(source)
     folder = home.root / "worker"
     folder.mkdir(mode=0o700, exist_ok=True)
     trust = folder / "trust.pem"

@@ -151,7 +151,12 @@ def test_the_workers_of_an_ordinary_user_share_its_home(tmp_path: Path, monkeypa
 
 
 def test_a_worker_on_another_machine_refuses_root(of_root: None, tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="a worker must not run as root.*--as-root"):
-        start_worker(Home(tmp_path), tmp_path / "gpu-box.json", "gpu-local")
+    file = tmp_path / "gpu-box.json"
     with pytest.raises(StackError, match="there is no file"):
-        start_worker(Home(tmp_path), tmp_path / "gpu-box.json", "gpu-local", as_root=True)
+        start_worker(Home(tmp_path), file, "gpu-local")
+    file.write_text('{"trust": ""}')
+    file.chmod(0o600)
+    with pytest.raises(StackError, match="a worker must not run as root.*--as-root"):
+        start_worker(Home(tmp_path), file, "gpu-local")
+    with pytest.raises(FileNotFoundError):  # it goes on, to a home that is not there
+        start_worker(Home(tmp_path / "nowhere"), file, "gpu-local", as_root=True)
