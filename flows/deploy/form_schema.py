@@ -32,7 +32,14 @@ OWN_TITLES = {
     "TaskSpec": "A task of your own",
 }
 """Names that do not follow from those of fields and sections."""
-CHOICES = {"string": "Text", "number": "Number", "integer": "Whole number", "boolean": "Yes or no", "array": "List"}
+CHOICES = {
+    "string": "Text",
+    "number": "Number",
+    "integer": "Whole number",
+    "boolean": "Yes or no",
+    "array": "List",
+    "object": "Names and values",
+}
 """Names of the alternatives of a field that may be one of several types; those of sections are their own."""
 
 

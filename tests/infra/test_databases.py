@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg2
 import pytest
 
+from flows.deploy.timetable import timetable
 from flows.servers.databases import DATABASE_OWNERS, PASSWORD_SETTINGS, create_databases, require_settings
 from tasks.errors import StackError
 from tests import postgres
@@ -93,3 +96,27 @@ def test_the_migration_makes_every_schema(settings: dict[str, str]) -> None:
     expected = {"prefect": "flow_run", "mlflow": "runs", "mlflow_auth": "users"}
     for database, table in expected.items():
         assert (table,) in asked(settings, DATABASE_OWNERS[database], database, tables)
+
+
+def test_forms_keep_the_order_of_their_fields_in_jsonb(settings: dict[str, str]) -> None:
+    """Prefect keeps the schemas of forms as JSONB, which sorts keys by their length; its pages sort by position."""
+    moved = 0
+    with psycopg2.connect(
+        host=settings["PGHOST"], port=settings["PGPORT"], user="limbeck", dbname="postgres"
+    ) as connection:
+        for entry in timetable():
+            given: Any = entry.fields["parameter_openapi_schema"]
+            cursor = connection.cursor()
+            cursor.execute("SELECT %s::jsonb", [json.dumps(given)])
+            ((stored,),) = cursor.fetchall()
+            assert stored == given
+            for known, back in zip(sections_of(given), sections_of(stored), strict=True):
+                assert sorted(back, key=lambda name: back[name]["position"]) == list(known), entry.full_name
+                moved += list(back) != list(known)
+    assert moved > 10, "this PostgreSQL keeps an order that others do not"
+
+
+def sections_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the fields of a form and of its sections, sorted by the names of the sections."""
+    sections = [schema, *(section for _, section in sorted(schema.get("definitions", {}).items()))]
+    return [section.get("properties", {}) for section in sections]

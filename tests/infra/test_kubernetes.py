@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from deployments.pools.generate import POOLS
+from tests.infra.fake_kubernetes import VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "infra" / "kubernetes"
@@ -58,6 +60,25 @@ def test_the_worker_serves_the_pool_that_is_deployed_and_makes_none() -> None:
     config = values_of("prefect-worker.yaml")["worker"]["config"]
     assert config["workPool"] in POOLS and config["installPolicy"] == "never"
     assert POOLS[config["workPool"]][0] == f"prefect_{config['type']}.worker"
+
+
+@pytest.mark.parametrize("version", (VERSIONS[0], VERSIONS[-1]))
+def test_the_worker_of_runs_is_a_deployment_that_a_strict_server_takes(version: str) -> None:
+    kubernetes_validate.validate(values_of("cpu-worker.yaml"), version, strict=True)
+
+
+def test_the_worker_of_runs_is_that_of_the_containers_and_no_root() -> None:
+    """Prefect's charts have none of its kind: on Kubernetes nobody served the pool in which runs wait."""
+    pod: Any = values_of("cpu-worker.yaml")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    compose: Any = yaml.safe_load((ROOT / "infra" / "compose.yaml").read_text())
+    assert container["command"] == compose["services"]["worker-cpu"]["command"]
+    assert re.search("@sha256:[0-9a-f]{64}$", container["image"])
+    assert pod["securityContext"]["runAsNonRoot"] and pod["automountServiceAccountToken"] is False
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"]
+    written = {entry["value"] for entry in container["env"] if entry["name"].endswith("HOME")}
+    assert all(path.startswith(container["volumeMounts"][0]["mountPath"]) for path in written)
 
 
 def test_no_server_is_without_a_login_or_beside_its_database() -> None:

@@ -172,7 +172,7 @@ def test_the_runbook_from_nothing_and_back(cloud: Cloud, tmp_path: Path) -> None
     done = subprocess.run(["bash"], input=text, text=True, capture_output=True, cwd=tmp_path, env=os.environ | settings)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     called = (tmp_path / "programs" / "called.txt").read_text()
-    assert called.count("podman push") == 6 and "limbeck deploy --site site.yaml --gpus 2" in called
+    assert called.count("podman push") == 6 and "limbeck deploy --site site.yaml --gpus 2 --runs 2" in called
     assert "/api/2.0/mlflow/users/create" in called and called.count("podman run") == 3
     assert (
         read_site(tmp_path / "site.yaml")["ecs-gpu"]["cloudwatch_logs_options"]["awslogs-group"] == "/limbeck-dev/gpu"

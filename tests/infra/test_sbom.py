@@ -27,7 +27,8 @@ IMAGES = sorted(
 @pytest.fixture(scope="module")
 def pins() -> dict[str, Any]:
     """What the locks of the CPU image pin on this platform."""
-    return SBOM["locked"]((LOCK / f"{name}.txt").read_text() for name in ("stack", "cpu"))
+    found: dict[str, Any] = SBOM["locked"]((LOCK / f"{name}.txt").read_text() for name in ("stack", "cpu"))
+    return found
 
 
 def components(pins: dict[str, Any]) -> list[dict[str, str]]:

@@ -23,6 +23,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
+from flows.deploy.form_schema import OWN_TITLES
 from flows.deploy.pools import read_site
 from flows.deploy.timetable import timetable
 from flows.servers.local import free_port
@@ -246,6 +247,16 @@ def test_every_field_of_every_form_has_a_title_and_a_sentence(first: dict[str, s
                     if "$ref" in part
                 ]
                 assert field.get("title") or refs, f"{one['name']} {name}.{knob} has no title"
+                said = [
+                    field.get("title", ""),
+                    form.get("title", ""),
+                    *(part.get("title", "") for part in field.get("anyOf", ()) if part.get("type", "null") != "null"),
+                    *(forms[ref]["title"] for ref in refs),
+                ]
+                raw = [title for title in said if re.search("_|[a-z][A-Z]", title) and title not in OWN_TITLES.values()]
+                assert raw == [], f"{one['name']} {name}.{knob} shows names of the program"
+                if "title" in field and name:
+                    assert all(said), f"{one['name']} {name}.{knob} has an alternative without a name"
                 assert field.get("description") or any(forms[ref].get("description") for ref in refs), (
                     f"{one['name']} {name}.{knob} says nothing of itself"
                 )

@@ -19,6 +19,8 @@ OUT = {
     "Type": "AWS::EC2::Route",
     "Properties": {"RouteTableId": {"Ref": "DatabaseRoutes"}, "DestinationCidrBlock": "0.0.0.0/0"},
 }
+BESIDE = ("Parameters", "Rules", "Transform", "Conditions", "Outputs")
+"""Parts of a template that are no resources."""
 STATEMENT = "Properties/Policies/0/PolicyDocument/Statement"
 CONTAINER = "Properties/ContainerDefinitions/0"
 
@@ -54,7 +56,7 @@ class Change:
         """Return changed templates."""
         changed = deepcopy(templates)
         stack, *path = self.where.split("/")
-        root = changed[stack] if path[0] in ("Parameters", "Rules", "Transform") else changed[stack]["Resources"]
+        root = changed[stack] if path[0] in BESIDE else changed[stack]["Resources"]
         put(place_of(root, path), path[-1], self.value)
         return changed
 

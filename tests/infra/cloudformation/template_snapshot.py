@@ -1,4 +1,5 @@
-"""The reviewed snapshot of the cloud's templates: every fact of every resource, parameter, condition and output.
+"""The reviewed snapshot of the cloud's templates: every fact of every resource, parameter, condition and output; and of
+the files beside them (``other_files.py``): containers, Kubernetes, alarms and work pools.
 
 One file a template lies in ``snapshot/``, with one section a resource: why the resource is there, the reason of the
 last change, and its facts, one a line. A template that says anything else is not deployed: the test is red until a
@@ -23,9 +24,12 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from tests.infra.cloudformation.other_files import GROUPS, file_facts, file_texts
 from tests.infra.cloudformation.templates import FOLDER, ORDER, STAGES, Templates, load_templates
 
 SNAPSHOT = Path(__file__).with_name("snapshot")
+BOOKS = (*ORDER, "parameters", *GROUPS)
+"""The files of the snapshot."""
 WIDTH = 150
 """Characters of the JSON that stands on one line."""
 LEFT_OUT = {
@@ -100,8 +104,9 @@ def facts(templates: Templates, parameters: Mapping[str, Any]) -> dict[str, tupl
 
 
 def facts_now() -> dict[str, tuple[str, ...]]:
-    """Return the facts of the templates as they are."""
-    return facts(load_templates(), {stage: json.loads((FOLDER / f"{stage}.json").read_text()) for stage in STAGES})
+    """Return the facts of the templates and of the files beside them, as they are."""
+    parameters = {stage: json.loads((FOLDER / f"{stage}.json").read_text()) for stage in STAGES}
+    return facts(load_templates(), parameters) | file_facts(file_texts(), facts_of)
 
 
 # --- the snapshot's files ---------------------------------------------------------------------------------------------
@@ -111,7 +116,7 @@ def read() -> Sections:
     """Read the snapshot."""
     return {
         f"{stack}/{name}": section
-        for stack in (*ORDER, "parameters")
+        for stack in BOOKS
         if (SNAPSHOT / f"{stack}.txt").is_file()
         for name, section in parsed((SNAPSHOT / f"{stack}.txt").read_text())
     }
@@ -171,7 +176,7 @@ def main() -> int:
         print("--accept: give a sentence, on one line, that says why the differences are right", file=sys.stderr)
         return 2
     sections = accepted(known, found, reason)
-    for stack in (*ORDER, "parameters"):
+    for stack in BOOKS:
         (SNAPSHOT / f"{stack}.txt").write_text(written(sections, stack))
     return 0
 

@@ -188,6 +188,29 @@ def test_dev_pays_for_no_nat_gateway_and_prod_does(dev: Cloud) -> None:
         down(dev, "prod")
 
 
+def test_workers_are_in_every_zone_that_has_the_gpu(dev: Cloud) -> None:
+    """By the runbook's own question; with private subnets each zone has its NAT gateway, and S3 is reached from all."""
+    (line,) = re.findall(r"^zones\(\) .*$", (FOLDER.parent / "cloud.md").read_text(), re.MULTILINE)
+    assert "describe-instance-type-offerings --location-type availability-zone" in line
+    ec2 = dev.client("ec2")
+    offered = ec2.describe_instance_type_offerings(
+        LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": ["g5.xlarge"]}]
+    )["InstanceTypeOfferings"]
+    zones = sorted(each["Location"] for each in offered)
+    assert len(zones) == 3
+    assert up(dev, "prod", ("network",), Zones=",".join(zones)) == []
+    try:
+        network = outputs(dev, "limbeck-prod-network")
+        subnets = ec2.describe_subnets(SubnetIds=network["WorkerSubnets"].split(","))["Subnets"]
+        assert sorted(each["AvailabilityZone"] for each in subnets) == zones and inventory(dev)["nat"] == 3
+        (endpoint,) = [
+            each for each in ec2.describe_vpc_endpoints()["VpcEndpoints"] if each["VpcId"] == network["VpcId"]
+        ]
+        assert len(set(endpoint["RouteTableIds"])) == 4
+    finally:
+        dev.client("cloudformation").delete_stack(StackName="limbeck-prod-network")
+
+
 def test_nobody_comes_in_from_everywhere(dev: Cloud) -> None:
     """What moto made of the groups, and not only what the templates say."""
     groups = {group["GroupId"]: group for group in dev.client("ec2").describe_security_groups()["SecurityGroups"]}

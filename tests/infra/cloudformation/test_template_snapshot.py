@@ -17,10 +17,21 @@ import pytest
 
 from tests.infra.cloudformation import template_snapshot
 from tests.infra.cloudformation.hostile_changes import GONE, HOSTILE, Change, place_of, put
-from tests.infra.cloudformation.template_snapshot import LEFT_OUT, differences, facts, facts_now, read
+from tests.infra.cloudformation.hostile_edits import EDITS, MORE_HOSTILE, Edit
+from tests.infra.cloudformation.other_files import file_facts, file_texts
+from tests.infra.cloudformation.template_snapshot import (
+    BOOKS,
+    LEFT_OUT,
+    differences,
+    facts,
+    facts_now,
+    facts_of,
+    read,
+)
 from tests.infra.cloudformation.templates import FOLDER, ORDER, STAGES, load_templates
 
 KNOWN = read()
+OTHERS = file_texts()
 
 
 def reviewed(stack: str) -> dict[str, tuple[str, ...]]:
@@ -49,11 +60,34 @@ def test_every_section_says_why() -> None:
     assert [name for name, section in KNOWN.items() if section.changed and len(section.changed.split()) < 4] == []
 
 
-@pytest.mark.parametrize("change", HOSTILE, ids=lambda change: change.title)
+@pytest.mark.parametrize("change", [*HOSTILE, *MORE_HOSTILE], ids=lambda change: change.title)
 def test_a_hostile_change_is_red(change: Change) -> None:
     stack = change.where.split("/")[0]
     changed = change.applied({stack: load_templates()[stack]})
     assert facts(changed, {}) != reviewed(stack)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.title)
+def test_a_hostile_edit_of_a_file_beside_the_templates_is_red(edit: Edit) -> None:
+    """They were checked by lists of what is forbidden: an image of a stranger's registry passed."""
+    text = OTHERS[edit.path]
+    assert text.count(edit.old) >= 1, "the edit is of a line that there is"
+    changed = file_facts({edit.path: text.replace(edit.old, edit.new, 1)}, facts_of)
+    assert any(KNOWN[name].facts != listed for name, listed in changed.items() if name in KNOWN) or set(changed) - set(
+        KNOWN
+    )
+
+
+def test_a_new_file_beside_the_others_is_red() -> None:
+    found = facts_now() | file_facts({"infra/containers/Containerfile.extra": "FROM scratch\n"}, facts_of)
+    assert differences(KNOWN, found) == ["containers/Containerfile.extra: +| FROM scratch"]
+
+
+def test_comments_are_no_facts_but_directives_are() -> None:
+    path = "infra/containers/Containerfile.cpu"
+    known = file_facts({path: OTHERS[path]}, facts_of)
+    assert file_facts({path: f"# another word\n\n{OTHERS[path]}"}, facts_of) == known
+    assert file_facts({path: f"# syntax=docker.io/stranger/frontend:1\n{OTHERS[path]}"}, facts_of) != known
 
 
 # --- every leaf -------------------------------------------------------------------------------------------------------
@@ -144,7 +178,7 @@ def test_every_change_of_a_parameter_is_red(stage: str) -> None:
         for value in (f"{line}0", line[:-1], line.split("=")[0] + "=x"):
             changed = parameters()
             changed[stage][number] = value
-            assert differences(KNOWN, facts(load_templates(), changed)), value
+            assert facts({}, changed) != reviewed("parameters"), value
 
 
 # --- the way to accept a change ---------------------------------------------------------------------------------------
@@ -153,7 +187,7 @@ def test_every_change_of_a_parameter_is_red(stage: str) -> None:
 def test_a_change_is_accepted_with_a_reason_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for stack in (*ORDER, "parameters"):
+    for stack in BOOKS:
         text = (template_snapshot.SNAPSHOT / f"{stack}.txt").read_text()
         (tmp_path / f"{stack}.txt").write_text(text.replace("VisibilityTimeout = 300", "VisibilityTimeout = 30"))
     monkeypatch.setattr(template_snapshot, "SNAPSHOT", tmp_path)
