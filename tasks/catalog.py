@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    WithJsonSchema,
+    model_validator,
+)
 
 from tasks.errors import RecipeError
+from tasks.task_types.texts.templates import columns_in, is_template
+from tasks.task_types.texts.truncation import Truncate
 from tasks.task_types.types import CLASSIFICATION, REGRESSION, TASK_TYPES, TaskType, task_type
 
 GLUE_HUB = "nyu-mll/glue"
@@ -29,6 +39,19 @@ TaskTypeName = Annotated[
 ]
 
 
+ADDED: dict[str, JsonValue] = {"added": True}
+"""Marks a knob that is in keys only where it differs from its default."""
+
+
+def readable_columns(name: str) -> str:
+    """Return the name of a column, or a template that can be read; raise ValueError for another one."""
+    try:
+        columns_in(name)
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
 class TaskSpec(BaseModel):
     """A task: the columns of texts and labels, the names of the labels, and the metrics."""
 
@@ -36,13 +59,39 @@ class TaskSpec(BaseModel):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="Short name of the task.")
     kind: TaskTypeName = Field(CLASSIFICATION.name, description="The type of the task.")
-    text: str = Field("text", description="Column of the text.")
-    pair: str | None = Field(None, description="Column of the second text, for pair tasks.")
+    text: str = Field("text", description="Column of the text, or a template of several columns.")
+    pair: str | None = Field(None, description="Column of the second text, or a template, for pair tasks.")
     label: str = Field("label", description="Column of the label.")
     labels: tuple[str, ...] | None = Field(None, description="Label names in order; empty: taken from the data.")
     metrics: tuple[str, ...] = Field((), description="Metrics to report; empty: the headline metric.")
     headline: str = Field("", description="Metric used for decisions; empty: that of the task type.")
     validation: str = Field("validation", description="Name of the validation split.")
+    truncate: Truncate = Field(
+        "longest",
+        description="Which text of a pair is cut where both together are too long: the longer one, token by token, or "
+        "the first or the second one alone.",
+        json_schema_extra=ADDED,
+    )
+    group: str | None = Field(
+        None,
+        description="Column of groups that are judged together, such as the question of several answers; they share a "
+        "split, and intervals draw them whole, unless data.group names larger ones.",
+        json_schema_extra=ADDED,
+    )
+
+    @model_validator(mode="after")
+    def has_columns(self) -> Self:
+        """Reject templates that cannot be read or that its type does not take, and knobs of pairs without pairs."""
+        is_words = any(column.is_words for column in TASK_TYPES[self.kind].columns)
+        for knob in ("text", "pair", "group"):
+            name = getattr(self, knob)
+            if name is not None:
+                readable_columns(name)
+            if name is not None and is_template(name) and is_words:
+                raise ValueError(f"{knob} is a template, and a {self.kind} task needs a list of words; name a column")
+        if self.truncate != "longest" and self.pair is None:
+            raise ValueError(f"truncate is {self.truncate!r}, and there is no pair of texts; remove it, or name pair")
+        return self
 
     @model_validator(mode="before")
     @classmethod

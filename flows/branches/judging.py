@@ -15,6 +15,7 @@ from tasks.ports.own_metrics import RegisteredMetric
 from tasks.recipe.judging import score_knobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
+from tasks.recipe.student_checks import further_metrics_on
 from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, PackedFacts, ScoreFacts, SpeedFacts, TextFacts
 from tasks.results.row import Conditions, Means, ResultRow, SetScores
 from tasks.score_model import measure_speed, measure_texts, score_metric, score_model, score_own_metric
@@ -115,7 +116,7 @@ async def further_metrics(
     scoring, given = recipe.scoring, {"cards": list(cards), "rows": rows}
     own = {f"own/{name}": RegisteredMetric.model_validate(one.facts) for name, one in shared.metrics.items()}
     stages = []
-    for name in scoring.metrics:
+    for name in further_metrics_on(recipe, on):
         common = {"task_type": recipe.spec.kind, "metric": name, "confidence": scoring.confidence}
         if name not in own:
             knobs = MetricSlice(**common, resamples=scoring.resamples)

@@ -21,6 +21,7 @@ from tasks.recipe.data import TableFormat
 from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
+from tasks.recipe.student_checks import group_of
 from tasks.results.facts import MetricFacts, SetFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
 from tasks.score_model import score_judging_set
@@ -80,6 +81,7 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
         text=given.text or spec.text,
         pair=given.pair or spec.pair,
         label=given.label or spec.label,
+        group=group_of(recipe, name),
         labels=given.labels,
         numbered=not given.source,
         classes=tuple(sorted(given.classes.items())),

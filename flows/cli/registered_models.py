@@ -189,7 +189,7 @@ def predict(
     second: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The second text, where MODEL reads pairs.")
     ] = None,
-    text: Annotated[str, typer.Option(metavar="COLUMN", help="The table's column of texts.")] = "text",
+    text: Annotated[str, typer.Option(metavar="COLUMN", help="The table's column of texts, or a template.")] = "text",
     pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The table's column of second texts.")] = None,
     output: Annotated[
         Path | None,

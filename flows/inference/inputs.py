@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
+from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
 
 LIKE_A_FILE = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]{2,7}")
 """A word with a separator of paths or with the ending of a file: a missing file rather than a text."""
@@ -45,8 +46,11 @@ class TextInputs:
 
 
 def as_texts(table: Any, column: str) -> list[str]:
-    """Return a column as texts."""
-    return ["" if value is None else str(value) for value in table.column(column).to_pylist()]
+    """Return a column as texts, or a template filled with the columns of every row; one that cannot be filled is
+    empty."""
+    columns = {name: table.column(name).to_pylist() for name in columns_in(column)}
+    found, _ = rendered(column, columns, table.num_rows)
+    return ["" if value is None or isinstance(value, Unrendered) else str(value) for value in found]
 
 
 def text_inputs(
@@ -54,7 +58,8 @@ def text_inputs(
 ) -> TextInputs:
     """Return the inputs that a user gave: a text with perhaps a ``second`` one, a file, ``-`` or nothing for ``stdin``.
 
-    ``text`` and ``pair`` are the columns of a table. Raises DataError for a missing file or column, and without input.
+    ``text`` and ``pair`` are the columns of a table, or templates of several. Raises DataError for a missing file or
+    column, and without input.
     """
     if given is not None and os.path.isdir(given):
         raise DataError(f"{given!r} is a folder; {ADVICE}")
@@ -130,9 +135,10 @@ def arrow_table(rows: Sequence[Mapping[str, JsonValue]]) -> Any:
 def checked_inputs(table: Any, source: str, text: str, pair: str | None) -> TextInputs:
     """Return the inputs in a table; raise DataError for a missing column, and if no row has a text."""
     for option, column in (("--text", text), ("--pair", pair)):
-        if column is not None and table.num_columns and column not in table.column_names:
-            hint = nearest(column, table.column_names) or f"; name the column of texts with {option}"
-            raise DataError(f"{source} has no column {column!r}; it has {', '.join(table.column_names)}{hint}")
+        for name in columns_in(column) if column is not None and table.num_columns else ():
+            if name not in table.column_names:
+                hint = nearest(name, table.column_names) or f"; name the column of texts with {option}"
+                raise DataError(f"{source} has no column {name!r}; it has {', '.join(table.column_names)}{hint}")
     inputs = TextInputs(table, text, pair)
     if not table.num_columns or not inputs.filled:
         raise DataError(f"{source} holds no text; {ADVICE}")

@@ -19,6 +19,7 @@ import numpy as np
 from flows.recipes.metric_types import METRIC_TYPES
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
+from tasks.task_types.types import OF_GROUPS
 
 CLASS_TYPE = "int64"
 """The type of the true values of a metric of scores, which is for two classes."""
@@ -52,7 +53,12 @@ class LimbeckMetric(evaluate.Metric):
 
 def known_name(name: str) -> str:
     """Return the name of a metric. Raises RecipeError for an unknown one, and where none is given."""
-    known = [*METRICS, *METRICS_OF_SCORES]
+    if name in OF_GROUPS:
+        raise RecipeError(
+            f"{name} judges groups of rows, which evaluate does not pass to a metric; compute it in a recipe with "
+            f"task.group"
+        )
+    known = [one for one in (*METRICS, *METRICS_OF_SCORES) if one not in OF_GROUPS]
     if name in known:
         return name
     if name == "default":

@@ -24,7 +24,7 @@ from tasks.ports.own_metrics import (
     register_metric,
     registered_metric,
 )
-from tasks.task_types.types import METRICS_OF_SCORES_OF, TASK_TYPES, task_type
+from tasks.task_types.types import METRICS_OF_SCORES_OF, OF_GROUPS, TASK_TYPES, task_type
 
 if TYPE_CHECKING:
     from tasks.scoring.further.trial import TrialFacts
@@ -85,12 +85,13 @@ def limbeck_metrics() -> list[tuple[str, str, str, str, str, str]]:
     types: dict[str, str] = dict(of_scores)
     for kind in TASK_TYPES.values():
         types |= {name: ", ".join(filter(None, (types.get(name), kind.name))) for name in kind.metrics}
+    inputs = dict.fromkeys(of_scores, "prediction_scores")
     return [
         (
             name,
             types[name],
             "lower" if one.lower_is_better else "higher",
-            "prediction_scores" if name in of_scores else "predictions",
+            "groups of predictions" if name in OF_GROUPS else inputs.get(name, "predictions"),
             "Limbeck",
             one.description,
         )

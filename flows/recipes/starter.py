@@ -3,7 +3,6 @@ reasons of every choice."""
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.recipes.starter_messages import all_differ, no_type_fits, nothing_to_learn
+from flows.recipes.starter_messages import all_differ, no_type_fits, nothing_to_learn, word
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
+from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
 from tasks.task_types.types import METRICS_OF_SCORES_OF, TaskType, task_type
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ AskUser = Callable[[str, Sequence[str]], str]
 LARGEST_CHECKED = 16 * 2**20
 """Bytes up to which the rows are divided at once, to find faulty ones."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
-PLAIN_WORD = re.compile(r"[A-Za-z_][\w-]*")
-RESERVED = {"yes", "no", "true", "false", "on", "off", "null", "none", "y", "n"}
-"""Words that some YAML readers take for a switch or for nothing."""
 
 STARTER = """# yaml-language-server: $schema={schema}
 # A starter recipe, generated from {file}: edit it, then `limbeck validate {out}`, `limbeck plan {out}` and `limbeck run {out}`.
@@ -95,6 +92,8 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         guess = replace(guess, labels=None)  # the file itself declares them, in order
     shape, why = student_of(wishes.teacher, own := task_type(kind))
     rows = len(values[chosen.text])
+    named = bool(wishes.text or wishes.pair or given.columns)  # by the user, or by nobody
+    form = PairForm(chosen.text, chosen.pair) if named or not has_forms(own) else form_of_pairs(values, chosen)
     name = recipe_name(source)
     fields = {
         "schema": SCHEMA_FILE,
@@ -103,8 +102,8 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "name": name,
         "kind": kind,
         "reason": guess.reason,
-        "columns": "\n".join(f"  {line}" for line in column_lines(chosen, guess)),
-        "metrics": ", ".join(guess.metrics),
+        "columns": "\n".join(f"  {line}" for line in column_lines(chosen, guess, form)),
+        "metrics": ", ".join((*guess.metrics, *form.metrics)),
         "headline": guess.metrics[0],
         "source": word(source if not Path(source).exists() else str(Path(source).resolve())),
         "said": reading_sentence(opened, rows).removeprefix(f"{opened.name}: "),
@@ -116,12 +115,14 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         **shape,
     }
     data = [f"format: {{columns: [{', '.join(map(word, given.columns))}]}}"] if given.columns else []
+    data += [f"group: {word(form.divided_by)}        # none is on both sides of a split"] if form.divided_by else []
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
     faulty, told = faults_in(text, path)
     data += [f"faulty_rows: drop        # {faulty}"] if faulty else []
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
     also = "".join(f"; {name} is reported, too" for name in further)
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
+    reasons += form.reasons
     return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, said, f"students: {why}", *told))
 
 
@@ -316,17 +317,13 @@ def shape_of_teacher(teacher: str) -> tuple[int | None, int | None]:
 # --- the text ---------------------------------------------------------------------------------------------------------
 
 
-def column_lines(chosen: ColumnChoice, guess: TableGuess) -> list[str]:
+def column_lines(chosen: ColumnChoice, guess: TableGuess, form: PairForm) -> list[str]:
     """Return the lines of the section ``task`` about columns and classes."""
-    pair = [f"pair: {word(chosen.pair)}        # a second text; remove it if it is not one"] if chosen.pair else []
+    pair = [f"pair: {word(form.pair)}        # a second text; remove it if it is not one"] if form.pair else []
     labels = [f"labels: [{', '.join(map(word, guess.labels))}]"] if guess.labels else []
-    return [f"text: {word(chosen.text)}", *pair, f"label: {word(chosen.label)}", *labels]
-
-
-def word(value: str) -> str:
-    """Return a text as YAML, in quotes where it needs them."""
-    plain = PLAIN_WORD.fullmatch(value) and value.isascii() and value.lower() not in RESERVED
-    return value if plain else json.dumps(value, ensure_ascii=False)
+    cut = [f"truncate: {form.truncate}        # the other text stays whole"] if form.truncate else []
+    group = [f"group: {word(form.group)}        # judged together"] if form.group else []
+    return [f"text: {word(form.text)}", *pair, *cut, *group, f"label: {word(chosen.label)}", *labels]
 
 
 def faults_in(text: str, path: Path) -> tuple[str, list[str]]:

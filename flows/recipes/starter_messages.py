@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,3 +46,14 @@ def no_type_fits(file: str, labels: Sequence[Any], chosen: ColumnChoice, able: S
         f"{file}: the column {chosen.label!r} has {why}; name another column by --label"
         f"{', or another type by --task' if chosen.task else ''}"
     )
+
+
+PLAIN_WORD = re.compile(r"[A-Za-z_][\w-]*")
+RESERVED = {"yes", "no", "true", "false", "on", "off", "null", "none", "y", "n"}
+"""Words that some YAML readers take for a switch or for nothing."""
+
+
+def word(value: str) -> str:
+    """Return a text as YAML, in quotes where it needs them."""
+    plain = PLAIN_WORD.fullmatch(value) and value.isascii() and value.lower() not in RESERVED
+    return value if plain else json.dumps(value, ensure_ascii=False)

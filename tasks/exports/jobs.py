@@ -20,6 +20,7 @@ from tasks.scoring.onnx_models import FILES, ExportCard, OnnxModel, QuantizedWay
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
 from tasks.scoring.windows import outputs_of_checkpoint_units
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.texts.truncation import batch_of
 from tasks.task_types.units import Units
 
 TOGETHER = 8
@@ -120,9 +121,8 @@ def ask_torch(
         return outputs_of_checkpoint_units(model, tokenizer, texts, names, max_length, units, together=1)
     found: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for row, text in enumerate(texts):
-        batch = tokenizer(
-            text, pairs[row] if pairs else None, truncation=True, max_length=max_length, return_tensors="pt"
-        )
+        second = [pairs[row]] if pairs else None
+        batch = batch_of(tokenizer, [text], second, max_length=max_length, tensors="pt")
         with torch.inference_mode():
             outputs = model(**batch)
         for name in names:
@@ -154,7 +154,7 @@ def quantize(job: Job) -> dict[str, object]:
             "training rows"
         )
     theirs = asked(job, knobs, source / FILES["onnx"], rows, 0, "fp32")
-    full = score(theirs, rows.labels_N, knobs.metric, knobs.task_type)
+    full = score(theirs, rows, knobs.metric, knobs.task_type)
     found: dict[str, WayFacts] = {}
     for number, way in enumerate(knobs.ways, start=1):
         found[way] = quantize_and_score(job, knobs, way, rows, theirs, full, number)
@@ -230,7 +230,7 @@ def quantize_and_score(
     except Exception as error:  # a quantizer can raise any exception of its graph library
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
-    value, near = score(ours, rows.labels_N, knobs.metric, knobs.task_type), apart(ours, theirs, knobs.task_type)
+    value, near = score(ours, rows, knobs.metric, knobs.task_type), apart(ours, theirs, knobs.task_type)
     return {
         "score": value,
         "loss": loss(value, full, knobs.metric),

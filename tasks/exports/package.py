@@ -16,6 +16,7 @@ from tasks.errors import ModelError
 from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.results.row import ResultRow
 from tasks.scoring.onnx_models import CARD, ExportCard, card_of, graph_of
+from tasks.task_types.texts.truncation import stated_truncation
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 INSIDE = "onnx"
@@ -74,6 +75,8 @@ def describe(
             name: version(name).split("+")[0] for name in ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
         },
     }
+    if (strategy := stated_truncation(tokenizer)) is not None:
+        known["truncation"] = strategy
     return cast(ExportCard, {**outputs, **known})
 
 

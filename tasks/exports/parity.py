@@ -11,7 +11,9 @@ from typing import TypedDict
 
 import numpy as np
 
+from tasks.metrics.definition import metric_value
 from tasks.metrics.metrics import METRICS
+from tasks.ports.rows.row_files import StoredRows
 from tasks.results.facts import GraphFacts
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.graphs import GRAPHS
@@ -36,9 +38,9 @@ def apart(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], task
     }
 
 
-def score(outputs: Mapping[str, np.ndarray], labels_N: np.ndarray, metric: str, task_type: str) -> float:
-    """Return a metric, computed from outputs."""
-    return METRICS[metric](ANSWERS[task_type].decide(outputs), labels_N)
+def score(outputs: Mapping[str, np.ndarray], rows: StoredRows, metric: str, task_type: str) -> float:
+    """Return a metric of some rows, computed from outputs."""
+    return metric_value(METRICS[metric], ANSWERS[task_type].decide(outputs), rows.labels_N, rows.units_N)
 
 
 def loss(value: float, full: float, metric: str) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tasks.metrics.definition import Metric
-from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
+from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MACRO_F1_ACCURACY, MATTHEWS
 from tasks.metrics.of_entities import ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL
+from tasks.metrics.of_groups import F1_GROUP_EXACT, GROUP_EXACT, GROUP_F1, GROUP_PARITY
 from tasks.metrics.of_label_sets import LABEL_MACRO_F1, MICRO_F1, SUBSET_ACCURACY
 from tasks.metrics.of_ranks import MRR_AT_10, NDCG_AT_10, RECALL_AT_1, RECALL_AT_10, RECALL_AT_100
 from tasks.metrics.of_scores import AUROC
@@ -16,6 +17,11 @@ METRICS: dict[str, Metric] = {
     "macro_f1": MACRO_F1,
     "balanced_accuracy": BALANCED_ACCURACY,
     "matthews": MATTHEWS,
+    "macro_f1_accuracy": MACRO_F1_ACCURACY,
+    "group_exact": GROUP_EXACT,
+    "group_f1": GROUP_F1,
+    "f1_group_exact": F1_GROUP_EXACT,
+    "group_parity": GROUP_PARITY,
     "pearson": PEARSON,
     "spearman": SPEARMAN,
     "pearson_spearman": PEARSON_SPEARMAN,

@@ -85,6 +85,16 @@ def matthews_of_counts(counts_K: np.ndarray, rows: Any) -> np.ndarray:
     return np.where(spread > 0, shared / np.sqrt(np.maximum(spread, 1)), 0.0)
 
 
+def macro_f1_and_hits(predictions_N: np.ndarray, truth_N: np.ndarray) -> np.ndarray:
+    """Return the parts of the mean F1 over classes, and whether each prediction is correct [N, 3C + 1]."""
+    return columns(macro_f1_parts(predictions_N, truth_N).T, predictions_N == truth_N)
+
+
+def mean_of_f1_and_share(sums_K: np.ndarray, rows: Any) -> np.ndarray:
+    """Return the mean of the mean F1 over classes and of the share of correct predictions."""
+    return (f1_of_counts(sums_K[..., :-1], rows) + sums_K[..., -1] / rows) / 2
+
+
 ACCURACY = SumMetric("The share of correct predictions.", hits, share)
 F1 = SumMetric("F1 of class 1 where there are two classes, else the mean F1 over classes.", f1_parts, f1_of_counts)
 MACRO_F1 = SumMetric(
@@ -94,3 +104,8 @@ BALANCED_ACCURACY = SumMetric(
     "The mean recall over classes: the accuracy if all classes were equally frequent.", recall_parts, mean_recall
 )
 MATTHEWS = SumMetric("Matthews' correlation, for any number of classes.", matthews_parts, matthews_of_counts)
+MACRO_F1_ACCURACY = SumMetric(
+    "The mean of the mean F1 over classes and of accuracy, SuperGLUE's score of CB.",
+    macro_f1_and_hits,
+    mean_of_f1_and_share,
+)

@@ -8,7 +8,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.recipe.knobs import Knobs, Name, require_distinct, runtime_knob
+from tasks.catalog import readable_columns
+from tasks.recipe.knobs import Knobs, Name, added_knob, require_distinct, runtime_knob
 
 SPLITS = ("train", "selection", "validation", "holdout")
 """The splits of a task's own rows."""
@@ -62,9 +63,16 @@ class JudgingSet(Knobs):
         description="Which file of a folder, its name without ending (axb/test); empty: validation, test or the "
         "only one.",
     )
-    text: str | None = Field(None, description="Column of the text; empty: as in the task.")
-    pair: str | None = Field(None, description="Column of the second text, for pair tasks; empty: as in the task.")
+    text: str | None = Field(None, description="Column of the text, or a template; empty: as in the task.")
+    pair: str | None = Field(
+        None, description="Column of the second text, or a template, for pair tasks; empty: as in the task."
+    )
     label: str | None = Field(None, description="Column of the label; empty: as in the task.")
+    group: str | None = added_knob(
+        None,
+        "Column of groups that are judged together; intervals draw them whole. Empty: as in the task, where the set "
+        "has no source of its own.",
+    )
     labels: tuple[str, ...] | None = Field(
         None, description="Names of the numbers in its label column, from 0 on; empty: those of its file."
     )
@@ -79,6 +87,12 @@ class JudgingSet(Knobs):
         description="Rows that overlap with training rows. keep: counted and checked by the gate; leave-out: removed "
         "from the set; purge: removed from train.",
     )
+
+    @field_validator("text", "pair", "group")
+    @classmethod
+    def can_be_read(cls, given: str | None) -> str | None:
+        """Reject a template that cannot be read."""
+        return given if given is None else readable_columns(given)
 
     @field_validator("classes", mode="before")
     @classmethod
@@ -140,7 +154,8 @@ class Data(Knobs):
     )
     group: str | None = Field(
         None,
-        description="Column of groups; no group may be on both sides of a split. It replaces the comparison of texts.",
+        description="Column of groups; no group may be on both sides of a split, and intervals draw groups whole. It "
+        "replaces the comparison of texts.",
     )
     validation_share: float = Field(
         0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split."

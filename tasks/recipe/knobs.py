@@ -118,7 +118,10 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, Knobs):
         return value.key_values()
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
+        fields = type(value).model_fields.items()
+        return value.model_dump(
+            mode="json", exclude={name for name, field in fields if is_left_out(field, getattr(value, name))}
+        )
     return [plain_value(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 

@@ -17,9 +17,11 @@ from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import (
     check_follower,
+    check_groups,
     check_phases,
     check_stages,
     check_units,
+    judging_metrics,
     require_vectors_alone,
 )
 from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
@@ -79,6 +81,7 @@ class Recipe(Knobs):
             raise ValueError(f"students {repeated} are not unique; give each its own name")
         self.check_task()
         check_units(self)
+        check_groups(self)
         self.check_further_metrics()
         if not self.planned and self.sweep is None:
             raise ValueError("there are no candidates: add students, layer_dropping or candidates")
@@ -183,7 +186,7 @@ class Recipe(Knobs):
             for one in self.candidates
             for section, training in one.trainings.items()
         }
-        legal = ("headline", *self.task_type.metrics)
+        legal = ("headline", *judging_metrics(self))
         for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
             if training is not None and training.choose_by not in legal:
                 raise ValueError(
@@ -192,8 +195,7 @@ class Recipe(Knobs):
                 )
 
     def check_judging_sets(self) -> None:
-        """Reject judging sets whose name is taken or whose form differs from the task's, and criteria on sets that do
-        not exist."""
+        """Reject judging sets with a name that is taken or another form than the task, and criteria on unknown sets."""
         made = [TEACHER, *(one.name for one in self.planned)]
         for name, given in self.judging_sets.items():
             where = f"data.judge.{name}"
@@ -233,8 +235,7 @@ class Recipe(Knobs):
             )
 
     def check_exports(self) -> None:
-        """Reject exports of unknown models, exports under names that are taken, and quantized graphs without
-        held-back rows to judge them on."""
+        """Reject exports of unknown models or under taken names, and quantized graphs that no held-back rows judge."""
         if self.exports is None:
             return
         made = [TEACHER, *(one.name for one in self.planned)]

@@ -10,7 +10,7 @@ from tasks.catalog import TaskSpec, TaskTypeName
 from tasks.recipe.data import Data, TableFormat
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
-from tasks.recipe.knobs import Knobs, runtime_knob
+from tasks.recipe.knobs import Knobs, added_knob, runtime_knob
 from tasks.recipe.makers.weights import MaskKnobs, TicketKnobs
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining, TaskTraining, Teacher
@@ -36,6 +36,7 @@ class JudgingRowsSlice(Knobs):
     text: str = Field(description="Column of the text.")
     pair: str | None = Field(description="Column of the second text.")
     label: str = Field(description="Column of the label.")
+    group: str | None = added_knob(None, "Column of groups that are judged together.")
     labels: tuple[str, ...] | None = Field(None, description="Names of the numbers in its label column.")
     numbered: bool = Field(False, description="Numbers in its label column have the same meaning as in train.")
     classes: tuple[tuple[str, tuple[str, ...]], ...] = Field((), description="Classes of the task for each label.")

@@ -1,4 +1,5 @@
-"""Checks of a student against the sections of its recipe: stages and phases that could not work for it."""
+"""Checks of sections of a recipe against each other: stages and phases that could not work for a student, and metrics
+of rows that are judged together without such rows."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import Protocol
 
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
-from tasks.recipe.data import Augmentation, TransferText
+from tasks.recipe.data import Augmentation, JudgingSet, TransferText
 from tasks.recipe.distillation import Intermediate, TaskDistillation
+from tasks.recipe.judging import Scoring
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
 from tasks.recipe.training import Ensemble, Teacher
-from tasks.task_types.types import TaskType
+from tasks.task_types.types import OF_GROUPS, TaskType
 
 
 class StudentSections(Protocol):
@@ -214,3 +216,74 @@ def require_vectors_alone(spec: TaskSpec, teachers: Mapping[str, Teacher], plann
         raise ValueError(
             f"{learner} would be trained on labels, and labels of type {spec.kind} judge alone; set its signal: teacher"
         )
+
+
+# --- rows that are judged together ------------------------------------------------------------------------------------
+
+
+class GroupedSections(Protocol):
+    """The sections of a recipe that name groups, or metrics of groups."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task."""
+
+    @property
+    def task_type(self) -> TaskType:
+        """Its type."""
+
+    @property
+    def scoring(self) -> Scoring:
+        """Further metrics."""
+
+    @property
+    def judging_sets(self) -> Mapping[str, JudgingSet]:
+        """The judging sets by name."""
+
+
+def group_of(recipe: GroupedSections, on: str = "") -> str | None:
+    """Return the column of groups of the task's own rows, or ``on`` a judging set: that of the set, or the task's where
+    the set is of the same source."""
+    if not on:
+        return recipe.spec.group
+    given = recipe.judging_sets[on]
+    return given.group or (None if given.source else recipe.spec.group)
+
+
+def check_groups(recipe: GroupedSections) -> None:
+    """Reject metrics of groups where no rows have any, and groups of rows whose units have an answer each."""
+    spec, sets = recipe.spec, recipe.judging_sets
+    if recipe.task_type.has_units and any(group_of(recipe, one) for one in ("", *sets)):
+        raise ValueError(
+            f"groups are of rows with one answer each, and {spec.name} is of type {spec.kind}; remove group"
+        )
+    own = next((name for name in spec.metrics if name in OF_GROUPS), None)
+    if own is not None and spec.group is None:
+        raise ValueError(
+            f"task.metrics names {own!r}, which judges groups of rows, and the task names no column of them; set "
+            f"task.group, or move the metric to scoring.metrics where a judging set has groups"
+        )
+    without = next((name for name in sets if own is not None and group_of(recipe, name) is None), None)
+    if without is not None:
+        raise ValueError(
+            f"task.metrics names {own!r}, which judges groups of rows, and data.judge.{without} names no column of "
+            f"them; set data.judge.{without}.group"
+        )
+    further = next((name for name in recipe.scoring.metrics if name in OF_GROUPS), None)
+    if further is not None and not any(group_of(recipe, one) for one in ("", *sets)):
+        raise ValueError(
+            f"scoring.metrics names {further!r}, which judges groups of rows; set task.group, or group of a judging "
+            f"set, to the column of the groups"
+        )
+
+
+def judging_metrics(recipe: GroupedSections) -> tuple[str, ...]:
+    """Return the metrics of a task's type that its own rows have: those of groups only where there are groups."""
+    return tuple(name for name in recipe.task_type.metrics if recipe.spec.group or name not in OF_GROUPS)
+
+
+def further_metrics_on(recipe: GroupedSections, on: str = "") -> tuple[str, ...]:
+    """Return the metrics of ``scoring.metrics`` of the task's own rows, or ``on`` a judging set: those of groups only
+    where there are groups."""
+    grouped = group_of(recipe, on) is not None
+    return tuple(name for name in recipe.scoring.metrics if grouped or name not in OF_GROUPS)

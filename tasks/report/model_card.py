@@ -22,6 +22,7 @@ from tasks.report.tables.judging_sets import card_rows
 from tasks.results.row import Conditions, Estimate, ResultRow
 from tasks.results.run import CardFacts, StageLine
 from tasks.task_types.interfaces import ErrorFigure
+from tasks.task_types.texts.truncation import TRUNCATIONS
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
 
@@ -156,7 +157,8 @@ def gate_words(decision: Decision, gate: Gate, registered: str) -> str:
 def longest_input(recipe: Recipe) -> str:
     """Return a sentence on the longest input of the evaluation, in tokens."""
     tokens = recipe.scoring.max_length
-    sentence = f"The model was evaluated with inputs of at most {tokens} tokens; `truncation=True` applies that limit"
+    cut = python_of(recipe.spec)
+    sentence = f"The model was evaluated with inputs of at most {tokens} tokens; `truncation={cut}` applies that limit"
     return f"{sentence}, in a `pipeline`, too.\n\n"
 
 
@@ -181,7 +183,13 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Recipe, data: CardFact
 def usage(task: TaskSpec) -> str:
     """Return the lines of code that run the model; a pair is passed as two texts."""
     code = VIEWS[task.kind].code
-    return code.checkpoint.format(text=code.text(bool(task.pair)))
+    lines = code.checkpoint.format(text=code.text(bool(task.pair)))
+    return lines.replace("truncation=True", f"truncation={python_of(task)}")
+
+
+def python_of(task: TaskSpec) -> str:
+    """Return how Python states the truncation of a task's rows."""
+    return f'"{TRUNCATIONS[task.truncate]}"' if task.truncate in TRUNCATIONS else "True"
 
 
 def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:

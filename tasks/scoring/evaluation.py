@@ -21,6 +21,7 @@ from typing import TypedDict
 import numpy as np
 
 from tasks.errors import DataError
+from tasks.metrics.definition import metric_value
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import read_split
 from tasks.scoring.predictions import predictions_in, predictions_of, stored, stored_predictions
@@ -46,6 +47,8 @@ class JudgedRows:
     """Digests of each row's sentences."""
     learned: np.ndarray | None = None
     """Digests of the sentences that the models of this run learn from, sorted."""
+    units_N: np.ndarray | None = None
+    """Groups of rows that are judged together, if there are any."""
 
 
 class ModelDescription(TypedDict):
@@ -82,6 +85,8 @@ class Evaluation:
     sentences_N: Sequence[tuple[int, ...]] | None = None
     learned: np.ndarray | None = None
     """As in ``JudgedRows``; None for versions registered by releases that did not store them."""
+    units_N: np.ndarray | None = None
+    """As in ``JudgedRows``."""
 
     @property
     def answers_1N(self) -> np.ndarray:
@@ -98,7 +103,7 @@ def read_judged_rows(folder: Path, split: str, digest: str) -> JudgedRows:
     """Return ids, labels and groups of a split. Its digest was computed when the rows were prepared, from texts and
     labels in order, without the ids."""
     rows = read_split(folder, split)
-    return JudgedRows(split, rows.ids, rows.labels_N, digest, rows.groups_N)
+    return JudgedRows(split, rows.ids, rows.labels_N, digest, rows.groups_N, units_N=rows.units_N)
 
 
 def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Mapping[str, object]) -> Path:
@@ -122,6 +127,8 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
         **stored(answers.outputs),
         "sentences": pa.array([None] * count if rows.sentences_N is None else rows.sentences_N, pa.list_(pa.int64())),
     }
+    if rows.units_N is not None:
+        columns["unit"] = pa.array(rows.units_N, pa.int64())
     if rows.learned is not None:
         pq.write_table(pa.table({"sentence": pa.array(rows.learned, pa.int64())}), folder / LEARNED, compression="zstd")
     pq.write_table(pa.table(columns), folder / PREDICTIONS, compression="zstd")
@@ -146,7 +153,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         body = (folder / PREDICTIONS).read_bytes()
         if about["schema"] != SCHEMA or sha256(body).hexdigest() != about["predictions_sha256"]:
             raise DataError("its predictions are not the evaluated ones, or have another format")
-        table = pq.ParquetFile(folder / PREDICTIONS).read(["label", "prediction", "group", "sentences"])
+        table = pq.ParquetFile(folder / PREDICTIONS).read(["label", "prediction", "group", "sentences", "unit"])
         shape = (int(about["seeds"]), int(about["rows"]))
         labels_SN, predictions_SN = (
             predictions_in(table.column(name)).reshape(shape) for name in ("label", "prediction")
@@ -159,6 +166,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         if "sentences" in table.column_names
         else None
     )
+    units = table.column("unit").to_numpy()[: shape[1]] if "unit" in table.column_names else None
     learned = folder / LEARNED
     known = pq.ParquetFile(learned).read().column("sentence").to_numpy() if learned.is_file() else None
     return Evaluation(
@@ -168,6 +176,7 @@ def read_evaluation(folder: Path) -> Evaluation:
         np.asarray(groups, dtype=np.int64) if groups and None not in groups else None,
         sentences if sentences and all(sentences) else None,
         known,
+        units,
     )
 
 
@@ -183,6 +192,7 @@ def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: f
         ours.labels_N,
         confidence=confidence,
         groups_N=ours.groups_N,
+        units_N=ours.units_N,
     )
     turned = METRICS[metric].lower_is_better
     return Gain(-found.value, -found.high, -found.low) if turned else Gain(found.value, found.low, found.high)
@@ -204,8 +214,9 @@ def bound_interval(
 
     require_same_rows(ours, theirs)
     function, both = METRICS[metric], np.concatenate([ours.answers_1N, theirs.answers_1N])
-    ours_R, theirs_R = resampled(function, both, ours.labels_N, enough(resamples, confidence), 0, ours.groups_N)
-    value, other = (function(each_N, ours.labels_N) for each_N in both)
+    many, units_N = enough(resamples, confidence), ours.units_N
+    ours_R, theirs_R = resampled(function, both, ours.labels_N, many, 0, ours.groups_N, units_N)
+    value, other = (metric_value(function, each_N, ours.labels_N, units_N) for each_N in both)
     if by == "own":
         spread_R = ours_R
     elif by == "difference":
@@ -289,8 +300,9 @@ def shared_rows(ours: Evaluation, theirs: Evaluation) -> list[tuple[int, int]]:
 def at_rows(one: Evaluation, rows: Sequence[int]) -> Evaluation:
     """Return an evaluation restricted to some of its rows; the digest of the full set of rows is removed."""
     kept = np.asarray(rows, dtype=np.int64)
-    groups_N = None if one.groups_N is None else one.groups_N[kept]
-    return Evaluation({**one.about, "rows_sha256": "common"}, one.labels_N[kept], one.predictions_SN[:, kept], groups_N)
+    groups_N, units_N = (None if each_N is None else each_N[kept] for each_N in (one.groups_N, one.units_N))
+    labels_N, predictions_SN = one.labels_N[kept], one.predictions_SN[:, kept]
+    return Evaluation({**one.about, "rows_sha256": "common"}, labels_N, predictions_SN, groups_N, units_N=units_N)
 
 
 def require_same_rows(ours: Evaluation, theirs: Evaluation) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
+from tasks.metrics.definition import metric_value
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
 from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice, SpeedSlice
@@ -170,7 +171,10 @@ def score_split(
         if name not in METRICS:
             raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
     card["rows"][split] = len(rows)
-    card["per_seed"][split] = {name: [METRICS[name](each, rows.labels_N) for each in ours_SN] for name in knobs.metrics}
+    card["per_seed"][split] = {
+        name: [metric_value(METRICS[name], each, rows.labels_N, rows.units_N) for each in ours_SN]
+        for name in knobs.metrics
+    }
     own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs, answers)
     card["metrics"][split], card["agreement"][split] = own["metrics"], own["agreement"]
     card["difference"][split], card["retained"][split] = own["difference"], own["retained"]
@@ -190,6 +194,7 @@ def figures_of_split(
             resamples=knobs.resamples,
             confidence=knobs.confidence,
             groups_N=rows.groups_N,
+            units_N=rows.units_N,
         )
         for name in knobs.metrics
     }
@@ -308,6 +313,7 @@ def contrast(job: Job) -> dict[str, object]:
             resamples=knobs.resamples,
             confidence=knobs.confidence,
             groups_N=rows.groups_N,
+            units_N=rows.units_N,
         )
         splits[split] = {**apart.as_json(), "p": apart.p}
     seeds = [max(map(len, found.values()), default=0) for found in (first, second)]

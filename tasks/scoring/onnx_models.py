@@ -58,6 +58,8 @@ class ExportCard(TypedDict):
     int8: NotRequired[QuantizedWay]
     because: NotRequired[str]
     """The reason why there is no graph."""
+    truncation: NotRequired[str]
+    """The way in which pairs are cut, by its name in tokenizers, where it is not the usual one."""
     labels: NotRequired[list[str] | None]
     """Names of the classes; none for a task type without classes."""
 
@@ -111,21 +113,43 @@ class OnnxModel:
         self.tokenizer = Tokenizer.from_file(str(tokenizer_of(folder)))
         self.tokenizer.no_padding()
 
+    @property
+    def padding(self) -> dict[str, str | int]:
+        """The padding of a batch, by the names of tokenizers."""
+        pad = self.card["pad"]
+        return {
+            "direction": pad["side"],
+            "pad_id": pad["id"],
+            "pad_type_id": pad["type_id"],
+            "pad_token": pad["token"],
+        }
+
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> dict[str, np.ndarray]:
         """Return the inputs of the graph; rows of different lengths are padded as specified by the card."""
-        pad = self.card["pad"]
-        self.tokenizer.enable_truncation(min(max_length, self.card["positions"] or max_length))
-        if len(texts) > 1:
-            self.tokenizer.enable_padding(
-                direction=pad["side"], pad_id=pad["id"], pad_type_id=pad["type_id"], pad_token=pad["token"]
-            )
-        found = self.tokenizer.encode_batch(list(texts) if pairs is None else list(zip(texts, pairs, strict=True)))
-        self.tokenizer.no_padding()
+        length, strategy = min(max_length, self.card["positions"] or max_length), self.card.get("truncation")
+        if pairs is not None and strategy is not None:
+            found = [self.encode_cut(*both, length, strategy) for both in zip(texts, pairs, strict=True)]
+            for one in found:
+                one.pad(max(len(each.ids) for each in found), **self.padding)
+        else:
+            self.tokenizer.enable_truncation(length)
+            if len(texts) > 1:
+                self.tokenizer.enable_padding(**self.padding)
+            found = self.tokenizer.encode_batch(list(texts) if pairs is None else list(zip(texts, pairs, strict=True)))
+            self.tokenizer.no_padding()
         every = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
         return {
             name: np.asarray([getattr(one, every[name]) for one in found], dtype=np.int64)
             for name in self.card["inputs"]
         }
+
+    def encode_cut(self, text: str, pair: str, length: int, strategy: str) -> Any:
+        """Tokenize a pair of which one text alone is cut; where the other one fills the input, both are."""
+        self.tokenizer.no_truncation()
+        other = self.tokenizer.encode(pair if strategy == "only_first" else text, add_special_tokens=False)
+        fits = len(other.ids) + self.tokenizer.num_special_tokens_to_add(True) < length
+        self.tokenizer.enable_truncation(length, strategy=strategy if fits else "longest_first")
+        return self.tokenizer.encode(text, pair)
 
     def read_windows(self, texts: Sequence[str], max_length: int, *, padded: bool) -> ReadTexts:
         """Return texts in windows, padded to one length or each by itself."""
@@ -133,16 +157,9 @@ class OnnxModel:
         self.tokenizer.enable_truncation(length, stride=overlap_of(length))
         whole = self.tokenizer.encode_batch(list(texts))
         found = [(place, one) for place, text in enumerate(whole) for one in (text, *text.overflowing)]
-        pad = self.card["pad"]
-        options = {
-            "direction": pad["side"],
-            "pad_id": pad["id"],
-            "pad_type_id": pad["type_id"],
-            "pad_token": pad["token"],
-        }
         if padded:
             for _, one in found:
-                one.pad(max(len(each.ids) for _, each in found), **options)
+                one.pad(max(len(each.ids) for _, each in found), **self.padding)
         every = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
         inputs = {
             name: [np.asarray(getattr(one, every[name]), dtype=np.int64) for _, one in found]

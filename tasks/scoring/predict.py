@@ -23,6 +23,7 @@ from tasks.scoring.windows import outputs_of_checkpoint_units
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
+from tasks.task_types.texts.truncation import batch_of
 from tasks.task_types.units import Units, flattened
 
 BATCH = 64
@@ -101,14 +102,7 @@ def outputs_of_checkpoint(
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         second = [pairs[row] for row in rows] if pairs else None
-        batch = tokenizer(
-            [texts[row] for row in rows],
-            second,
-            truncation=True,
-            max_length=max_length,
-            padding=True,
-            return_tensors="pt",
-        )
+        batch = batch_of(tokenizer, [texts[row] for row in rows], second, max_length=max_length, tensors="pt")
         with torch.inference_mode():
             outputs = model(**batch)
         for name in names:

@@ -99,6 +99,9 @@ SEVERAL_LABELS = Column("label", "the labels: lists, texts with a separator, or 
 TOKENS = Column("text", "the words, as a list or with spaces between them", is_words=True, usual="tokens")
 TAGS = Column("label", "a tag for each word: O, or B-, I- and a type", usual="tags")
 
+OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
+"""Metrics of rows that are judged together: a task, or a judging set, names the column of their groups."""
+
 CLASSIFICATION = TaskType(
     name="classification",
     description="One class of each text, or of each pair of texts.",
@@ -106,7 +109,7 @@ CLASSIFICATION = TaskType(
     auto_class="AutoModelForSequenceClassification",
     columns=(TEXT, PAIR, CLASS),
     outputs=CLASS_LOGITS,
-    metrics=("accuracy", "f1", "macro_f1", "balanced_accuracy", "matthews"),
+    metrics=("accuracy", "f1", "macro_f1", "balanced_accuracy", "matthews", "macro_f1_accuracy", *OF_GROUPS),
     headline="accuracy",
     problem_type="single_label_classification",
 )

@@ -55,7 +55,7 @@ def answer(job: Job) -> dict[str, object]:
     """Run the teacher once over every row that students learn from, and write its answers by row id."""
     knobs = job.read(AnswerSlice)
     task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["teacher"])
+    tokenizer = load_tokenizer(job.inputs["teacher"], task.truncate)
     teacher = freeze(load_classifier(job.inputs["teacher"], task, device()))
     layers = (
         []

@@ -180,11 +180,11 @@ def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.d
     """Load the teacher, the student and their tokenizers."""
     task = read_task(job.inputs["rows"], knobs.task_type)
     teacher = load_classifier(job.inputs["teacher"], task, place)
-    reads = load_tokenizer(job.inputs["teacher"])
+    reads = load_tokenizer(job.inputs["teacher"], task.truncate)
     if "start" in job.inputs:
         student, tokenizer = (
             load_classifier(job.inputs["start"], task, place, seed=knobs.seed),
-            load_tokenizer(job.inputs["start"]),
+            load_tokenizer(job.inputs["start"], task.truncate),
         )
     else:
         # Layers come from the fine-tuned teacher, or from the teacher's pretrained base if that is an input.

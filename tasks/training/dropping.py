@@ -83,7 +83,7 @@ def hidden_states(
     if none are held back."""
     task, place = read_task(job.inputs["rows"], knobs.task_type), device()
     tokenizer, models = (
-        load_tokenizer(job.inputs[names[0]]),
+        load_tokenizer(job.inputs[names[0]], task.truncate),
         [freeze(load_classifier(job.inputs[name], task, place)) for name in names],
     )
     rows = read_rows(job.inputs["rows"], "selection", task.head)
@@ -116,7 +116,8 @@ def drop_and_train(job: Job) -> dict[str, object]:
     """Drop layers of ``base`` by a strategy, then train with labels or with the answers of the fine-tuned teacher."""
     knobs, place = job.read(DropSlice), device()
     make_deterministic(knobs.seed)
-    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
+    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, contributions(job) or knobs.kept)
     drop_layers(model, kept)

@@ -30,7 +30,7 @@ def finetune(job: Job) -> dict[str, object]:
     knobs, place = job.read(TeacherSlice), device()
     make_deterministic(knobs.seed)
     task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"])
+    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
     facts |= score_teacher(job, knobs, model, task, tokenizer)
@@ -90,7 +90,7 @@ def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokeniz
     outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision=knobs.precision)
     predictions_N = answers.decide(outputs)
     return {
-        "selection_score": selection_score(answers, task.headline, predictions_N, held.labels_N),
+        "selection_score": selection_score(answers, task.headline, predictions_N, held.labels_N, held.groups_N),
         "selection_count": len(held),
         "selection_split": split,
         **answers.guess(predictions_N, held.labels_N),

@@ -16,6 +16,7 @@ import torch
 
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
+from tasks.metrics.definition import metric_value
 from tasks.recipe.slices import DropSlice, NeuronSlice, PredictionSlice, TeacherSlice, VocabularySlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.interfaces import Answers
@@ -27,14 +28,21 @@ from tasks.training.data.rows import Rows, Task, read_rows
 from tasks.training.precision import arithmetic
 
 
-def selection_score(answers: Answers, metric: str, predictions_N: np.ndarray, labels_N: np.ndarray) -> float:
-    """Return the score of predictions by a metric of their task type; higher is better.
+def selection_score(
+    answers: Answers,
+    metric: str,
+    predictions_N: np.ndarray,
+    labels_N: np.ndarray,
+    groups_N: np.ndarray | None = None,
+) -> float:
+    """Return the score of predictions by a metric of their task type; higher is better. ``groups_N`` are rows that are
+    judged together, if there are any.
 
     Raises RecipeError for a metric that the task type does not have.
     """
     if metric not in answers.metrics:
         raise RecipeError(f"unknown metric {metric!r}; choose one of {', '.join(sorted(answers.metrics))}")
-    found = answers.metrics[metric](predictions_N, labels_N)
+    found = metric_value(answers.metrics[metric], predictions_N, labels_N, groups_N)
     return -found if answers.metrics[metric].lower_is_better else found
 
 
@@ -77,7 +85,7 @@ def selector(
     answers = ANSWERS[knobs.task_type]
     metric = task.headline if knobs.choose_by == "headline" else knobs.choose_by
     asked = partial(all_outputs, model, answers.outputs, encoded, pad, precision=knobs.precision)
-    return lambda: selection_score(answers, metric, answers.decide(asked()), rows.labels_N)
+    return lambda: selection_score(answers, metric, answers.decide(asked()), rows.labels_N, rows.groups_N)
 
 
 def score_of_finished(
@@ -91,4 +99,4 @@ def score_of_finished(
     answers = ANSWERS[knobs.task_type]
     encoded = rows.tokens(tokenizer, knobs.max_length)
     outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
-    return selection_score(answers, task.headline, answers.decide(outputs), rows.labels_N)
+    return selection_score(answers, task.headline, answers.decide(outputs), rows.labels_N, rows.groups_N)

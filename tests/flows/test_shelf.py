@@ -131,6 +131,7 @@ LIKE_ANOTHER = (
     "sst2-methods",
     "sst2-tinybert",
     "stsb-small",
+    "superglue-pairs",
     "tinybert-4-paper",
     "tinybert-6",
     "tinybert-6-paper",

@@ -86,7 +86,7 @@ NOT_BUILT: dict[str, dict[str, str]] = {
     "task_metrics": {
         "answers in a text": "squad_v2",
         "translation and summaries": "sacrebleu rouge",
-        "choices and ranking": "multirc ranking",
+        "ranking": "ranking",
     },
 }
 """Names of cases, by method and by what is missing."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.splits import Split
-from tasks.ports.rows.tables import ReadRows, count_of, drop_unlabelled, empty_texts, table_rows
+from tasks.ports.rows.tables import ReadRows, count_of, drop_unlabelled, is_empty, others, table_rows
 from tasks.recipe.data import Data
 from tasks.task_types.interfaces import Reader
+from tasks.task_types.texts.templates import Unrendered
 
 DISPLAYED = 10
 """Rare classes that a message names."""
@@ -39,6 +41,37 @@ def usable_rows(read: ReadRows, spec: TaskSpec, reader: Reader, names: Sequence[
     kept = [row for row in range(len(labels)) if row not in empty]
     rows = replace(read.rows, labels=labels).take(kept)
     return UsableRows(drop_unlabelled(rows, rows.labels), len(empty), faults)
+
+
+def empty_texts(rows: Split, spec: TaskSpec) -> tuple[list[str], set[int]]:
+    """Return sentences about the rows without a text, and the places of these rows from 0 on."""
+    told, places = [], set()
+    for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
+        cells: Sequence[Any] = values
+        reasons = {place: cell.reason for place, cell in enumerate(cells) if isinstance(cell, Unrendered)}
+        if reasons:
+            first, more = next(iter(reasons)), row_count_note([*reasons])
+            told.append(f"{rows.file}, row {first + 1}: {reasons[first]}{more}")
+            places |= set(reasons)
+        for noun, is_fault in (("is empty", is_empty), ("is no text but a number or a list", is_other)):
+            found = [place for place, text in enumerate(values) if is_fault(text)]
+            if found:
+                told.append(
+                    f"{rows.file}, row {found[0] + 1}: the text in column {column!r} {noun}{row_count_note(found)}"
+                )
+                places |= set(found)
+    return told, places
+
+
+def row_count_note(places: Sequence[int]) -> str:
+    """Return the number of some rows and the rows behind the first; empty for a single row."""
+    more = others([place + 1 for place in places[1:]], "row")
+    return f" ({count_of(len(places), 'row')}{more})" if more else ""
+
+
+def is_other(text: Any) -> bool:
+    """Tell whether a cell is something else than a text."""
+    return text is not None and not isinstance(text, (str, Unrendered))
 
 
 def splits_to_draw(data: Data, *, given: bool) -> list[str]:

@@ -16,6 +16,7 @@ from tasks.catalog import GLUE, TaskSpec
 from tasks.contracts import Artifact
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
+from tasks.ports.rows.faulty_rows import empty_texts
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
 from tasks.ports.rows.prepared import digest_of, numbered_rows, texts_apart
 from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
@@ -24,7 +25,6 @@ from tasks.ports.rows.splits import MOST_PURGED, Split
 from tasks.ports.rows.table_files import format_of, tables_in
 from tasks.ports.rows.tables import (
     drop_unlabelled,
-    empty_texts,
     read_documents,
     read_split,
     shard_name,
@@ -137,7 +137,9 @@ def labelled_rows(
     of its merged class; sentences about faulty rows, and the number of rows without a text."""
     reader = READERS[knobs.task_type]
     given = JudgingLabels(place_of(knobs), knobs.labels or (), knobs.numbered, dict(knobs.classes))
-    spec = TaskSpec(name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label)
+    spec = TaskSpec(
+        name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label, group=knobs.group
+    )
     read = read_split(files, spec, reader.columns, given=knobs.format)
     labels, merged = reader.judging_labels(table_rows(read, spec), given, names)
     told, empty = empty_texts(read.rows, spec)

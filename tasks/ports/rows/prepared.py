@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.catalog import TaskSpec
+from tasks.errors import DataError
 from tasks.ports.rows.data_leakage import JUDGING, held_sentences, leaked
 from tasks.ports.rows.faulty_rows import (
     rare_classes,
@@ -18,7 +19,7 @@ from tasks.ports.rows.faulty_rows import (
     usable_rows,
     without_classes,
 )
-from tasks.ports.rows.overlap import Sentences, sentences_of
+from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
 from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
 from tasks.ports.rows.splits import Split, divide, leakage_of
 from tasks.ports.rows.tables import (
@@ -28,6 +29,7 @@ from tasks.ports.rows.tables import (
     split_files,
     table_rows,
 )
+from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
 from tasks.results.facts import RowsFacts
 from tasks.task_types.readers import READERS
@@ -64,7 +66,9 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     splits, names = without_classes(splits, reader, names, rare)
     labels = splits["train"].labels if has_classes else None
     classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
-    divided, purged = divide(splits, knobs, classes)
+    for rows in splits.values():
+        require_whole_units(rows, spec, knobs)
+    divided, purged = divide(splits, grouped_data(knobs), classes)
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
@@ -102,6 +106,7 @@ def write_rows(
             metrics=list(spec.metrics),
             headline=spec.headline,
             pairs=spec.pair is not None and not reads_apart,
+            truncate=spec.truncate,
         ),
     )
 
@@ -116,9 +121,29 @@ def texts_apart(rows: Split, groups: list[int] | None) -> tuple[Split, list[int]
     return apart, None if groups is None else [groups[row] for row in twice]
 
 
+def grouped_data(knobs: RowsSlice) -> Data:
+    """Return the knobs of a division in which rows that are judged together share a fate."""
+    return knobs if knobs.group or not knobs.task.group else knobs.model_copy(update={"group": knobs.task.group})
+
+
+def require_whole_units(rows: Split, spec: TaskSpec, knobs: RowsSlice) -> None:
+    """Raise DataError if rows that are judged together may be divided."""
+    if rows.units is None or rows.groups is None:
+        return
+    known: dict[str, str] = {}
+    for unit, group in zip(rows.units, rows.groups, strict=True):
+        if known.setdefault(unit, group) != group:
+            raise DataError(
+                f"{rows.file}: the rows whose {spec.group} is {unit!r} are in several groups of {knobs.group}, and "
+                f"would be divided; name larger groups in data.group, or remove it"
+            )
+
+
 def numbered_rows(rows: Split, start: int, groups: list[int] | None = None) -> StoredRows:
     """Return rows with ids from ``start`` on; ``groups`` say which of them belong together."""
-    return StoredRows(list(range(start, start + len(rows))), rows.texts, rows.pairs, rows.labels, groups)
+    ids = list(range(start, start + len(rows)))
+    units = None if rows.units is None else numbered(rows.units).tolist()
+    return StoredRows(ids, rows.texts, rows.pairs, rows.labels, groups, units)
 
 
 def facts_of(splits: dict[str, Split]) -> dict[str, object]:

@@ -1,8 +1,9 @@
 """Prepared rows on disk, of a task or of a judging set: the only writer and the only reader of their files.
 
 A folder holds one Parquet file a split (``id``, ``text``, ``pair``, ``label`` and ``group``, the last three null where
-there is none) and ``task.json``. Of a task that file says what the engine must know of it, of a judging set which
-classes are merged. Engines read these files, so this module imports nothing of ours but errors.
+there is none, and ``unit`` where rows are judged in groups) and ``task.json``. Of a task that file says what the engine
+must know of it, of a judging set which classes are merged. Engines read these files, so this module imports nothing of
+ours but errors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TASK = "task.json"
-COLUMNS = ["id", "text", "pair", "label", "group"]
+COLUMNS, UNIT = ["id", "text", "pair", "label", "group"], "unit"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class RowFacts:
     metrics: list[str]
     headline: str
     pairs: bool
+    truncate: str = "longest"
+    """The text of a pair that is cut where both are too long."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class StoredRows:
     """Classes or numbers; None where a row has no label."""
     groups: list[int] | None = None
     """Rows of one group are not independent; None where not every row has a group."""
+    units: list[int] | None = None
+    """Rows of one unit are judged together; None where each row is judged alone."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -56,6 +61,11 @@ class StoredRows:
     def labels_N(self) -> np.ndarray:
         """The labels as an array."""
         return np.asarray(self.labels)
+
+    @cached_property
+    def units_N(self) -> np.ndarray | None:
+        """The units as an array."""
+        return None if self.units is None else np.asarray(self.units, dtype=np.int64)
 
     @cached_property
     def groups_N(self) -> np.ndarray | None:
@@ -86,15 +96,17 @@ def write_split(folder: Path, split: str, rows: StoredRows, label_type: pa.DataT
         "label": pa.array(rows.labels, pa.int64() if label_type is None else label_type),
         "group": pa.array(nothing if rows.groups is None else rows.groups, pa.int64()),
     }
+    if rows.units is not None:
+        columns[UNIT] = pa.array(rows.units, pa.int64())
     pq.write_table(pa.table(columns), rows_file(folder, split), compression="zstd")
 
 
 def read_split(folder: Path, split: str) -> StoredRows:
     """Read a split; raises OSError where there is none."""
-    table = columns_of(folder, split, COLUMNS)
+    table = columns_of(folder, split, [*COLUMNS, UNIT])
     groups = table.get("group")
     whole = groups if groups and None not in groups else None
-    return StoredRows(table["id"], table["text"], present(table["pair"]), table["label"], whole)
+    return StoredRows(table["id"], table["text"], present(table["pair"]), table["label"], whole, table.get(UNIT))
 
 
 def read_texts(folder: Path, split: str) -> tuple[list[str], list[str] | None]:
@@ -127,7 +139,9 @@ def copy_without(folder: Path, output: Path, split: str, gone_N: np.ndarray) -> 
 
 def write_facts(folder: Path, facts: RowFacts) -> None:
     """Write what a task is."""
-    (folder / TASK).write_text(json.dumps(asdict(facts), sort_keys=True))
+    # Facts of a task without a knob are written as they were before there was the knob.
+    values = {name: value for name, value in asdict(facts).items() if (name, value) != ("truncate", "longest")}
+    (folder / TASK).write_text(json.dumps(values, sort_keys=True))
 
 
 def read_facts(folder: Path) -> RowFacts:

@@ -34,16 +34,21 @@ class Split:
     pairs: list[str] | None
     labels: list[Any]
     groups: list[str] | None = None
+    """Groups by which rows are divided."""
+    units: list[str] | None = None
+    """Groups whose rows are judged together (``task.group``)."""
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def take(self, rows: Sequence[int]) -> Split:
         """Return a split with the given rows only."""
-        pairs, groups = (
-            None if column is None else [column[row] for row in rows] for column in (self.pairs, self.groups)
+        pairs, groups, units = (
+            None if column is None else [column[row] for row in rows]
+            for column in (self.pairs, self.groups, self.units)
         )
-        return Split(self.file, [self.texts[row] for row in rows], pairs, [self.labels[row] for row in rows], groups)
+        texts, labels = ([column[row] for row in rows] for column in (self.texts, self.labels))
+        return Split(self.file, texts, pairs, labels, groups, units)
 
     @property
     def sentences(self) -> list[Sentences]:

@@ -18,6 +18,7 @@ from tasks.ports.rows.splits import Split
 from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import TableRows
+from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
 from tasks.task_types.types import Column
 
 if TYPE_CHECKING:
@@ -136,14 +137,21 @@ def read_split(
     given: TableFormat = NOTHING_STATED,
 ) -> ReadRows:
     """Return the task's columns of a file, or of its shards in order; ``columns`` are those of its type by role, and
-    ``group`` is a column of groups."""
+    ``group`` is a column of groups by which rows are divided (empty: the task's own)."""
     read = [read_columns(path, spec, columns, group, given) for path in paths]
     shards = [one.rows for one in read]
-    pairs, groups = (
-        [value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups")
+    pairs, groups, units = (
+        [value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups", "units")
     )
     texts, labels = ([value for shard in shards for value in getattr(shard, name)] for name in ("texts", "labels"))
-    rows = Split(paths[0].name, texts, pairs if spec.pair else None, labels, groups if group else None)
+    rows = Split(
+        paths[0].name,
+        texts,
+        pairs if spec.pair else None,
+        labels,
+        groups if group or spec.group else None,
+        units if spec.group else None,
+    )
     said, broken = (tuple(line for one in read for line in getattr(one, name)) for name in ("said", "broken"))
     return ReadRows(rows, said, read[0].classes, broken)
 
@@ -160,19 +168,29 @@ def read_columns(
             continue
         for name in several if column.several and several else [named.get(column.role)]:
             require_column(opened, column.role, name, required=column.required)
-    require_column(opened, "group", group, required=False)
-    texts = table.column(spec.text).to_pylist()
+    for named_group in (group, spec.group):
+        require_column(opened, "group", named_group, required=False)
+    texts, notes = rendered_column(table, spec.text)
+    pairs, more_notes = rendered_column(table, spec.pair) if spec.pair else (None, ())
     if several:
         labels = table.select(several).to_pylist()
     else:
         labels = table.column(spec.label).to_pylist() if spec.label in opened.columns else [None] * len(texts)
     if any(column.is_words and column.role == "text" for column in columns):
         texts = [words_joined(path.name, spec.text, row, cell) for row, cell in enumerate(texts, start=1)]
-    groups = group_names(path, group, table.column(group).to_pylist()) if group else None
-    pairs = table.column(spec.pair).to_pylist() if spec.pair else None
-    rows = Split(path.name, texts, pairs, labels if opened.layout is None else with_numbers(labels), groups)
-    declared = opened.classes.get(spec.label, ())
-    return ReadRows(rows, (reading_sentence(opened, len(table)),), declared, broken_lines(opened))
+    units = group_names(path, spec.group, rendered_column(table, spec.group)[0], "task.group") if spec.group else None
+    groups = group_names(path, group, rendered_column(table, group)[0], "data.group") if group else units
+    rows = Split(path.name, texts, pairs, labels if opened.layout is None else with_numbers(labels), groups, units)
+    said = (reading_sentence(opened, len(table)), *(f"{path.name}: {note}" for note in (*notes, *more_notes)))
+    return ReadRows(rows, said, opened.classes.get(spec.label, ()), broken_lines(opened))
+
+
+def rendered_column(table: pa.Table, name: str) -> tuple[list[Any], list[str]]:
+    """Return the values of a column, or a template filled with the columns of every row, and sentences about passages
+    that may not be meant."""
+    columns = {each: table.column(each).to_pylist() for each in columns_in(name)}
+    found, notes = rendered(name, columns, len(table))
+    return found, [f"{count:,} {note}" for note, count in notes.items()]
 
 
 def columns_named(label: str, known: Sequence[str], columns: Sequence[Column]) -> list[str]:
@@ -241,8 +259,10 @@ def require_column(table: OpenTable, role: str, name: str | None, *, required: b
     """Raise DataError for a column that is not in the table, or that must be named and is not."""
     if name is None and required:
         raise DataError(f"the task names no {role} column; {table.name} has {', '.join(table.columns)}")
-    if name is None or name in table.columns:
+    missing = [each for each in columns_in(name) if each not in table.columns] if name is not None else []
+    if not missing:
         return
+    name = missing[0]
     if table.layout is not None and table.layout.looks_headless:
         raise DataError(
             f"{table.name} has no {role} column {name!r}, and its first line looks like a row; if the file has no "
@@ -260,39 +280,20 @@ def table_rows(read: ReadRows, spec: TaskSpec) -> TableRows:
     return TableRows(read.rows.file, named_columns(spec), columns, read.classes)
 
 
-def group_names(path: Path, column: str, values: list[Any]) -> list[str]:
+def group_names(path: Path, column: str, values: list[Any], knob: str) -> list[str]:
     """Return the group names of rows; refuse a row without a group, because it could not be kept with its group."""
     empty = next((number for number, value in enumerate(values, start=1) if value is None or value == ""), None)
     if empty is not None:
         raise DataError(
             f"{path.name}, row {empty}: the group in column {column!r} is empty; give each row a group, or remove "
-            f"data.group"
+            f"{knob}"
         )
     return [str(value) for value in values]
-
-
-def empty_texts(rows: Split, spec: TaskSpec) -> tuple[list[str], set[int]]:
-    """Return sentences about the rows without a text, and the places of these rows from 0 on."""
-    told, places = [], set()
-    for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
-        for noun, is_fault in (("is empty", is_empty), ("is no text but a number or a list", is_other)):
-            found = [place for place, text in enumerate(values) if is_fault(text)]
-            if found:
-                more = others([place + 1 for place in found[1:]], "row")
-                count = f" ({count_of(len(found), 'row')}{more})" if more else ""
-                told.append(f"{rows.file}, row {found[0] + 1}: the text in column {column!r} {noun}{count}")
-                places |= set(found)
-    return told, places
 
 
 def is_empty(text: Any) -> bool:
     """Tell whether a cell has no text."""
     return text is None or (isinstance(text, str) and not text.strip())
-
-
-def is_other(text: Any) -> bool:
-    """Tell whether a cell is something else than a text."""
-    return text is not None and not isinstance(text, str)
 
 
 def drop_unlabelled(rows: Split, labels: Sequence[Any]) -> Split:
@@ -326,12 +327,13 @@ def require_text_columns(source: Path, names: Sequence[str], way_out: str) -> No
 def text_batches(path: Path, names: Sequence[str], way_out: str = "") -> Iterator[dict[str, list[Any]]]:
     """Yield some columns of a file in batches."""
     with open_table(path) as table:
-        for name in names:
-            if name not in table.columns:
-                hint = way_out or nearest(name, table.columns)
-                raise DataError(f"{path.name} has no column {name!r}; it has {', '.join(table.columns)}{hint}")
+        for column in (column for name in names for column in columns_in(name)):
+            if column not in table.columns:
+                hint = way_out or nearest(column, table.columns)
+                raise DataError(f"{path.name} has no column {column!r}; it has {', '.join(table.columns)}{hint}")
         for batch in table.batches:
-            yield batch.select(list(names)).to_pydict()
+            found = {name: rendered_column(batch, name)[0] for name in names}
+            yield {name: [None if isinstance(one, Unrendered) else one for one in found[name]] for name in names}
 
 
 def read_documents(source: Path, column: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 from tasks.architectures.judged_length import write_judged_length
 from tasks.architectures.known_architectures import longest
+from tasks.task_types.texts.truncation import stated_truncation
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
 
@@ -62,7 +63,7 @@ def package(order: PackingOrder) -> None:
         signature=infer_signature(example, [dict(view.example_answer)]),
         input_example=example,
         # for MLflow's own server and for pyfunc: a text beyond the model's positions would be an error
-        model_config={"truncation": True, "max_length": length},
+        model_config={"truncation": stated_truncation(tokenizer) or True, "max_length": length},
         pip_requirements=[f"{name}=={version(name).split('+')[0]}" for name in PINNED],
         model_card=None,
     )

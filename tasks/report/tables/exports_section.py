@@ -9,6 +9,7 @@ from tasks.catalog import TaskSpec
 from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.results.row import ExportFacts, ResultRow
+from tasks.task_types.texts.truncation import TRUNCATIONS
 from tasks.task_types.views import VIEWS
 
 SECTION = """## Exports
@@ -60,7 +61,10 @@ def exports_section(exports: Sequence[ResultRow], task: TaskSpec, split: str) ->
 def snippet(task: TaskSpec, file: str) -> str:
     """Return a program that runs an export."""
     code = VIEWS[task.kind].code
-    return SNIPPET.format(file=file, text=code.text(bool(task.pair)), answer=code.export)
+    program = SNIPPET.format(file=file, text=code.text(bool(task.pair)), answer=code.export)
+    if task.truncate not in TRUNCATIONS:
+        return program
+    return program.replace('card["max_length"])', 'card["max_length"], strategy=card["truncation"])')
 
 
 def facts_of(row: ResultRow) -> ExportFacts:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.metrics.definition import Metric
+from tasks.metrics.definition import Metric, metric_value
 from tasks.ports.rows.row_files import read_split
 from tasks.recipe.slices import MetricSlice
 from tasks.scoring.further.resamples import Resampled, bounds_at, write_resamples
@@ -37,8 +37,9 @@ def further_figures(
         seeds = [[one.in_order(labelled.ids) for one in card[split]] for card in known]
         values = [np.stack([values_of(one, knobs.task_type, of_scores=of_scores) for one in own]) for own in seeds]
         values_MN, starts = np.concatenate(values), np.cumsum([0, *map(len, values)])
-        own_M = np.asarray([metric(each_N, labelled.labels_N) for each_N in values_MN])
-        own_MR = resampled(metric, values_MN, labelled.labels_N, knobs.resamples, 0, labelled.groups_N)
+        truth_N, units_N = labelled.labels_N, labelled.units_N
+        own_M = np.asarray([metric_value(metric, each_N, truth_N, units_N) for each_N in values_MN])
+        own_MR = resampled(metric, values_MN, truth_N, knobs.resamples, 0, labelled.groups_N, units_N)
         for number, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
             models[number][split] = figures_of_seeds(own_M[start:end], own_MR[start:end], knobs.confidence)
             draws.append(Resampled(split, number, float(own_M[start]), own_MR[start]))

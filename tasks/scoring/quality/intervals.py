@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.metrics.definition import Metric
+from tasks.metrics.definition import Metric, metric_value
 from tasks.scoring.quality.resampling import resampled
 
 LEAST = 0.05  # a share of a smaller score than this is meaningless, so none is computed
@@ -79,13 +79,15 @@ def compare(
     confidence: float = 0.95,
     seed: int = 0,
     groups_N: np.ndarray | None = None,
+    units_N: np.ndarray | None = None,
 ) -> Comparison:
     """Score a candidate (one row of predictions a seed) and its teacher, all on the same resampled rows or groups of
     rows."""
     everyone = np.concatenate([ours_SN, theirs_N[None]])
-    values = resampled(metric, everyone, references_N, resamples, seed, groups_N)
+    values = resampled(metric, everyone, references_N, resamples, seed, groups_N, units_N)
     ours_R, theirs_R = over_seeds(values[:-1], seed), values[-1]
-    ours_S, theirs = np.asarray([metric(each, references_N) for each in ours_SN]), metric(theirs_N, references_N)
+    ours_S = np.asarray([metric_value(metric, each, references_N, units_N) for each in ours_SN])
+    theirs = metric_value(metric, theirs_N, references_N, units_N)
     ours = float(ours_S.mean())
     retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if shares(metric, theirs, theirs_R) else None
     # The difference decides how many layers can be dropped: as in ``paired_difference``, its interval takes account of
@@ -112,6 +114,7 @@ def paired_difference(
     confidence: float = 0.95,
     seed: int = 0,
     groups_N: np.ndarray | None = None,
+    units_N: np.ndarray | None = None,
 ) -> Difference:
     """Return the first model's metric minus the second's on the same rows, over the seeds of both.
 
@@ -121,9 +124,12 @@ def paired_difference(
     models with three seeds each one time in seven instead of one in twenty. The interaction of rows and seeds is
     counted in both parts, so the interval tends to be a little too wide.
     """
-    values = resampled(metric, np.concatenate([first_SN, second_SN]), references_N, resamples, seed, groups_N)
+    values = resampled(metric, np.concatenate([first_SN, second_SN]), references_N, resamples, seed, groups_N, units_N)
     gaps_R = values[: len(first_SN)].mean(0) - values[len(first_SN) :].mean(0)
-    scores = [np.asarray([metric(each, references_N) for each in each_SN]) for each_SN in (first_SN, second_SN)]
+    scores = [
+        np.asarray([metric_value(metric, each, references_N, units_N) for each in each_SN])
+        for each_SN in (first_SN, second_SN)
+    ]
     return welch(float(scores[0].mean() - scores[1].mean()), float(gaps_R.var(ddof=1)), scores, confidence)
 
 

@@ -19,6 +19,7 @@ from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.recipe.slices import TextsSlice
 from tasks.scoring.speed.speed import Paces, opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
+from tasks.task_types.texts.truncation import batch_of
 
 TIMED_TEXTS = 16
 """Texts that are timed: enough for all lengths of a task, few enough to be timed many times."""
@@ -80,8 +81,8 @@ def pass_over(folder: Path, rows: StoredRows, sample: Sequence[int], knobs: Text
     most = longest(model.config, knobs.max_length)
     calls = []
     for row in sample:
-        second = None if rows.pairs is None else rows.pairs[row]
-        inputs = tokenizer(rows.texts[row], second, truncation=True, max_length=most, return_tensors="np")
+        second = None if rows.pairs is None else [rows.pairs[row]]
+        inputs = batch_of(tokenizer, [rows.texts[row]], second, max_length=most, tensors="np")
         calls.append(model.call({name: values.astype(np.int64) for name, values in inputs.items()}))
 
     def every_text() -> None:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tasks.metrics.intervals import share_interval
-from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MATTHEWS
+from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MACRO_F1_ACCURACY, MATTHEWS
+from tasks.metrics.of_groups import F1_GROUP_EXACT, GROUP_EXACT, GROUP_F1, GROUP_PARITY
 from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows, reliability
 from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
 from tasks.task_types.types import CLASS_LOGITS
@@ -129,6 +130,11 @@ ANSWERS = Answers(
         "macro_f1": MACRO_F1,
         "balanced_accuracy": BALANCED_ACCURACY,
         "matthews": MATTHEWS,
+        "macro_f1_accuracy": MACRO_F1_ACCURACY,
+        "group_exact": GROUP_EXACT,
+        "group_f1": GROUP_F1,
+        "f1_group_exact": F1_GROUP_EXACT,
+        "group_parity": GROUP_PARITY,
     },
     dtype="int64",
     agreement=ACCURACY,

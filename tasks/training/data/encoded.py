@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tasks.architectures.known_architectures import is_told_segments
 from tasks.errors import ModelError
+from tasks.task_types.texts.truncation import cut_pairs
 from tasks.task_types.units import overlap_of
 from tasks.training.precision import FUSED
 
@@ -83,15 +84,8 @@ def pads_left(tokenizer: Any) -> bool:
 
 def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
     """Tokenize rows, truncated to ``max_length`` tokens."""
-    out = tokenizer(
-        list(texts),
-        list(pairs) if pairs is not None else None,
-        truncation=True,
-        max_length=max_length,
-        return_attention_mask=False,
-        return_token_type_ids=True,
-        verbose=False,
-    )
+    options = {"max_length": max_length, "return_attention_mask": False, "return_token_type_ids": True}
+    out = cut_pairs(tokenizer, texts, pairs, **options)
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
     return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer))
 

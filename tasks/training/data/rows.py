@@ -18,6 +18,7 @@ from tasks.engine.job import Job
 from tasks.errors import DataError, ModelError
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.task_types.heads import HEADS
+from tasks.task_types.texts.truncation import state_truncation
 from tasks.training.data.encoded import Encoded, encode, encode_windows
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Task:
     pairs: bool
     head: TaskHead
     """The part of the task's type that training uses."""
+    truncate: str = "longest"
+    """The text of a pair that is cut where both are too long."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Rows:
     labels_N: np.ndarray
     targets_U: np.ndarray | None = None
     units: Units | None = None
+    groups_N: np.ndarray | None = None
+    """Rows of one group are judged together; None where each is judged alone."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -95,7 +100,7 @@ def read_task(folder: Path, task_type: str) -> Task:
     used = TaskHead(
         head.outputs, head.auto_class, head.configure, head.targets, head.label_loss, head.start_from_labels, head.units
     )
-    return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, used)
+    return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, used, facts.truncate)
 
 
 def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
@@ -103,7 +108,7 @@ def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     rows = read_split(folder, split)
     targets_U = None if head.units is None else targets_of_units(rows.texts, rows.labels, head.units)
     ids_N, labels_N = np.asarray(rows.ids, dtype=np.int64), head.targets(rows.labels)
-    return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units)
+    return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N)
 
 
 def targets_of_units(texts: Sequence[str], labels: Sequence[Any], units: Units) -> np.ndarray:
@@ -146,9 +151,9 @@ def rows_by_id(kept: Sequence[int] | np.ndarray, wanted_N: np.ndarray, what: str
     return np.asarray([place[int(number)] for number in wanted_N])
 
 
-def load_tokenizer(folder: Path) -> Any:
-    """Load a tokenizer with its model's settings; raise ModelError for one with few tokens (a vocabulary file that was
-    silently ignored leaves five), or without a token to pad with."""
+def load_tokenizer(folder: Path, truncate: str | None = None) -> Any:
+    """Load a tokenizer with its model's settings, and with a task's ``truncate``; raise ModelError for one with few
+    tokens (a vocabulary file that was silently ignored leaves five), or without a token to pad with."""
     from transformers import AutoConfig, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -159,6 +164,8 @@ def load_tokenizer(folder: Path) -> Any:
             f"the tokenizer in {folder} holds {len(tokenizer)} tokens or no padding token; give a folder with "
             f"tokenizer.json"
         )
+    if truncate is not None:
+        state_truncation(tokenizer, truncate)
     return fitted(tokenizer, AutoConfig.from_pretrained(folder, local_files_only=True))
 
 

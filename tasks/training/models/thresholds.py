@@ -41,7 +41,8 @@ def write_thresholds(job: Job) -> dict[str, object]:
     """
     knobs = job.read(ThresholdSlice)
     make_deterministic(0)
-    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
+    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
     model = load_classifier(job.inputs["base"], task, device()).eval()
     held, answers = read_rows(job.inputs["rows"], "selection", task.head), ANSWERS[knobs.task_type]
     if not len(held):
@@ -58,7 +59,8 @@ def write_thresholds(job: Job) -> dict[str, object]:
     model.config.limbeck_thresholds = [round(float(one), 6) for one in thresholds_C]
     save_model(model, tokenizer, job.output)
     scores = [
-        selection_score(answers, knobs.metric, answers.decide(outputs), held.labels_N) for outputs in (before, after)
+        selection_score(answers, knobs.metric, answers.decide(outputs), held.labels_N, held.groups_N)
+        for outputs in (before, after)
     ]
     return {"selection_score": scores[1], "selection_score_at_half": scores[0], "selection_count": len(held)}
 

@@ -38,7 +38,7 @@ def record_signals(job: Job) -> dict[str, object]:
     too large for the format."""
     knobs, place = job.read(SignalSlice), device()
     task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["teacher"])
+    tokenizer = load_tokenizer(job.inputs["teacher"], task.truncate)
     teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = rows.tokens(tokenizer, knobs.max_length)

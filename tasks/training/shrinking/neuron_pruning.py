@@ -37,7 +37,8 @@ def prune_neurons(job: Job) -> dict[str, object]:
     """Write ``base`` without the least important neurons of each block; return how many stay."""
     knobs = job.read(NeuronSlice)
     make_deterministic(knobs.seed)
-    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
+    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
     model = load_classifier(job.inputs["base"], task, device()).eval()
     before = feed_forward_maps(model)[0][0].out_features
     count = neurons_to_keep(before, knobs.keep)

@@ -28,7 +28,8 @@ def prune_round(job: Job) -> dict[str, object]:
     """Write ``base`` as one round leaves it; ``first`` is the model before the first round."""
     knobs = job.read(PruneRoundSlice)
     make_deterministic(knobs.seed)
-    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
+    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
     model = load_classifier(job.inputs["base"], task, device()).eval()
     count, before = numbers_of_round(job, knobs, model)
     if count >= before:

@@ -39,7 +39,8 @@ def keep_used_pieces(job: Job) -> dict[str, object]:
     """Write ``base`` with fewer pieces; return their number and that of before."""
     knobs = job.read(VocabularySlice)
     make_deterministic(0)
-    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
+    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
     model = load_classifier(job.inputs["base"], task, device())
     own = learned_texts(job.inputs["rows"], task)
     counted = [*(own if knobs.train else []), *transfer_texts(job, task)]

@@ -74,7 +74,8 @@ def model_in_training(job: Job, knobs: PredictionSlice) -> ModelInTraining:
         augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, knobs.sampling, substitutes(job))
         epoch, loss = augmented_epochs(augmented, knobs), answered_loss(job, knobs, pair, augmented)
     else:
-        task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["start"])
+        task = read_task(job.inputs["rows"], knobs.task_type)
+        tokenizer = load_tokenizer(job.inputs["start"], task.truncate)
         model = load_classifier(job.inputs["start"], task, place, seed=knobs.seed)
         rows = read_rows(job.inputs["rows"], "train", task.head)
         encoded = rows.tokens(tokenizer, knobs.max_length)

@@ -53,7 +53,8 @@ def cut_width(job: Job) -> dict[str, object]:
     """Write ``base`` without the least important dimensions and heads; return how many stay."""
     knobs, place = job.read(WidthSlice), device()
     make_deterministic(knobs.seed)
-    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["base"])
+    task = read_task(job.inputs["rows"], knobs.task_type)
+    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
     model = load_classifier(job.inputs["base"], task, place).eval()
     old_width, old_heads = width_and_heads_of(model.config)
     heads = heads_to_keep(old_heads, knobs.keep)

@@ -14,6 +14,7 @@ import pytest
 from flows.api import metric, metrics_module
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
+from tasks.task_types.types import OF_GROUPS
 from tests.architecture.sources import ROOT
 from tests.command_line import Command
 
@@ -50,7 +51,7 @@ def tag_texts(tags_N: np.ndarray) -> np.ndarray:
     return np.array([f"{tag} {2 * (tag // 2)}" for tag in tags_N])
 
 
-@pytest.mark.parametrize("name", [*METRICS, *METRICS_OF_SCORES])
+@pytest.mark.parametrize("name", [name for name in (*METRICS, *METRICS_OF_SCORES) if name not in OF_GROUPS])
 def test_a_loaded_metric_gives_the_figure_of_scoring_to_the_last_digit(name: str) -> None:
     """In batches, as in an evaluation loop, and at once."""
     import evaluate
@@ -93,7 +94,12 @@ def test_copied_metrics_give_the_same_figures_without_limbeck(tmp_path: Path, co
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(("acuracy",), "did you mean 'accuracy'"), (("no such",), "there are accuracy, "), ((), "name a metric, as in")],
+    [
+        (("acuracy",), "did you mean 'accuracy'"),
+        (("no such",), "there are accuracy, "),
+        ((), "name a metric, as in"),
+        (("group_f1",), "judges groups of rows"),
+    ],
 )
 def test_a_wrong_name_is_answered_with_the_known_ones(words: tuple[str, ...], said: str) -> None:
     import evaluate

@@ -62,6 +62,18 @@ def test_a_table_keeps_its_columns_ids_and_rows(predict: Predict, folder: Path, 
     assert "1 row without text: their predictions are null" in ended.error
 
 
+def test_texts_are_put_together_from_columns(predict: Predict, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("word,text,at,to\nfilm,the film was good,4,8\nplot,bad plot,9,13\n")
+    template = "{word}: {text *at:to*}"
+    rows = rows_of(predict(folder, "rows.csv", "--text", "word", "--pair", template))
+    [pair] = rows_of(predict(folder, "film", "--second", "film: the * film * was good"))
+    assert rows[0]["score"] == pytest.approx(pair["score"]) and {*rows[0]} >= {"word", "text", "at", "to", "label"}
+    alone = rows_of(predict(folder, "rows.csv", "--text", template))
+    assert [row["score"] is None for row in alone] == [False, True]  # the passage of the second row is not there
+    missing = predict(folder, "rows.csv", "--text", "{word} {end}")
+    assert missing.status == 1 and "no column 'end'" in missing.error
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.jsonl", "out.parquet"])
 def test_predictions_become_a_table(predict: Predict, folder: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "rows.tsv").write_text("id\ttext\n007\tthe film was good\n008\tbad\n")

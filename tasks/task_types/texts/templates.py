@@ -1,0 +1,176 @@
+"""Texts that are put together from several columns of a table, such as ``{word}: {sentence1 *start1:end1*}``.
+
+In braces stands the name of a column. Between asterisks stand two further columns that name a passage of it, which is
+put between asterisks in the text, as Raffel et al. 2020 (T5, arXiv:1910.10683) write the Winograd schemas: its first
+character and the one behind its last (``*start:end*``), or its first word, from 0 on, and the words themselves, whose
+number counts (``*index+words*``). Braces of the text itself are doubled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.errors import RecipeError
+
+PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+FIELD = re.compile(r"\s*(.+?)\s*(?:\*\s*([^*:+]+?)\s*([:+])\s*([^*:+]+?)\s*\*\s*)?")
+BETWEEN_SPACES = re.compile(r"\S+")
+EXAMPLE = "{word}: {sentence *start:end*}"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column in a template, and the columns of the passage that is marked in it."""
+
+    column: str
+    first: str = ""
+    """Column of the place where the passage begins; empty: nothing is marked."""
+    last: str = ""
+    """Column of the place where it ends, or of its words."""
+    by_words: bool = False
+    """Whether places count words, not characters."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it reads."""
+        return [name for name in (self.column, self.first, self.last) if name]
+
+
+@dataclass(frozen=True)
+class Unrendered:
+    """Stands for the text of a row that its template cannot be filled with."""
+
+    reason: str
+
+
+def is_template(name: str) -> bool:
+    """Tell whether the name of a column is a template."""
+    return "{" in name or "}" in name
+
+
+def template_parts(template: str) -> list[str | Field]:
+    """Return the texts and the fields of a template in order. Raises RecipeError for one that cannot be read."""
+    found, end = list[str | Field](), 0
+    for piece in PIECE.finditer(template):
+        found.append(template[end : piece.start()])
+        end = piece.end()
+        inside = piece.group(1)
+        if piece.group() in ("{{", "}}"):
+            found.append(piece.group()[0])
+        elif inside is None or not inside.strip():
+            raise RecipeError(
+                f"the template {template!r} has a brace without a column (character {piece.start() + 1}); write "
+                f"{EXAMPLE}, and double the braces of the text itself"
+            )
+        else:
+            found.append(field_of(template, inside))
+    found.append(template[end:])
+    return [part for part in found if part]
+
+
+def field_of(template: str, inside: str) -> Field:
+    """Return the field that stands between two braces. Raises RecipeError for a mark that cannot be read."""
+    match = FIELD.fullmatch(inside)
+    if match is None or (match.group(2) is None and "*" in inside):
+        raise RecipeError(
+            f"the template {template!r} marks nothing by {{{inside}}}; write {{column *start:end*}} for columns of "
+            f"characters, or {{column *index+words*}} for the number of the first word and the words"
+        )
+    column, first, sign, last = match.groups()
+    return Field(column, first or "", last or "", sign == "+")
+
+
+def columns_in(name: str) -> list[str]:
+    """Return the columns that a template reads, each once; a name that is no template is a column."""
+    if not is_template(name):
+        return [name]
+    return list(
+        dict.fromkeys(each for part in template_parts(name) if isinstance(part, Field) for each in part.columns)
+    )
+
+
+def rendered(name: str, columns: Mapping[str, Sequence[Any]], rows: int) -> tuple[list[Any], Counter[str]]:
+    """Return a template filled with the columns of every row, and sentences about passages that may not be meant, with
+    the number of their rows. A name that is no template gives its column as it is; a row in which a column is empty
+    gives None."""
+    if not is_template(name):
+        return list(columns[name]), Counter()
+    parts, notes, found = template_parts(name), Counter[str](), list[Any]()
+    for row in range(rows):
+        values = {each: columns[each][row] for each in columns_in(name)}
+        found.append(filled(parts, values, notes))
+    return found, notes
+
+
+def filled(parts: Sequence[str | Field], values: Mapping[str, object], notes: Counter[str]) -> str | Unrendered | None:
+    """Return the text of one row."""
+    if any(value is None or value == "" for value in values.values()):
+        return None
+    texts = list[str]()
+    for part in parts:
+        one = part if isinstance(part, str) else filled_field(part, values, notes)
+        if isinstance(one, Unrendered):
+            return one
+        texts.append(one)
+    return "".join(texts)
+
+
+def filled_field(field: Field, values: Mapping[str, object], notes: Counter[str]) -> str | Unrendered:
+    """Return the text of a field, with its passage marked."""
+    value = values[field.column]
+    if isinstance(value, (list, dict)):
+        return Unrendered(f"the column {field.column!r} holds a list or an object, and a template needs texts")
+    text = str(value)
+    if not field.first:
+        return text
+    passage = (words_at if field.by_words else characters_at)(field, text, values, notes)
+    if isinstance(passage, Unrendered):
+        return passage
+    start, end = passage
+    return f"{text[:start]}* {text[start:end]} *{text[end:]}"
+
+
+def characters_at(
+    field: Field, text: str, values: Mapping[str, object], notes: Counter[str]
+) -> tuple[int, int] | Unrendered:
+    """Return the first character of a passage and the one behind its last."""
+    start, end = (place_in(values[name]) for name in (field.first, field.last))
+    if start is None or end is None or not start < end <= len(text):
+        return Unrendered(
+            f"the columns {field.first!r} and {field.last!r} name characters {values[field.first]} to "
+            f"{values[field.last]}, and {field.column!r} has {len(text)}"
+        )
+    borders = (text[start - 1 : start + 1] if start else "", text[end - 1 : end + 1])
+    if any(len(both) == 2 and both.isalnum() for both in borders):
+        notes[f"passages between {field.first!r} and {field.last!r} begin or end inside of a word"] += 1
+    return start, end
+
+
+def words_at(
+    field: Field, text: str, values: Mapping[str, object], notes: Counter[str]
+) -> tuple[int, int] | Unrendered:
+    """Return the first character of some words and the one behind their last; signs behind them are not marked."""
+    first, words = place_in(values[field.first]), str(values[field.last])
+    spans = [match.span() for match in BETWEEN_SPACES.finditer(text)]
+    count = len(words.split())
+    if first is None or not count or first + count > len(spans):
+        return Unrendered(
+            f"the column {field.first!r} names word {values[field.first]} for {words!r}, and {field.column!r} has "
+            f"words 0 to {len(spans) - 1}"
+        )
+    start, end = spans[first][0], spans[first + count - 1][1]
+    if text[start:end].lower().startswith(words.lower()):
+        return start, start + len(words)
+    notes[f"words at {field.first!r} are others than those of {field.last!r}, and are marked where they stand"] += 1
+    return start, end
+
+
+def place_in(value: object) -> int | None:
+    """Return a place in a text, which a delimited file gives as a text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return None
+    return int(value) if str(value).strip().isdecimal() else None
