@@ -73,7 +73,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 """All commands, by their heading in --help."""
 NO_NUMBER = re.compile("is not a valid (float|int|integer)( range)?")
 """The words of typer's copy of click."""
-PLACES = ("LIMBECK_HOME", "LIMBECK_STORE", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
+PLACE_VARIABLES = ("LIMBECK_HOME", "LIMBECK_STORE", "MLFLOW_TRACKING_URI", "PREFECT_API_URL")
 """Variables that name a folder or a server; an empty one would be this folder."""
 PACE = 50_000  # new objects between two garbage collections; Python's default is 700
 
@@ -124,7 +124,7 @@ def main() -> None:
     # Importing Prefect and MLflow creates a quarter of a million permanent objects; with Python's default, garbage
     # collection takes a fifth of the import time.
     garbage.set_threshold(PACE)
-    for name in PLACES:
+    for name in PLACE_VARIABLES:
         if not os.environ.get(name, "unset"):
             del os.environ[name]
     logging.getLogger("limbeck").setLevel(logging.WARNING)

@@ -48,11 +48,11 @@ def texts_from(main: Path) -> dict[str, str]:
             continue
         text = path.read_text(encoding="utf-8") if path != Path(metric_types.__file__) else types_as_text()
         texts[name] = OWN_MODULE.sub(r"from .\2 import", text)
-        waiting += [(stem, file_of(f"{package}.{stem}")) for package, stem in OWN_MODULE.findall(text)]
+        waiting += [(stem, module_file(f"{package}.{stem}")) for package, stem in OWN_MODULE.findall(text)]
     return texts
 
 
-def file_of(module: str) -> Path:
+def module_file(module: str) -> Path:
     """Return the file of a module."""
     found = find_spec(module)
     assert found is not None and found.origin is not None

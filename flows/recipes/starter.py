@@ -87,7 +87,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     chosen, reasons = columns_chosen(path.name, values, wishes, ask)
     values, chosen, given = renamed(values, chosen, given)
     kind, guess = guessed(path.name, values, chosen)
-    further = further_metrics(kind, guess)
+    further = metrics_that_fit(kind, guess)
     if chosen.label in opened.classes:
         guess = replace(guess, labels=None)  # the file itself declares them, in order
     shape, why = student_of(wishes.teacher, own := task_type(kind))
@@ -275,7 +275,7 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
     return best, found[best]
 
 
-def further_metrics(kind: str, guess: TableGuess) -> tuple[str, ...]:
+def metrics_that_fit(kind: str, guess: TableGuess) -> tuple[str, ...]:
     """Return metrics of scores for two classes that are so unequal that another metric than the usual one decides."""
     two_unequal = len(guess.labels or ()) == 2 and guess.metrics[0] != task_type(kind).headline
     return METRICS_OF_SCORES_OF.get(kind, ()) if two_unequal else ()

@@ -151,7 +151,7 @@ class Exports(Exporting, Quantizing):
         return self
 
 
-ERRORS = ("mse",)
+ERROR_METRICS = ("mse",)
 """Metrics of a task that may be above 1; all others are shares, or correlations."""
 LARGEST_SHARE = 2.0
 """A candidate with more than twice its reference's score is not asked for: a larger bound is a percentage."""
@@ -309,7 +309,7 @@ class Gate(Knobs):
         """Reject bounds on quality that are percentages: nothing reaches them, or everything passes. Raises
         ValueError."""
         for one in self.criteria:
-            if not one.is_quality or one.metric in ERRORS or OWN_METRIC.fullmatch(one.metric):
+            if not one.is_quality or one.metric in ERROR_METRICS or OWN_METRIC.fullmatch(one.metric):
                 continue
             relative = one.metric == "retained" or (one.reference is not None and one.by == "share")
             most = {"at_least": LARGEST_SHARE, "at_most": LARGEST_SHARE} if relative else {}

@@ -37,7 +37,7 @@ def lay_out(stack: Stack) -> None:
         folder = stack.data / name
         folder.mkdir(mode=0o700, exist_ok=True)
         own(folder, keys.get(name, ""))
-    hand_over(stack.workers, stack.settings.worker_user)
+    give_to_user(stack.workers, stack.settings.worker_user)
 
 
 def make_data_folder(stack: Stack) -> None:
@@ -53,7 +53,7 @@ def make_data_folder(stack: Stack) -> None:
     (stack.root / "data").symlink_to(elsewhere)
 
 
-def hand_over(folder: Path, name: str) -> None:
+def give_to_user(folder: Path, name: str) -> None:
     """Make a user the owner of a folder and of everything in it, if it has another owner; its links are not followed.
 
     Without a name it stays the current user's. A worker makes the folders below it by itself: root would follow a link

@@ -16,7 +16,7 @@ USUAL_WORKER_USER = "limbeck"
 ROOT = "root"
 LOOK_SECONDS = 120.0
 """Seconds for a new Python process that only looks for packages; a busy machine needs some."""
-NEEDED = ("prefect", "flows.stack", "tasks.stage")
+WORKER_PACKAGES = ("prefect", "flows.stack", "tasks.stage")
 
 
 def choose_worker_user(settings: Settings, wanted: str | None) -> str:
@@ -51,7 +51,7 @@ def choose_worker_user(settings: Settings, wanted: str | None) -> str:
 
 def require_access(user: pwd.struct_passwd) -> None:
     """Raise StackError if a user cannot run this Python with the packages of a worker."""
-    look = f"import importlib.util as u; [exit(1) for name in {NEEDED!r} if u.find_spec(name) is None]"
+    look = f"import importlib.util as u; [exit(1) for name in {WORKER_PACKAGES!r} if u.find_spec(name) is None]"
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-c", look],

@@ -19,7 +19,7 @@ from flows.stack.credentials import PERSON
 from flows.stack.launch import marked
 from flows.stack.programs import SOFTWARE
 from flows.stack.services import mark
-from flows.stack.setup.folders import hand_over
+from flows.stack.setup.folders import give_to_user
 from tests.attacks import NAME, RULES, attack, website
 from tests.browser import CHROMIUM, DRIVER, WHY_NOT, browser
 from tests.flows.stack.running import Running, eventually, first_words, worker_user
@@ -115,7 +115,7 @@ def test_a_workspace_of_a_killed_worker_is_swept_when_the_worker_starts_again(ru
     left = running.stack.temporary / "0" / "prefect-workspace-attempt-left"
     left.mkdir(parents=True)
     (left / "supervisor.json").write_text("a password")
-    hand_over(left, running.stack.settings.worker_user)
+    give_to_user(left, running.stack.settings.worker_user)
     killed = running.kill("worker-cpu")
     eventually(lambda: running.recovered("worker-cpu", killed) and not left.exists(), "the workspace is still there")
 

@@ -19,7 +19,7 @@ from flows.stack.people.machines import start_worker
 from flows.stack.services import environment_of, services
 from flows.stack.settings import Settings, Stack
 from flows.stack.setup import worker_user
-from flows.stack.setup.folders import hand_over
+from flows.stack.setup.folders import give_to_user
 from flows.stack.setup.worker_user import choose_worker_user, require_access
 from tasks.errors import StackError
 from tests.flows.stack.running import APART, ROOT
@@ -108,7 +108,7 @@ def test_a_worker_of_root_s_stack_is_another_user_who_can_read_no_secret(closed:
         (stack.root / "data").symlink_to(data)
         stack.workers.mkdir()
         stack.file.write_text(json.dumps(asdict(stack.settings)))
-        hand_over(stack.workers, APART)
+        give_to_user(stack.workers, APART)
         secret = credentials.generate(stack.secrets_file)
         told = {"PATH": os.environ["PATH"], "HOME": "/root", "A_SECRET": "of a person", "LIMBECK_HOME": str(home)}
         done = subprocess.run(
@@ -134,11 +134,11 @@ def test_what_a_worker_left_belongs_to_the_next_user_and_links_lead_nowhere(tmp_
     (folder / "home" / "result").write_text("")
     outside.write_text("")
     (folder / "link").symlink_to(outside)
-    hand_over(folder, APART)
+    give_to_user(folder, APART)
     theirs = pwd.getpwnam(APART).pw_uid
     assert {path.lstat().st_uid for path in (folder, *folder.rglob("*"))} == {theirs}
     assert outside.stat().st_uid == 0
-    hand_over(folder, "")
+    give_to_user(folder, "")
     assert folder.stat().st_uid == theirs, "without a name nothing changes"
 
 
