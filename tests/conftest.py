@@ -182,7 +182,7 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that run whole chains, or several processes: begun last, they would keep one worker busy
     long after the others have ended."""
-    first = ("suites", "test_recovered", "test_interrupted", "test_sweep", "flows", "test_together")
+    first = ("suites", "test_interrupted", "test_sweep", "flows", "test_together")
 
     def place(item: pytest.Item) -> int:
         names = {item.path.stem, *(folder.name for folder in item.path.parents if folder.is_relative_to(ROOT))}

@@ -57,6 +57,7 @@ def test_contestants_take_turns_after_one_warm_up() -> None:
     assert Figure("", "", "", [1.0], "cpu", None).met is None
 
 
+@pytest.mark.slow
 def test_every_contestant_learns_the_same_sentences() -> None:
     """A Trainer, tuned or not, and our loop pass every sentence of the sample once."""
     from tests.benchmarks.peers import BATCH, examples_of, label_loss, plain_loop, trainer_loop

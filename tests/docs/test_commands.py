@@ -4,11 +4,8 @@ run."""
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from flows.deploy.pools import POOLS, read_site
 from flows.run.recipe_file import SHELF, read_yaml
 from tasks.recipe.recipe import Recipe
 from tests import databases
-from tests.command_line import Command, Done
+from tests.command_line import Command
 from tests.docs.readmes import PAGES, READMES, ROOT, blocks, commands_of, mentioned, name_of, ours, text_of
 
 FRONT = ROOT / "README.md"
@@ -40,7 +37,7 @@ OTHERS = {
     "python",
 }
 """Programs of others, and of the shell, that a command may begin with."""
-QUICK = ("shelf", "init", "plan", "models", "runs", "janitor", "verify", "gc")
+QUICK = ("shelf", "init", "plan", "models", "runs", "verify", "gc")
 SHOWN = [words for path in PAGES for words in ours(commands_of(text_of(path)))]
 """Every command of ours in a block, in the order of the pages."""
 MENTIONED = [words for path in PAGES for words in ours(list(mentioned(text_of(path))))]
@@ -53,17 +50,6 @@ def help_of(name: str) -> str:
     done = CliRunner().invoke(app, [name, "--help"])
     assert done.exit_code == 0, f"there is no command {name}"
     return done.stdout
-
-
-def limbeck(*words: str, cwd: Path, home: Path) -> Done:
-    """Run a command in a process of its own."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_", "LIMBECK_"))
-    }
-    environment |= {"LIMBECK_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    line = [sys.executable, "-m", "flows.cli", *words]
-    done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True)
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def targets() -> set[str]:
@@ -105,8 +91,8 @@ def test_recipes_shown_are_valid_with_the_settings_shown(words: tuple[str, ...])
 def test_quick_commands_run_in_the_order_shown(
     tmp_path: Path, tiny_bert: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those about rows of one's own; a plan of a recipe of the shelf would ask the hub for its data. The janitor starts
-    a Prefect server, and gets a process of its own."""
+    """Those about rows of one's own; a plan of a recipe of the shelf would ask the hub for its data. The janitor, which
+    starts a Prefect server, is run in `flows/run/test_interrupted.py`."""
     rows = "".join(
         f"{text} {number},{label}\n"
         for number in range(40)
@@ -124,10 +110,7 @@ def test_quick_commands_run_in_the_order_shown(
     for words in chosen.values():
         fitting = ("teacher.model=bert", "students.half.layers=2", "students.half-without-teacher.layers=2")
         extra = [word for setting in fitting for word in ("--set", setting)] if words[0] == "plan" else []
-        if words[0] == "janitor":
-            done = limbeck(*words, cwd=tmp_path, home=home)
-        else:
-            done = command(*words, *extra)
+        done = command(*words, *extra)
         assert done.status == 0, f"{words}: {done.error}"
 
 

@@ -40,6 +40,13 @@ def test_a_family_answers_as_its_checkpoint(name: str, tmp_path: Path) -> None:
     assert logits_of(tmp_path / "full" / "output", texts, None, 32) == pytest.approx(
         logits_of(model, texts, None, 32), abs=1e-4
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_family_is_quantized_to_eight_and_four_bits(name: str, tmp_path: Path) -> None:
+    model, rows = write_family(name, tmp_path), write_rows(tmp_path / "rows", train=20, selection=20)
+    found = do("export", tmp_path / "full" / "output", EXPORT, model=model, rows=rows)
     small = do("quantize", tmp_path / "small" / "output", QUANTIZE, export=tmp_path / "full" / "output", rows=rows)
     assert small["made"] and all("loss" in way for way in small["ways"].values()) and small["bytes"] < found["bytes"]
     for name, ways in FORMATS_OF_FOUR_BITS.items():

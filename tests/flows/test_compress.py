@@ -430,6 +430,23 @@ async def teacher_alone(recipe: Recipe) -> list[StageRecord]:
         return run.session.records
 
 
+def test_the_key_of_a_training_says_how_many_processes_share_it(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What several processes made is taken for what one makes by nobody: sums and dropout are others."""
+    recipe = recipe_for(tiny_bert, tiny_rows)
+    monkeypatch.setenv("LIMBECK_PROCESSES", "two")
+    with pytest.raises(LimbeckError, match="LIMBECK_PROCESSES is 'two'; set it to the number of GPUs"):
+        plan_recipe(recipe, home=home)
+    monkeypatch.setenv("LIMBECK_PROCESSES", "2")
+    rows = {row["stage"]: row for row in plan_recipe(recipe, home=home)}
+    assert rows["prepare-rows"]["cache"] == "hit"
+    assert (rows["finetune-teacher"]["cache"], rows["finetune-teacher"]["why"]) == ("miss", "processes: None → 2")
+    monkeypatch.delenv("LIMBECK_PROCESSES")
+    assert {row["cache"] for row in plan_recipe(recipe, home=home)} == {"hit"}, "one process has the key it always had"
+
+
+@pytest.mark.slow
 def test_several_processes_share_a_training_and_its_key_says_how_many(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

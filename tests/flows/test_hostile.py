@@ -162,27 +162,6 @@ def test_names_that_climb_are_refused(home: Home, tiny_bert: Path, tiny_rows: Pa
     assert "climb" in str(caught.value) or "other" in str(caught.value)
 
 
-def test_files_named_like_libraries_in_the_working_folder_are_not_imported(
-    tmp_path: Path, home: Home, canary: Path
-) -> None:
-    here = tmp_path / "unpacked"
-    here.mkdir()
-    for name in ("prefect", "mlflow", "torch", "tasks"):
-        (here / f"{name}.py").write_text(f"from pathlib import Path\nPath({str(canary)!r}).write_text('code ran')\n")
-    command = Path(sys.executable).with_name("limbeck")
-    named = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
-    done = subprocess.run(
-        [command, "janitor"],
-        cwd=here,
-        env=named | {"LIMBECK_HOME": str(home.root)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr  # it starts a Prefect server of its own
-    assert not canary.exists()
-
-
 # --- the store --------------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.results.record import Reproduction, RunManifest
 from tasks.scoring.predict import predict_texts
+from tests.command_line import Command
 from tests.flows.run.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
 from tests.stage.test_progress import left
@@ -48,8 +49,8 @@ def rows(tmp_path_factory: pytest.TempPathFactory, tiny_rows: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def result(prefect_server: None, home: Home, tiny_bert: Path, rows: Path) -> dict[str, Any]:
-    """One real run, its engines in processes of their own, with more than one batch to judge by."""
+def result(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, rows: Path) -> dict[str, Any]:
+    """One real run with more than one batch to judge by; made again, its engines have processes of their own."""
     data = {"source": str(rows), "selection_rows": 20, "validation_share": 0.4}
     gate = {"criteria": [{"metric": "parameters", "at_most": 1e9}], "register_as": "tiny-model"}
     return run_recipe(recipe_for(tiny_bert, rows, **SHORT, data=data, gate=gate), home=home)
@@ -187,23 +188,13 @@ def test_a_run_from_nothing_makes_the_same_bytes(
 
 
 def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
-    result: dict[str, Any], home: Home, tmp_path: Path
+    result: dict[str, Any], home: Home, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "flows.cli",
-        "reproduce",
-        "--from-cache",
-        "--json",
-        str(tmp_path / "compared.json"),
-    ]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "MLFLOW_"))}
-    environment |= {"LIMBECK_HOME": str(home.root), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (
-        done.returncode == 0 and "stages produced the same bytes; 2 measure speed and are not compared." in done.stdout
-    ), done.stdout + done.stderr
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
+    words = ("reproduce", "--from-cache", "--json", str(tmp_path / "compared.json"))
+    done = command(*words)
+    assert done.status == 0, done.error
+    assert "stages produced the same bytes; 2 measure speed and are not compared." in done.output
     assert json.loads((tmp_path / "compared.json").read_text())["equal"]
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
     tracker.parent = tracker.runs(1)[0]["run"]
@@ -212,11 +203,11 @@ def test_the_command_compares_the_store_and_says_by_its_status_what_differs(
         for row in result["manifest"]["stages"]
     ]
     tracker.note("manifest", result["manifest"] | {"stages": stages})
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = command(*words)
     tracker.note("manifest", result["manifest"])
-    assert (
-        done.returncode == 3 and "The first different stage: finetune-teacher: no recorded difference" in done.stdout
-    ), done.stdout + done.stderr
+    assert done.status == 3 and "The first different stage: finetune-teacher: no recorded difference" in done.output, (
+        done.output + done.error
+    )
 
 
 def test_a_source_that_changed_is_refused_unless_wanted(

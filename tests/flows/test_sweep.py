@@ -318,8 +318,14 @@ def require_nothing_left(running: subprocess.Popen[str], home: Path) -> None:
     assert not list((home / "store" / "temporary").iterdir())
 
 
-def test_sigterm_stops_every_subflow_in_order(
-    home: Home, first: dict[str, Any], tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_every_subflow_in_order_and_the_sweep_goes_on_from_there(
+    sent: signal.Signals,
+    home: Home,
+    first: dict[str, Any],
+    tiny_bert: Path,
+    tiny_rows: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Prefect's own handler of SIGTERM, which every subflow installs, would raise anywhere in the event loop."""
     begun, ended, real = set[str](), set[str](), context.run_engine
@@ -329,7 +335,7 @@ def test_sigterm_stops_every_subflow_in_order(
             return await real(module, order, *given)
         begun.add(strategy := order["knobs"]["strategy"])
         if len(begun) == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), sent)
         try:
             await asyncio.sleep(PATIENCE)
         finally:
@@ -338,14 +344,22 @@ def test_sigterm_stops_every_subflow_in_order(
         return {}
 
     monkeypatch.setattr(context, "run_engine", endless)
-    knobs = {"strategies": ["top", "bottom"], "drop": [1], "seeds": [7]}
+    knobs = {"strategies": ["top", "bottom"], "drop": [1], "seeds": [int(sent)]}
     with pytest.raises(KeyboardInterrupt):
         run_recipe(sweep_recipe(tiny_bert, tiny_rows, name="stopped", sweep=knobs), home=home, kind="sweep")
     assert begun == ended == {"top", "bottom"}
     states = asyncio.run(newest_states("stopped", "top", "bottom"))
     assert set(states) == {"stopped", "top", "bottom"} and set(states.values()) <= ENDED["send_sigterm"]
-    assert {row["status"] for row in Tracker(home.own_tracking_uri, None).runs(100)} == {"KILLED", "FINISHED"}
+    tracker = Tracker(home.own_tracking_uri, None)
+    assert {row["status"] for row in tracker.runs(100)} == {"KILLED", "FINISHED"}
     assert not list((Path(home.store) / "temporary").iterdir())
+
+    monkeypatch.setattr(context, "run_engine", real)
+    stored = recipe_of(tracker, find_run(tracker, None, ("KILLED",))["run"])
+    assert stored.sweep is not None and stored.sweep.seeds == (int(sent),)
+    resumed = run_recipe(stored, home=home, kind="sweep")
+    assert {(cell["strategy"], cell["state"]) for cell in resumed["cells"]} == {("top", "scored"), ("bottom", "scored")}
+    assert {stage["cache"] for stage in resumed["stages"] if stage["name"] == "finetune-teacher"} == {"hit"}
 
 
 async def newest_states(*names: str) -> dict[str, str]:
@@ -411,6 +425,7 @@ def test_a_branch_that_tidies_up_is_not_asked_twice() -> None:
     assert sorted(asyncio.run(log_stages())) == ["asked", "other"]
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_resumes_without_repeating_what_is_there(
     tmp_path: Path, tiny_bert: Path, tiny_rows: Path
 ) -> None:

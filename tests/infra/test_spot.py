@@ -251,6 +251,7 @@ async def state_of(run: UUID) -> Any:
         return (await client.read_flow_run(run)).state
 
 
+@pytest.mark.slow
 def test_a_run_whose_instance_is_taken_away_ends_on_another(
     instances: Instances, engines_here: None, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def digests(result: dict[str, Any]) -> dict[str, Any]:
     return {row.name: row.checkpoint for row in RunResult.model_validate(result).models}
 
 
+@pytest.mark.slow
 def test_candidates_share_rounds_and_a_lottery_that_is_stopped_ends_with_equal_digests(
     prefect_server: None, engines_here: None, tiny_rows: Path, tmp_path: Path
 ) -> None:

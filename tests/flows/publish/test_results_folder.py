@@ -4,8 +4,6 @@ lie."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from flows.cli.shared import typed
 from flows.publish.results_folder import add_result, page_of, table_of, write_page
 from tasks.errors import RecipeError
+from tests.command_line import Command
 from tests.report.figures import swept, written
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,18 +85,10 @@ def test_two_files_of_one_recipe(folder: Path, tmp_path: Path) -> None:
         page_of(folder)
 
 
-def limbeck(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flows.cli", "results", *words], cwd=ROOT, capture_output=True, text=True
-    )
-
-
-def test_the_command_and_its_mistakes(folder: Path, tmp_path: Path) -> None:
+def test_the_command_and_its_mistakes(command: Command, folder: Path, tmp_path: Path) -> None:
     out = saved(tmp_path, written())
-    done = limbeck(str(folder), "--add", str(out), "--note", "Ours.")
-    assert (
-        done.returncode == 0 and "tinybert-4-sst2.json" in done.stdout and "Ours." in (folder / "README.md").read_text()
-    )
+    done = command("results", str(folder), "--add", str(out), "--note", "Ours.")
+    assert done.status == 0 and "tinybert-4-sst2.json" in done.output and "Ours." in (folder / "README.md").read_text()
     (tmp_path / "broken.json").write_text("{")
     mistakes = {
         "does not exist; create it": [str(folder / "nowhere")],
@@ -107,10 +98,8 @@ def test_the_command_and_its_mistakes(folder: Path, tmp_path: Path) -> None:
         "--table only prints an existing file": [str(folder), "--table", "tinybert-4-sst2.json", "--note", "x"],
     }
     for sentence, words in mistakes.items():
-        done = limbeck(*words)
-        assert done.returncode == 1 and sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1, (
-            done.stderr
-        )
+        done = command("results", *words)
+        assert done.status == 1 and sentence in done.error and len(done.error.strip().splitlines()) == 1, done.error
 
 
 def test_a_command_is_kept_without_the_files_that_it_writes() -> None:

@@ -181,7 +181,17 @@ def test_a_metric_is_registered_used_changed_and_removed(
     ],
 )  # fmt: skip
 def test_a_broken_metric_fails_its_trial_in_one_sentence(tmp_path: Path, body: str, said: str) -> None:
-    files = write_metric(tmp_path / "files", body).parent
+    tried(write_metric(tmp_path / "files", body).parent, tmp_path, said)
+
+
+def test_a_module_without_a_metric_fails_its_trial_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "mine.py").write_text("x = 1\n")
+    tried(tmp_path / "files", tmp_path, "has 0 classes derived from evaluate.Metric")
+
+
+def tried(files: Path, tmp_path: Path, said: str) -> None:
+    """Try a metric as its engine does; it must be refused in one sentence that says this."""
     knobs = {"name": "mine", "sha256": digest_of(files), "task_type": "classification"}
     job = Job(
         {"job": "try-metric", "knobs": knobs, "inputs": {"metric": str(files)}, "output": str(tmp_path / "out")},
@@ -201,7 +211,6 @@ def test_a_broken_metric_fails_its_trial_in_one_sentence(tmp_path: Path, body: s
         ("def (", (), "is not Python"),
         ("x = 1\n", ("--better", "more"), "--better is 'more'; write one of higher, lower"),
         ("x = 1\n", ("--task", "clasification"), "did you mean 'classification'?"),
-        ("x = 1\n", (), "has 0 classes derived from evaluate.Metric"),
     ],
 )
 def test_what_is_no_metric_is_refused_and_leaves_nothing(

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -259,17 +257,15 @@ def other_teacher(bert: Path) -> Any:
     return Teacher.model_validate({"model": str(bert), "floor": 0.0, **FAST, "seed": 99})
 
 
-def test_limbeck_ledger_and_plan_print_it(second: dict[str, Any], home: Home, tmp_path: Path) -> None:
-    environment = {"LIMBECK_HOME": str(home.root), "PATH": "/usr/bin:/bin"}
+def test_limbeck_ledger_and_plan_print_it(
+    second: dict[str, Any], home: Home, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMBECK_HOME", str(home.root))
     run = next(row["run"] for row in Tracker(home.tracking_uri, home.artifacts).runs(10) if row["status"] == "FINISHED")
-    command = [sys.executable, "-m", "flows.cli", "ledger", run[:12], "--json", str(tmp_path / "ledger.json")]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (
-        "spent by this run" in done.stdout
-        and "saved by the cache" in done.stdout
-        and "m5.2xlarge in us-east-1" in done.stdout
-    )
+    done = command("ledger", run[:12], "--json", str(tmp_path / "ledger.json"))
+    assert done.status == 0, done.error
+    for said in ("spent by this run", "saved by the cache", "m5.2xlarge in us-east-1"):
+        assert said in done.output
     assert json.loads((tmp_path / "ledger.json").read_text())["saved"] == second["ledger"]["saved"]
 
 
