@@ -17,6 +17,8 @@ from flows.cli import maintenance, make_models, past_runs, registered_models, te
 from flows.cli.output_files import OF_THE_DISK, disk_sentence
 from flows.cli.shared import STOPPED
 from flows.cli.team import accounts as team_accounts
+from flows.cli.team import rotation as team_rotation
+from flows.cli.team import units as team_units
 from tasks.errors import LimbeckError
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -68,6 +70,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         team_servers.backup,
         team_servers.restore,
         team_accounts.worker,
+        team_units.units,
+        team_rotation.rotate,
     ),
 }
 """All commands, by their heading in --help."""

@@ -61,7 +61,7 @@ def up(
         "worker_user": worker_user,
     }
     stack = bring_up(home, wanted, tell, TlsOptions(certificate, key, local_authority))
-    out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
+    out.print(addresses_and_logins(stack), highlight=False, markup=False, soft_wrap=True)
 
 
 def down() -> None:
@@ -138,7 +138,7 @@ def restore(
         "worker_user": worker_user,
     }
     stack = bring_back(Home.from_environment().create(), source, wanted, tell)
-    out.print(how_to_use(stack), highlight=False, markup=False, soft_wrap=True)
+    out.print(addresses_and_logins(stack), highlight=False, markup=False, soft_wrap=True)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def tell(line: str) -> None:
     out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def how_to_use(stack: Stack) -> str:
+def addresses_and_logins(stack: Stack) -> str:
     """Return a summary of addresses, logins and next steps."""
     from flows.stack.credentials import PERSON
 

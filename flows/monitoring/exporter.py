@@ -152,9 +152,14 @@ def main() -> None:
     password = os.environ.pop(METRICS_PASSWORD, "")
     if not password:
         raise SystemExit(f"the metrics have a password: set {METRICS_PASSWORD}")
-    own = Access(f"http://127.0.0.1:{given.port}", password)
-    guard = Guard(Page(Limbeck(parts()), own), own, also=[url.rstrip("/") for url in given.url])
+    guard = guarded_page(given.port, password, given.url)
     uvicorn.run(guard, host=given.host, port=given.port, log_level="warning", server_header=False)
+
+
+def guarded_page(port: int, password: str, urls: Iterable[str]) -> Guard:
+    """Return the page of all parts behind the guard; ``urls`` are its addresses behind nginx."""
+    own = Access(f"http://127.0.0.1:{port}", password)
+    return Guard(Page(Limbeck(parts()), own), own, also=[url.rstrip("/") for url in urls])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
 from flows.stack.launch import clear
 from flows.stack.programs import SOFTWARE, missing_packages, need
-from flows.stack.services import mark, s3_environment, services
+from flows.stack.services import mark_of, s3_environment, services
 from flows.stack.settings import Stack, StackOptions
 from flows.stack.setup import certificates
 from flows.stack.setup.certificates import NO_TLS_OPTIONS, TlsOptions
@@ -34,6 +34,8 @@ def up(home: Home, wanted: StackOptions, tell: Tell, tls: TlsOptions = NO_TLS_OP
     stack = choose(home, wanted, tls)
     lay_out(stack)
     renewed = bool(stack.settings.tls) and certificates.install(stack, tls)
+    if (stack.root / "secrets.next.json").exists():
+        raise StackError("a rotation of secrets was interrupted; complete it: limbeck rotate")
     secret = credentials.generate(stack.secrets_file)
     write_configs(stack, secret)
     supervision.start_supervisor(stack)
@@ -81,7 +83,7 @@ def stop(stack: Stack, running: Mapping[str, str], tell: Tell) -> None:
         if state not in ("STOPPED", "EXITED", "FATAL"):
             tell(f"stopping {name}")
             supervision.stop_process(stack, name)
-        clear(mark(stack, name))
+        clear(mark_of(stack, name))
 
 
 def put_back(stack: Stack, secret: Mapping[str, str], runs: list[str], tell: Tell) -> None:

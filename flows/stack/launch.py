@@ -18,7 +18,7 @@ from flows.home import Home
 from flows.servers.workspaces import sweep_workspaces
 from flows.stack import credentials
 from flows.stack.programs import owner
-from flows.stack.services import environment_of, mark, services
+from flows.stack.services import environment_of, mark_of, services
 from flows.stack.settings import Stack
 from tasks.engine.job import die_with_parent
 from tasks.errors import StackError
@@ -31,14 +31,14 @@ def main() -> None:
     stack = Stack.of(Home.from_environment())
     service = services(stack, credentials.load(stack.secrets_file))[sys.argv[1]]
     if not service.children_live:
-        clear(mark(stack, service.name))
+        clear(mark_of(stack, service.name))
     environment = environment_of(stack, service)
     os.umask(0o077)
     os.chdir(stack.workers if service.children_live else stack.data)  # root alone may follow a link in a closed home
     if service.software:
-        become(owner(service.software))
+        become_user(owner(service.software))
     elif service.user and os.geteuid() == 0:
-        become(pwd.getpwnam(service.user), its_groups=True)
+        become_user(pwd.getpwnam(service.user), its_groups=True)
     if service.children_live:
         temporary = Path(environment["TMPDIR"])
         make_private(temporary.parent)
@@ -56,7 +56,7 @@ def make_private(folder: Path) -> None:
         raise StackError(f"{folder} belongs to another user; remove it")
 
 
-def become(user: pwd.struct_passwd | None, *, its_groups: bool = False) -> None:
+def become_user(user: pwd.struct_passwd | None, *, its_groups: bool = False) -> None:
     """Give up root rights permanently; None keeps the current user. A worker keeps the groups of its user, by which a
     person lets it read data or use GPUs."""
     if user is not None:

@@ -18,6 +18,19 @@ from flows.stack.credentials import MONITOR, PERSON, WORKER
 from flows.stack.programs import need
 from flows.stack.settings import Stack
 from flows.stack.setup.environments import FOREIGN, QUIET, worker_settings, worker_variables
+from tasks.errors import StackError
+
+VACUUM_SETTINGS = {
+    "autovacuum_vacuum_scale_factor": "0.05",
+    "autovacuum_vacuum_insert_scale_factor": "0.05",
+    "autovacuum_analyze_scale_factor": "0.02",
+    "log_autovacuum_min_duration": "60000",
+    "idle_in_transaction_session_timeout": "900000",
+}
+"""PostgreSQL removes dead rows at a twentieth of a table, not at a fifth: Prefect's events are many and short of life.
+A forgotten transaction, which keeps all dead rows, ends after a quarter of an hour. In milliseconds."""
+RUN_DAYS = 90
+"""Days after its end for which Prefect keeps a flow run, with its logs; MLflow and the store keep theirs for ever."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,7 @@ def postgres(stack: Stack) -> Service:
         "listen_addresses=127.0.0.1",
         "unix_socket_directories=",
         "max_connections=200",
+        *(f"{name}={value}" for name, value in VACUUM_SETTINGS.items()),
     ]
     command = [
         need("postgres"),
@@ -108,7 +122,17 @@ def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
         "PREFECT_API_AUTH_STRING": f"{PERSON}:{secret['LIMBECK_PREFECT_PASSWORD']}",
         "PREFECT_SERVER_ENCRYPTION_KEY": secret["LIMBECK_PREFECT_ENCRYPTION_KEY"],
         "PREFECT_SERVER_UI_API_URL": f"{public_url(stack)}/api",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(run_days() * 86400),
     }
+
+
+def run_days() -> int:
+    """Return the days for which Prefect keeps flow runs: ``LIMBECK_RUN_DAYS``; raise StackError if it is no number."""
+    given = os.environ.get("LIMBECK_RUN_DAYS", str(RUN_DAYS))
+    if not given.isdecimal() or int(given) < 1:
+        raise StackError(f"LIMBECK_RUN_DAYS={given!r} is no number of days; set 1 or more")
+    return int(given)
 
 
 def public_url(stack: Stack) -> str:
@@ -298,9 +322,9 @@ def environment_of(stack: Stack, service: Service) -> dict[str, str]:
         }
     if stack.settings.s3 == "radosgw":
         kept = {name: value for name, value in kept.items() if not name.startswith("AWS_")}
-    return kept | dict(service.environment) | {"LIMBECK_SERVICE": mark(stack, service.name)}
+    return kept | dict(service.environment) | {"LIMBECK_SERVICE": mark_of(stack, service.name)}
 
 
-def mark(stack: Stack, name: str) -> str:
+def mark_of(stack: Stack, name: str) -> str:
     """Return the value of ``LIMBECK_SERVICE`` that marks the processes of a service in their environment."""
     return f"{stack.fingerprint}:{name}"

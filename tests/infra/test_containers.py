@@ -14,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from flows.stack.credentials import SECRETS
+from flows.stack.services import RUN_DAYS, VACUUM_SETTINGS
 
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 COMPOSE = INFRA / "compose.yaml"
@@ -58,6 +59,19 @@ def test_no_container_has_rights_that_it_does_not_need(compose: dict[str, Any]) 
             name
         )
         assert service.get("network_mode") is None and service.get("pid") is None, name
+
+
+def test_no_log_fills_the_disk_and_dead_rows_go_as_in_limbeck_up(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        logging = service["logging"]
+        assert logging["driver"] == "json-file", name
+        assert logging["options"] == {"max-size": "10m", "max-file": "3"}, name
+    words = compose["services"]["postgres"]["command"]
+    given = dict(word.split("=") for word in words if "=" in word)
+    assert given == {"max_connections": "200", **VACUUM_SETTINGS}
+    told = compose["services"]["prefect-services"]["environment"]
+    assert told["PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"] == "events,flow_runs"
+    assert f":-{RUN_DAYS * 86400}}}" in told["PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD"]
 
 
 def test_ports_are_published_on_this_machine_alone(compose: dict[str, Any]) -> None:

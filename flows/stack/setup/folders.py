@@ -10,7 +10,7 @@ from flows.stack.programs import owner
 from flows.stack.settings import Stack
 from tasks.errors import StackError
 
-ELSEWHERE = Path("/var/lib")
+DATA_ELSEWHERE = Path("/var/lib")
 """Data folder of servers started by root, if the users that run them cannot enter root's home folder."""
 
 
@@ -48,7 +48,7 @@ def make_data_folder(stack: Stack) -> None:
     if not closed:
         stack.data.mkdir(mode=0o711)
         return
-    elsewhere = ELSEWHERE / f"limbeck-{stack.fingerprint}"
+    elsewhere = DATA_ELSEWHERE / f"limbeck-{stack.fingerprint}"
     elsewhere.mkdir(mode=0o711, exist_ok=True)
     (stack.root / "data").symlink_to(elsewhere)
 

@@ -13,7 +13,7 @@ from flows.stack.settings import Settings
 from tasks.errors import StackError
 
 USUAL_WORKER_USER = "limbeck"
-ROOT = "root"
+ROOT_USER = "root"
 LOOK_SECONDS = 120.0
 """Seconds for a new Python process that only looks for packages; a busy machine needs some."""
 WORKER_PACKAGES = ("prefect", "flows.stack", "tasks.stage")
@@ -29,7 +29,7 @@ def choose_worker_user(settings: Settings, wanted: str | None) -> str:
             raise StackError(f"--worker-user {wanted}: only root can start workers as another user; leave it out")
         return ""
     name = wanted or settings.worker_user or USUAL_WORKER_USER
-    if name == ROOT or not settings.pools:
+    if name == ROOT_USER or not settings.pools:
         return wanted or settings.worker_user
     try:
         user = pwd.getpwnam(name)

@@ -78,3 +78,16 @@ def is_in_use(file: Path) -> bool:
             return is_foreign or any(connection.execute(f"select 1 from {name} limit 1").fetchone() for name in held)
         except sqlite3.DatabaseError:  # no database: MLflow says so
             return True
+
+
+def set_account_password(database: str, user: str, password: str) -> None:
+    """Set the password of an account in MLflow's database of accounts, without a server; nothing if there is none."""
+    from mlflow.server.auth.sqlalchemy_store import SqlAlchemyStore
+
+    store = SqlAlchemyStore()
+    store.init_db(database)
+    try:
+        if store.has_user(user):
+            store.update_user(user, password=password)
+    finally:
+        store.engine.dispose()

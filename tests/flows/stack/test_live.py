@@ -18,7 +18,7 @@ from flows.stack import probes, supervision
 from flows.stack.credentials import PERSON
 from flows.stack.launch import marked
 from flows.stack.programs import SOFTWARE
-from flows.stack.services import mark
+from flows.stack.services import mark_of
 from flows.stack.setup.folders import give_to_user
 from tests.attacks import NAME, RULES, attack, website
 from tests.browser import CHROMIUM, DRIVER, WHY_NOT, browser
@@ -243,13 +243,29 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def test_after_a_rotation_the_old_secrets_open_nothing_and_the_interrupted_run_goes_on(running: Running) -> None:
+    run, _ = running.start_steps(STEPS, SECONDS)
+    old, began = running.secret, time.monotonic()
+    done = running.limbeck("rotate")
+    print(f"FIGURE rotation of all secrets: {time.monotonic() - began:.0f} s, in which the servers are away")
+    assert done.returncode == 0 and "every program knows them" in done.stdout, done.stdout + done.stderr
+    stack, new = running.stack, running.secret
+    assert not any(value in done.stdout for value in new.values())
+    for url, name in ((f"{stack.prefect_url}/api/admin/version", "PREFECT"), (f"{stack.mlflow_url}/", "MLFLOW")):
+        for secret, status in ((old, 401), (new, 200)):
+            assert probes.status_of(url, PERSON, secret[f"LIMBECK_{name}_PASSWORD"]) == status, name
+    doctor = running.limbeck("doctor")
+    assert doctor.returncode == 0, doctor.stdout  # with Redis, radosgw and the workers
+    eventually(lambda: running.state(run) == "COMPLETED", "the run that the rotation interrupted was not run again")
+
+
 def test_down_leaves_data_and_nothing_else_and_up_goes_on_with_the_run(running: Running) -> None:
     names = list(supervision.states(running.stack))
     run, _ = running.start_steps(STEPS, SECONDS)
     done = running.limbeck("down")
     assert done.returncode == 0 and supervision.connect(running.stack) is None, done.stderr
     assert "1 interrupted run continues at the next limbeck up" in done.stdout
-    assert not [pid for name in names for pid in marked(mark(running.stack, name))]
+    assert not [pid for name in names for pid in marked(mark_of(running.stack, name))]
     assert running.limbeck("down").stdout.startswith("nothing")
     assert running.stack.secrets_file.exists() and (running.stack.data / "postgres" / "cluster").exists()
     began = time.monotonic()

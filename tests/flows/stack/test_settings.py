@@ -150,6 +150,27 @@ def test_a_path_with_a_percent_sign_or_a_blank_is_taken_as_it_is(
     assert logs == [f"logs/{name}.log" for name in sorted(services(stack, secret))], (
         "relative to the stack's folder, where the supervisor stands"
     )
+    for group in options.process_group_configs:
+        one = group.process_configs[0]
+        assert one.redirect_stderr and 0 < one.stdout_logfile_maxbytes * (1 + one.stdout_logfile_backups) <= 3e7 * 1.05
+
+
+def test_prefect_forgets_old_runs_after_the_days_that_a_person_gives(
+    stack: Stack, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datetime import timedelta
+
+    from prefect.settings import Settings as PrefectSettings
+
+    monkeypatch.setenv("LIMBECK_RUN_DAYS", "7")
+    for name, value in services(stack, secret)["services"].environment.items():
+        monkeypatch.setenv(name, value)
+    vacuum = PrefectSettings().server.services.db_vacuum
+    assert vacuum.enabled_vacuum_types == {"events", "flow_runs", "orphans"}
+    assert vacuum.retention_period == timedelta(days=7)
+    monkeypatch.setenv("LIMBECK_RUN_DAYS", "never")
+    with pytest.raises(StackError, match="'never' is no number of days"):
+        services(stack, secret)
 
 
 def test_inner_ports_move_and_those_that_people_know_do_not() -> None:

@@ -41,7 +41,8 @@ class OtherMachine:
         done = running.limbeck("workers", "add", "gpu-box", str(self.file))
         assert done.returncode == 0, done.stdout + done.stderr
         told = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "A_SECRET": "of a person"}
-        words = [sys.executable, "-P", "-m", "flows.cli", "worker", str(self.file)]
+        # namespaces are root's to make, and this Python may be one that root alone can run
+        words = [sys.executable, "-P", "-m", "flows.cli", "worker", str(self.file), "--as-root"]
         self.process = subprocess.Popen(
             inside.command(*words),
             env=told | {"LIMBECK_HOME": str(running.root / "other")},
