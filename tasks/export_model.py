@@ -44,3 +44,16 @@ async def quantize_to_four_bits(
     """Quantize weights of an fp32 graph, its embedding tables or all of them, to four bits in every mode of one
     format, score each on the selection rows, and keep the best one."""
     await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})
+
+
+@stage(
+    makes="export",
+    engine="quantize-as-trained",
+    module="tasks.exports",
+    threads="branch",
+    libraries=(*PACKERS, "scipy"),
+)
+async def quantize_as_trained(context: StageContext, knobs: QuantizeSlice, *, export: Artifact, rows: Artifact) -> None:
+    """Write the codes for which a model was trained, of four bits or fewer, into its graph, and score it on the
+    selection rows."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})

@@ -16,7 +16,7 @@ from tasks.errors import DataError, ModelError, RecipeError
 from tasks.ports.files.tokenizer_files import same_reading
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
-from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.student_checks import own_knobs_apart, require_narrow_embedding
@@ -60,32 +60,29 @@ def check_chains(recipe: Recipe, config: ModelConfig, base: Path, starts: Mappin
     for one in sorted(recipe.planned, key=lambda candidate: len(origins_of(candidate, known))):
         behind = known.get(one.made_from)
         layers = layers_of(config) if behind is None else depth_of(behind, known, layers_of(config))
-        if isinstance(one, DroppedCandidate):
+        first = [one, *origins_of(one, known)][-1]
+        if isinstance(one, QuantizedCandidate):
+            require_served_start(one.name, first.start_of_layers, model_type_of(config))
+        elif isinstance(one, DroppedCandidate):
             check_dropping(recipe, one, layers)
         elif isinstance(one, DistilledCandidate) and behind is not None:
-            first = [one, *origins_of(one, known)][-1]
-            check_follower(recipe, one, first, layers, config, base, starts.get(first.name))
+            check_follower(recipe, one, layers, config, base, starts.get(first.name))
 
 
 def check_follower(
-    recipe: Recipe,
-    candidate: DistilledCandidate,
-    first: CandidateKnobs,
-    layers: int,
-    config: ModelConfig,
-    base: Path,
-    start: Path | None,
+    recipe: Recipe, candidate: DistilledCandidate, layers: int, config: ModelConfig, base: Path, start: Path | None
 ) -> None:
-    """Check what a candidate of ``layers`` layers copies of its teacher; ``first`` is the candidate with which its
-    chain begins, and ``start`` the checkpoint that this one brings."""
+    """Check what a candidate of ``layers`` layers copies of its teacher; ``start`` is the checkpoint of the candidate
+    with which its chain begins, if that one brings one."""
     student = recipe.as_student(candidate, layers)
-    shape, own = first.planned_shape, config
+    known = {one.name: one for one in recipe.planned}
+    chain = [candidate, *origins_of(candidate, known)]
+    shape, own = chain[-1].planned_shape, config
     if start is not None:
         own = json.loads((start / "config.json").read_text())
         check_reading(recipe, student, start, base)
     width, heads = (shape.get(knob) or whole(own, knob) for knob in ("hidden", "heads"))
-    known = {one.name: one for one in recipe.planned}
-    for one in reversed([candidate, *origins_of(candidate, known)]):
+    for one in reversed(chain):
         width, heads = one.width_and_heads(width, heads)
     check_copying(recipe, student, config, Sizes(layers, width, heads))
 

@@ -1,9 +1,17 @@
-"""Stage tasks that make a trained model smaller; the last two train it."""
+"""Stage tasks that make a trained model smaller; the last three train it."""
 
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import NeuronSlice, PruneRoundSlice, TicketSlice, VocabularySlice, WeightSlice, WidthSlice
+from tasks.recipe.slices import (
+    NeuronSlice,
+    PruneRoundSlice,
+    QuantizationSlice,
+    TicketSlice,
+    VocabularySlice,
+    WeightSlice,
+    WidthSlice,
+)
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 
@@ -78,3 +86,17 @@ async def train_ticket(
     built = {"start": start, "dense": dense, "before": before}
     inputs = {**built, "rows": rows, "teacher": teacher, "answers": answers, "transfer": transfer}
     await context.run(knobs.model_dump(mode="json"), inputs=inputs)
+
+
+@stage(makes="checkpoint", engine="quantization", threads="branch")
+async def train_quantized(
+    context: StageContext,
+    knobs: QuantizationSlice,
+    *,
+    start: Artifact,
+    rows: Artifact,
+    transfer: Artifact | None = None,
+) -> None:
+    """Train a model whose weights and states are rounded as in the graph that will serve it; its teacher is the model
+    that it starts from."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"start": start, "rows": rows, "transfer": transfer})

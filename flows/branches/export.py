@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
-from tasks.export_model import export_onnx, quantize_onnx, quantize_to_four_bits
+from tasks.export_model import export_onnx, quantize_as_trained, quantize_onnx, quantize_to_four_bits
 from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
@@ -32,6 +32,9 @@ from tasks.results.row import ExportFacts, ResultRow
 from tasks.score_model import measure_speed
 
 NO_VERSION = "its model is not registered and has no folder"
+
+TRAINED = "four-bit-trained"
+"""The mode in which a graph has the codes for which its model was trained."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,9 @@ async def quantized(
 ) -> Artifact:
     """Quantize a candidate's fp32 graph to one format. Four bits need no calibration, and no seven-bit weights."""
     judged = {"task_type": recipe.spec.kind, "max_length": recipe.scoring.max_length, "metric": recipe.spec.headline}
+    if name == "four-bit" and name in grids_of(recipe, candidate):
+        slice_ = QuantizeSlice(ways=(TRAINED,), **judged)
+        return await quantize_as_trained(slice_, export=full, rows=rows, label=f"{candidate.name}-{name}")
     if name == "four-bit":
         slice_ = QuantizeSlice(ways=ways_of(name, knobs.ways), **judged)
     else:
@@ -102,6 +108,11 @@ async def quantized(
     if name == "int8":
         return await quantize_onnx(slice_, export=full, rows=rows, label=candidate.name)
     return await quantize_to_four_bits(slice_, export=full, rows=rows, label=f"{candidate.name}-{name}")
+
+
+def grids_of(recipe: Recipe, candidate: Candidate) -> set[str]:
+    """Return the formats for whose grid a candidate was trained."""
+    return {one.grid for one in recipe.planned if one.name == candidate.name} - {""}
 
 
 async def check_speed(recipe: Recipe, exports: Sequence[Export]) -> list[Export]:
@@ -227,6 +238,7 @@ MEASURED = (
     "bytes",
     "packed_bytes",
     "nonzero_share",
+    "bits",
     "latency_ms",
     "latency_low_ms",
     "latency_high_ms",

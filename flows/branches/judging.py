@@ -10,6 +10,7 @@ from flows.branches.comparison import contrast_all, plain_students
 from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import on_set, score_sets, with_judged
 from flows.branches.shrinking.packing import pack_all, with_packed
+from flows.branches.shrinking.quantized import with_bits
 from tasks.contracts import Artifact
 from tasks.ports.own_metrics import RegisteredMetric
 from tasks.recipe.judging import score_knobs
@@ -66,6 +67,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     paced = with_paces(unpaced, [speed.read(SpeedFacts) for speed in speeds])
     paced = with_texts(paced, [one.read(TextFacts) for one in texts])
     paced = with_packed(paced, [one.read(PackedFacts) for one in archives])
+    paced = with_bits(recipe, paced)
     rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
     for name, found in on_sets.items():
         for metric in found:

@@ -9,6 +9,7 @@ from typing import Any
 
 from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.dropped import make_dropped_candidate
+from flows.branches.shrinking.quantized import make_quantized
 from flows.branches.shrinking.shrunk import make_narrowed, make_pruned, make_trimmed
 from flows.branches.shrinking.sparse import make_lottery, make_sparse
 from flows.branches.student import make_student
@@ -16,7 +17,15 @@ from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
 from tasks.recipe.recipe import Recipe
-from tasks.shrink_model import prune_in_rounds, prune_neurons, prune_weights, prune_width, train_ticket, trim_vocabulary
+from tasks.shrink_model import (
+    prune_in_rounds,
+    prune_neurons,
+    prune_weights,
+    prune_width,
+    train_quantized,
+    train_ticket,
+    trim_vocabulary,
+)
 
 Make = Callable[[Recipe, Any, SharedArtifacts], Awaitable[Candidate]]
 """Makes a planned candidate, whose knobs are the maker's own; another candidate that it is made from is in
@@ -41,6 +50,7 @@ MAKERS = {
     "width-pruning": Maker(make_narrowed, (prune_width, prune_in_rounds)),
     "weight-pruning": Maker(make_sparse, (prune_weights,)),
     "lottery-ticket": Maker(make_lottery, (train_ticket,)),
+    "quantization": Maker(make_quantized, (train_quantized,)),
 }
 
 

@@ -75,3 +75,20 @@ def require_heads(config: Any, width: int, heads: int, where: str = "") -> None:
             f"{at(where)}{heads} heads of size {width // heads}: the rotary embedding of this family needs an even "
             f"head size; choose another number of heads"
         )
+
+
+SERVED = ("albert", "bert", "distilbert", "electra", "roberta")
+"""Families whose graphs round as the model in training does: all that they round are linear maps and looked-up
+tables."""
+
+
+def require_served(family: str, name: str = "") -> None:
+    """Raise ModelError for a family whose graph would round otherwise than it does in training; ``name`` is the
+    candidate's."""
+    if family not in SERVED:
+        where = f"candidate {name}: " if name else ""
+        raise ModelError(
+            f"{where}a model of the family {family} cannot be trained for few bits, because its graph rounds more than "
+            f"linear maps and embeddings, and would answer otherwise than the trained model; export it in int8 without "
+            f"this training, or use one of {', '.join(SERVED)}"
+        )

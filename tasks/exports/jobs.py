@@ -202,6 +202,19 @@ def quantize_in_blocks(job: Job) -> dict[str, object]:
     return {**facts, **how, "opset": opset}
 
 
+def write_trained_codes(job: Job) -> dict[str, object]:
+    """Write the graph for which a model was trained, in four bits or fewer, as ``quantize`` writes one in int8."""
+    job.log(f"codes as they were trained: {', '.join(job.read(QuantizeSlice).ways)}")
+    facts, card = quantize(job), card_of(job.output)
+    if not facts["made"]:
+        because = str(facts["because"]).replace("int8", "four-bit", 1)
+        write_card(job.output, {**card, "because": because})
+        return {**facts, "because": because}
+    how, opset = card.pop("int8"), opset_of(job.output / FILES["int8"])
+    write_card(job.output, {**card, "engine": "onnxruntime four-bit", "four-bit": how, "opset": opset})
+    return {**facts, "opset": opset}
+
+
 def scratch(job: Job, way: str) -> Path:
     """Return the path of a mode's graph until one is chosen."""
     folder = job.output.with_name("ways")
@@ -269,4 +282,9 @@ def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping
     return feeds
 
 
-JOBS = {"export": export, "quantize": quantize, "quantize-to-four-bits": quantize_in_blocks}
+JOBS = {
+    "export": export,
+    "quantize": quantize,
+    "quantize-as-trained": write_trained_codes,
+    "quantize-to-four-bits": quantize_in_blocks,
+}

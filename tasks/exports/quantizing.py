@@ -20,6 +20,7 @@ import onnx
 
 from tasks.exports.blockwise import write_four_bit_tables, write_four_bits
 from tasks.exports.graph import forget, save
+from tasks.exports.trained_bits import write_trained_bits
 
 QUANTIZED = ["MatMul", "Gemm", "Gather"]
 
@@ -87,6 +88,11 @@ def four_bit(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) ->
     write_four_bits(source, target)
 
 
+def four_bit_trained(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+    """Write the codes for which a model was trained, of four bits or fewer, without calibration."""
+    write_trained_bits(source, target)
+
+
 @contextlib.contextmanager
 def four_bit_tables(source: Path, target: Path) -> Iterator[Path]:
     """Yield the path of a graph whose tables alone are in four bits, a file that lives as long as the context."""
@@ -104,6 +110,7 @@ WAYS: dict[str, Callable[..., None]] = {
     "dynamic-table4": dynamic_table4,
     "static-table4": static_table4,
     "four-bit": four_bit,
+    "four-bit-trained": four_bit_trained,
 }
 
 

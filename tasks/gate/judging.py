@@ -49,6 +49,7 @@ FIGURES_KEPT = (
     "ms_per_text",
     "packed_bytes",
     "nonzero_share",
+    "bits",
     "cost",
     "measured_at",
 )
@@ -256,6 +257,7 @@ def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:
         ms_per_text=row.ms_per_text,
         packed_bytes=row.packed_bytes,
         nonzero_share=row.nonzero_share,
+        bits=row.bits,
         cost=row.cost,
         headline=score,
         quality=quality,

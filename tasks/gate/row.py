@@ -33,6 +33,7 @@ class GateRow(Stated):
     ms_per_text: Number | None = None
     packed_bytes: Number | None = None
     nonzero_share: Number | None = None
+    bits: Number | None = None
     cost: Cost | None = None
     headline: Number | None = None
     quality: Number | None = None
@@ -61,6 +62,7 @@ class GateRow(Stated):
             "ms_per_text": self.ms_per_text,
             "packed_bytes": self.packed_bytes,
             "nonzero_share": self.nonzero_share,
+            "bits": self.bits,
         }
 
     def worth(self, measure: str) -> Number | None:

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import Choices
+from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.makers.weights import LotteryCandidate, SparseCandidate
@@ -192,6 +193,7 @@ AnyCandidate = (
     | Annotated[NarrowedCandidate, Tag("width-pruning")]
     | Annotated[SparseCandidate, Tag("weight-pruning")]
     | Annotated[LotteryCandidate, Tag("lottery-ticket")]
+    | Annotated[QuantizedCandidate, Tag("quantization")]
 )
 """The knobs of every maker, under the maker's name."""
 

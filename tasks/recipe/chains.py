@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
+from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Gate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.students import LayerDropping, Student
 
@@ -94,6 +95,12 @@ def require_origin(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) 
             f"candidate {candidate.name} trains {zeros[0]} again, and its weights would be 0 no longer; let "
             f"{zeros[0]} be made from {candidate.name}, not the reverse"
         )
+    grids = [one.name for one in behind if one.grid]
+    if grids and not candidate.grid:
+        raise ValueError(
+            f"candidate {candidate.name} changes the weights of {grids[0]}, which would leave the grid for which they "
+            f"are trained; let {grids[0]} be made from {candidate.name}, not the reverse"
+        )
     if known[candidate.made_from] is candidate or behind[-1].made_from == candidate.name:
         circle = " from ".join([candidate.name, *(one.name for one in behind), candidate.name])
         raise ValueError(
@@ -112,3 +119,29 @@ def depth_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs], layers
     for one in reversed([candidate, *origins_of(candidate, known)]):
         layers = one.depth(layers)
     return layers
+
+
+def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], *, elsewhere: bool) -> None:
+    """Reject criteria on figures that no candidate of the run has: of texts where none has a tokenizer of its own,
+    those ``elsewhere`` without judging sets, packed bytes where no weight is 0, and bits where none is trained for few.
+    Raises ValueError."""
+    metrics = [criterion.metric for criterion in gate.criteria]
+    of_texts = [metric for metric in metrics if metric in OF_TEXTS]
+    if of_texts and not any(one.has_own_tokenizer for one in candidates):
+        raise ValueError(
+            f"gate: {of_texts[0]} is measured where a candidate has a tokenizer of its own, and none has; remove "
+            f"the criterion, or add a candidate by vocabulary-trimming"
+        )
+    of_zeros = [metric for metric in metrics if metric in OF_ZEROS]
+    if of_zeros and not any(one.has_zeros for one in candidates):
+        raise ValueError(
+            f"gate: {of_zeros[0]} is measured where a candidate has zeros, and none has; remove the criterion, or "
+            f"add a candidate by weight-pruning"
+        )
+    if set(metrics) & set(OF_GRIDS) and not any(one.grid for one in candidates):
+        raise ValueError(
+            "gate: bits are known where a candidate is trained for few, and none is; remove the criterion, or add a "
+            "candidate by quantization"
+        )
+    if "fertility_elsewhere" in of_texts and not elsewhere:
+        raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")

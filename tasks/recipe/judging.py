@@ -14,7 +14,20 @@ OF_TEXTS = ("fertility", "fertility_elsewhere", "ms_per_text")
 OF_ZEROS = ("packed_bytes", "nonzero_share")
 """Figures of models with zeros: the bytes of the packed weights, and the share of the parameters that are not 0. They
 are measured for all models of a run of which one has zeros."""
-FIGURES = ("retained", "parameters", "bytes", "flops", "latency_ms", "speedup", "memory_bytes", *OF_TEXTS, *OF_ZEROS)
+OF_GRIDS = ("bits",)
+"""Bits of a weight of the matrices, known of all models of a run of which one is trained for few bits."""
+FIGURES = (
+    "retained",
+    "parameters",
+    "bytes",
+    "flops",
+    "latency_ms",
+    "speedup",
+    "memory_bytes",
+    *OF_TEXTS,
+    *OF_ZEROS,
+    *OF_GRIDS,
+)
 
 COSTS = ("kwh", "co2e_kg", "dollars", "dollars_spot", "joules")
 """Figures that the gate can use besides the task's metrics: ``FIGURES`` of every row, and ``COSTS`` if a ledger knows
@@ -320,24 +333,3 @@ class Gate(Knobs):
                         f"gate.criteria: {knob} of {one.metric} is {given:g}, and scores are shares of 1; write "
                         f"{given / 100:g} for {given:g} %"
                     )
-
-
-def require_measured(gate: Gate, *, texts: bool, elsewhere: bool, zeros: bool) -> None:
-    """Reject criteria on figures that no candidate of the run has: ``texts`` are measured where a candidate has a
-    tokenizer of its own, those ``elsewhere`` on judging sets, and bytes without ``zeros`` where single weights are 0.
-    Raises ValueError."""
-    metrics = [criterion.metric for criterion in gate.criteria]
-    of_texts = [metric for metric in metrics if metric in OF_TEXTS]
-    if of_texts and not texts:
-        raise ValueError(
-            f"gate: {of_texts[0]} is measured where a candidate has a tokenizer of its own, and none has; remove "
-            f"the criterion, or add a candidate by vocabulary-trimming"
-        )
-    of_zeros = [metric for metric in metrics if metric in OF_ZEROS]
-    if of_zeros and not zeros:
-        raise ValueError(
-            f"gate: {of_zeros[0]} is measured where a candidate has zeros, and none has; remove the criterion, or "
-            f"add a candidate by weight-pruning"
-        )
-    if "fertility_elsewhere" in of_texts and not elsewhere:
-        raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")

@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
 from tasks.recipe.candidates import CandidateSection, DistilledCandidate
-from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, start_behind
+from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, require_made, start_behind
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
-from tasks.recipe.judging import COSTS, FIGURES, OWN_METRIC, Exports, Gate, Scoring, Speed, require_measured
+from tasks.recipe.judging import COSTS, FIGURES, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.running import Costs, Report, Resources
@@ -169,7 +169,7 @@ class Recipe(Knobs):
             hint = did_you_mean(unknown[0], legal)
             raise ValueError(f"gate.criteria: unknown metric {unknown[0]!r}; {hint}legal are {', '.join(legal)}")
         self.gate.for_headline(self.spec.headline).require_shares()
-        require_measured(self.gate, texts=self.measures_texts, elsewhere=bool(self.data.judge), zeros=self.has_zeros)
+        require_made(self.gate, self.candidates, elsewhere=bool(self.data.judge))
 
     def check_choices(self) -> None:
         """Reject the choice of checkpoints by a metric of another type of task."""

@@ -11,6 +11,7 @@ from tasks.recipe.data import Data, TableFormat
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, added_knob, runtime_knob
+from tasks.recipe.makers.bits import GridKnobs
 from tasks.recipe.makers.weights import MaskKnobs, TicketKnobs
 from tasks.recipe.students import Shape
 from tasks.recipe.training import SeededTraining, TaskTraining, Teacher
@@ -219,6 +220,13 @@ class TicketSlice(TicketKnobs, PredictionSlice):
     left: float = Field(1.0, gt=0, le=1, description="Share of the weights; 1: the first training, without a mask.")
 
 
+class QuantizationSlice(GridKnobs, PredictionSlice):
+    """Knobs that determine a grid, and the training on it."""
+
+    hidden_weight: float = Field(1.0, description="Weight of the difference of hidden states.")
+    seven_bits: bool = Field(False, description="Seven bits for weights of int8.")
+
+
 class ScoreSlice(ScoreKnobs):
     """Knobs that determine a scorecard."""
 
@@ -278,9 +286,9 @@ class ExportSlice(OfTask, Exporting):
 class QuantizeSlice(OfTask, Quantizing):
     """Knobs that determine one graph in int8, or with weights in four bits."""
 
-    ways: tuple[Literal["dynamic", "static", "dynamic-table4", "static-table4", "four-bit"], ...] = Field(
-        ("dynamic", "static"), min_length=1, description="Modes of one format; the best one is used."
-    )
+    ways: tuple[
+        Literal["dynamic", "static", "dynamic-table4", "static-table4", "four-bit", "four-bit-trained"], ...
+    ] = Field(("dynamic", "static"), min_length=1, description="Modes of one format; the best one is used.")
     metric: str = Field(description="Metric for the comparison of quantization methods.")
     max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
     reduce_range: bool = Field(False, description="Seven bits for weights.")

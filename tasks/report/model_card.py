@@ -210,6 +210,7 @@ def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
         "computed |",
         f"| peak memory of inference | {format_figure(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
         *rows_on_zeros(model),
+        *rows_on_bits(model),
         *text_rows(model),
         f"| inputs longer than the limit | {format_figure(model.truncated, '.2%')} | measured |",
         *more_rows(model, error),
@@ -227,6 +228,15 @@ def rows_on_zeros(model: ResultRow) -> list[str]:
     )
     found = [("weights in a zip file", f"{format_figure(model.packed_bytes, ',')} bytes"), *share]
     return [f"| {name} | {value} | measured |" for name, value in found]
+
+
+def rows_on_bits(model: ResultRow) -> list[str]:
+    """Return the row on bits; none unless it was trained for few, or another model of its run was."""
+    if model.bits is None:
+        return []
+    return [
+        f"| bits of a weight of its matrices, in its quantized graph | {format_figure(model.bits, 'g')} | counted |"
+    ]
 
 
 def text_rows(model: ResultRow) -> list[str]:

@@ -127,6 +127,8 @@ class ModelFacts(Stated):
     kept_layers: tuple[int, ...] = ()
     """The layers that a model with dropped layers has, counted from 0."""
     note: str | None = None
+    bits: Number | None = None
+    """Bits of a weight of its matrices, of a model that is trained for few."""
     teacher_rows_read: int | None = None
     """Rows for which the training read the teacher's layers from the store; None where it did not learn from them."""
     teacher_rows_computed: int | None = None

@@ -225,6 +225,9 @@ class ResultRow(Stated):
     """Bytes of the packed weights; only in runs with models that have zeros."""
     nonzero_share: Number | None = None
     """Share of the parameters that are not 0; unknown of exports."""
+    bits: Number | None = None
+    """Bits of a weight of its matrices; of a model that is trained for few, those of its grid. Only in runs with such
+    models."""
     measured_at: Conditions | None = None
     train_seconds: tuple[Number | None, ...] | None = None
     checkpoint: str | None = None

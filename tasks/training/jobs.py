@@ -13,6 +13,7 @@ from tasks.training.models.thresholds import write_thresholds
 from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
 from tasks.training.shrinking.neuron_pruning import prune_neurons
+from tasks.training.shrinking.quantization import train_on_grid
 from tasks.training.shrinking.rounds import prune_round
 from tasks.training.shrinking.tickets import train_round
 from tasks.training.shrinking.vocabulary import keep_used_pieces
@@ -32,6 +33,7 @@ JOBS = {
     "neurons": prune_neurons,
     "pretrain": pretrain,
     "prune-round": prune_round,
+    "quantization": train_on_grid,
     "signals": record_signals,
     "similarity": measure_similarity,
     "thresholds": write_thresholds,

@@ -21,6 +21,7 @@ from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS, ways_of
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.predict import predict_texts
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
+from tests.exports.trained_answers import TRAINED, answers_of_both
 from tests.scoring.small import logits_of, sentences, write_classifier
 
 FORMATS_OF_FOUR_BITS: dict[str, list[str]] = {
@@ -189,6 +190,18 @@ def test_texts_of_a_batch_do_not_matter_to_four_bits(place: Path) -> None:
         together = model.ask(model.encode(texts, None, 32))["logits"][0]
         apart[name] = float(np.abs(together - model.ask(model.encode(texts[:1], None, 32))["logits"][0]).max())
     assert apart["four-bit"] < 1e-5
+
+
+@pytest.mark.parametrize(("served_as", "codes"), TRAINED)
+def test_a_model_that_is_trained_for_few_bits_answers_as_its_graph_will(
+    place: Path, served_as: str, codes: str
+) -> None:
+    texts, full = sentences(25), place / "full" / "output"
+    ours, graph, _ = answers_of_both(place / "model", full, texts, served_as, codes)
+    gap_N = np.abs(ours - graph).max(1)
+    assert np.median(gap_N) <= 1e-5 and (ours.argmax(1) == graph.argmax(1)).all(), gap_N.max()
+    plain = OnnxModel(full).outputs(texts, None, 64)["logits"]
+    assert np.median(np.abs(plain - graph).max(1)) > 100 * np.median(gap_N), "and not as the one in full precision"
 
 
 def test_the_same_graph_gives_the_same_bytes_and_leaves_no_file(place: Path, tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ LIKE_ANOTHER = (
     "embedder-small",
     "entities-small",
     "finetuned",
+    "four-bit",
     "glue-best",
     "glue-methods",
     "go-emotions",
@@ -141,6 +142,7 @@ LIKE_ANOTHER = (
     "tinybert-4-paper",
     "tinybert-6",
     "tinybert-6-paper",
+    "two-bit",
 )
 """Recipes whose every stage another one passes too, or the recipe of ``test_compress.py``, which drops layers by their
 contributions: they run in ``make shelf``."""

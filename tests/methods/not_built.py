@@ -27,10 +27,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         "DynaBERT's sizes and layers": "sizes kept_layers",
     },
     "int8_grids": {
-        "fake quantization on the grids that are served (graphs are quantized by ONNX Runtime itself)": """
-            eight_bits seven_bits activation_usual activation_all_positive activation_one_row_of_two
-            activation_zeros linear_dynamic
-        """,
         "torchao's grids": "torchao_weight_8bit torchao_weight_4bit torchao_activation",
     },
     "lamb": {
@@ -43,12 +39,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
             lsra_encoder_layer_light_post lsra_encoder_layer_light_post_row1_alone
             lsra_encoder_layer_dynamic_pre lsra_encoder_layer_dynamic_pre_row1_alone lsra_decoder_layer_light
             lsra_decoder_layer_dynamic
-        """,
-    },
-    "lsq": {
-        "learned steps of quantization": """
-            activation_8bit weight_by_row_8bit activation_4bit weight_by_row_4bit activation_2bit
-            weight_by_row_2bit
         """,
     },
     "mobilebert": {
@@ -66,9 +56,9 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         """,
     },
     "q8bert": {
-        "quantization-aware training": """
-            dynamic_8bit dynamic_4bit dynamic_2bit fixed_range_1.0 linear_ema_decay0.9 linear_ema_decay0.9999
-            linear_ema_start_step2 linear_ema_no_output_requantization linear_dynamic embedding
+        "ranges that are given, or moving averages (no graph has them), and rounded outputs of maps": """
+            fixed_range_1.0 linear_ema_decay0.9 linear_ema_decay0.9999
+            linear_ema_start_step2 linear_ema_no_output_requantization linear_dynamic
         """,
     },
     "sentence_order": {

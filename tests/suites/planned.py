@@ -261,12 +261,13 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "gradual", "from": "teacher", "by": "neuron-pruning", "rounds": 2, "between": FAST},
             {"name": "sparse", "from": "teacher", "by": "weight-pruning", "prediction": FAST},
             {"name": "ticket", "from": "teacher", "by": "lottery-ticket", "rounds": 2, "prediction": FAST},
+            {"name": "few", "from": "teacher", "by": "quantization", "format": "four-bit", "prediction": FAST},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
     narrowed, gradual = "prune-width/narrowed", "prune-in-rounds/*"
     between = "distill-predictions/gradual-round-1"
-    sparse, tickets = "prune-weights/sparse", "train-ticket/*"
+    sparse, tickets, few = "prune-weights/sparse", "train-ticket/*", "train-quantized/few"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -331,6 +332,12 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.10.keep", (tickets,)),
         Rule("candidates.10.of", (tickets,), ["original"]),
         Rule("candidates.10.*", (tickets,)),
+        Rule("candidates.11.seeds", (seeded(few), *scored("few")), [[0, 1]]),
+        Rule("candidates.11.from", (few,), ["trimmed"]),
+        Rule("candidates.11.signal", (few,), ["labels"]),
+        Rule("candidates.11.format", (few,), ["int8"]),
+        Rule("candidates.11.bits", (few,), [2]),
+        Rule("candidates.11.*", (few,)),
         Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed)),
         Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
         Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),

@@ -136,7 +136,12 @@ def test_the_parity_of_values_counts_for_exports_of_regression_alone() -> None:
     """Only the fields that a stage reads count, and only those of its own type."""
     other = edited("tasks.task_types.regression.graph", "NEAR = 0.01", "NEAR = 0.02")
     assert changed(other, "classification") == set()
-    assert changed(other, "regression") == {"export-onnx", "quantize-onnx", "quantize-to-four-bits"}
+    assert changed(other, "regression") == {
+        "export-onnx",
+        "quantize-as-trained",
+        "quantize-onnx",
+        "quantize-to-four-bits",
+    }
 
 
 def test_a_further_task_type_runs_no_stage_again() -> None:

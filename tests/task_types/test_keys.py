@@ -30,15 +30,16 @@ LEARNING = {
     "prune-in-rounds",
     "prune-weights",
     "train-ticket",
+    "train-quantized",
 }
 LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed", "measure-texts"}
 """Further stages that load a model by the class that its type's head names."""
 CHOSEN = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform", "combine": "weights"}
 
 
-def remade(there: Program, task_type: str) -> set[str]:
-    """Return the stages of a task type whose code is another one in an edited program."""
-    knobs = {**CHOSEN, "architectures": ["bert"], "task_type": task_type, "task": {"kind": task_type}}
+def remade(there: Program, task_type: str, **more: object) -> set[str]:
+    """Return the stages of a task type whose code is another one in an edited program, with ``more`` knobs."""
+    knobs = {**CHOSEN, "architectures": ["bert"], "task_type": task_type, "task": {"kind": task_type}, **more}
     return {
         spec.name
         for spec in all_specs()

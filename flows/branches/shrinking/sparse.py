@@ -9,12 +9,16 @@ from flows.branches.student import by_signal, knobs_with_seed, of_student
 from flows.branches.teacher_signals import answers_for
 from tasks.contracts import Artifact
 from tasks.recipe.chains import depth_of
+from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import TEACHER
 from tasks.recipe.makers.weights import LotteryCandidate, MaskKnobs, SparseCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import TicketSlice, WeightSlice
 from tasks.recipe.students import Student
 from tasks.shrink_model import prune_weights, train_ticket
+
+TrainedFurther = SparseCandidate | LotteryCandidate | QuantizedCandidate
+"""The knobs of models that are there, and are trained again while they become smaller."""
 
 
 async def make_sparse(recipe: Recipe, planned: SparseCandidate, shared: SharedArtifacts) -> Candidate:
@@ -60,7 +64,7 @@ def control_of(planned: LotteryCandidate) -> str:
 
 
 def training_of(
-    recipe: Recipe, planned: SparseCandidate | LotteryCandidate, shared: SharedArtifacts, base: Artifact, seed: int
+    recipe: Recipe, planned: TrainedFurther, shared: SharedArtifacts, base: Artifact, seed: int
 ) -> dict[str, Any]:
     """Return the knobs of a training of a model that is there: those of the second phase of a student."""
     student = Student(

@@ -43,6 +43,7 @@ def decision_figures(model: ResultRow, teacher: ResultRow, split: str) -> list[M
         "ms_per_text": None if model.unsteady else model.ms_per_text,
         "packed_mb": scaled(model.packed_bytes, 1e-6),
         "nonzero_pct": scaled(model.nonzero_share, 100),
+        "bits": model.bits,
         "quality_drop_pts": None if ours is None or theirs is None else 100 * (theirs - ours),
         "score_deviation": model.spread(split),
         **least_lead(model, split),

@@ -85,6 +85,12 @@ class CandidateKnobs(Knobs):
         """Whether single weights of it are 0, which a further training would change."""
         return False
 
+    @property
+    def grid(self) -> str:
+        """The format of exports for whose grid its weights are trained, which a further change would leave; empty if
+        there is none."""
+        return ""
+
     def width_and_heads(self, width: int, heads: int) -> tuple[int, int]:
         """Return its width and its heads in each layer, made from a model of such a width and so many heads."""
         return width, heads

@@ -18,6 +18,11 @@ OWN = {
     "tasks.training.shrinking.tickets": {"train-ticket"},
     "tasks.methods.pruning.tickets": {"train-ticket"},
     "tasks.scoring.packing": {"pack-model"},
+    "tasks.training.shrinking.quantization": {"train-quantized"},
+    "tasks.training.models.fake_quantization": {"train-quantized"},
+    "tasks.methods.quantization.grids": {"train-quantized"},
+    "tasks.methods.quantization.learned_steps": {"train-quantized"},
+    "tasks.methods.quantization.ternary": {"train-quantized"},
 }
 
 
@@ -25,3 +30,11 @@ OWN = {
 def test_an_edit_remakes_no_stage_of_another_recipe(name: str) -> None:
     there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
     assert remade(there, "classification") == OWN[name]
+
+
+def test_an_edit_of_trained_codes_remakes_no_graph_of_another_model() -> None:
+    name = "tasks.exports.trained_bits"
+    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    assert remade(there, "classification", ways=["dynamic", "static"]) == set()
+    assert remade(there, "classification", ways=["four-bit"]) == set()
+    assert "quantize-as-trained" in remade(there, "classification", ways=["four-bit-trained"])

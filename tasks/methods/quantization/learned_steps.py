@@ -1,0 +1,73 @@
+"""Learned steps: the distance of neighbours on a grid is trained with the weights, or with the states, that it rounds.
+
+Paper: Esser et al. 2019, "Learned Step Size Quantization", arXiv:1902.08153. What is beyond the largest code is clipped
+and gets no gradient; a step's gradient is scaled so that it moves as fast as what it rounds. Shape letters: O outputs,
+N blocks, W width of a block.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tasks.methods.quantization.grids import as_blocks, from_blocks, largest_code
+
+SMALLEST_STEP = 1e-8
+"""No step becomes smaller."""
+
+
+class LearnedStep(torch.autograd.Function):
+    """Rounds values to multiples of a step; both get a gradient."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, step: Tensor, bits: int) -> Tensor:
+        """Return the rounded values."""
+        context.save_for_backward(values, step)
+        context.bits = bits
+        high = largest_code(bits)
+        return (values / step).round().clamp(-high - 1, high) * step
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return the gradients of values and steps, the latter summed over the values that share a step."""
+        values, step = context.saved_tensors
+        high = largest_code(context.bits)
+        scaled = values / step
+        codes = scaled.round()
+        inside = (codes >= -high - 1) & (codes <= high)
+        moved = torch.where(inside, codes - scaled, codes.clamp(-high - 1, high))
+        scale = 1 / math.sqrt(values.numel() / step.numel() * high)
+        return gradients[0] * inside, (gradients[0] * moved).sum_to_size(step.shape) * scale, None
+
+
+def on_learned_grid(values: Tensor, step: Tensor, bits: int) -> Tensor:
+    """Round values to codes of so many bits with a sign, times a step that learns; ``step`` is broadcast."""
+    found: Tensor = LearnedStep.apply(values, step, bits)
+    return found
+
+
+def first_steps(values: Tensor, bits: int) -> Tensor:
+    """Return the steps before training, for the last axis of values: twice their mean size, by the root of the largest
+    code."""
+    return (2 * values.abs().mean(-1, keepdim=True) / math.sqrt(largest_code(bits))).clamp(min=SMALLEST_STEP)
+
+
+class LearnedGrid(nn.Module):
+    """The parametrization of a matrix in a few bits, with a learned step for each block of an output's weights."""
+
+    def __init__(self, weight_OI: Tensor, bits: int) -> None:
+        super().__init__()
+        self.bits = bits
+        blocks_ONW = as_blocks(weight_OI.detach())
+        filled = as_blocks(torch.ones_like(weight_OI)).mean(-1, keepdim=True)
+        steps_ON1 = first_steps(blocks_ONW, bits) / filled
+        self.step = nn.Parameter(steps_ON1.flatten())  # of one axis: the optimizer decays matrices alone
+        self.blocks = steps_ON1.shape
+
+    def forward(self, weight_OI: Tensor) -> Tensor:
+        """Return the matrix on its grid."""
+        rounded = on_learned_grid(as_blocks(weight_OI), self.step.view(self.blocks), self.bits)
+        return from_blocks(rounded, weight_OI.shape[-1])

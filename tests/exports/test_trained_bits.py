@@ -1,0 +1,119 @@
+"""Graphs of models that are trained for few bits: the codes in them, and answers of every family and of a real model as
+in training; those of a tiny model are compared in ``test_four_bits.py``, whose graph is there already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+import transformers
+from onnx import TensorProto, helper, numpy_helper
+
+from tasks.architectures.requirements import SERVED
+from tasks.exports.trained_bits import codes_and_steps, with_codes
+from tasks.methods.quantization.learned_steps import LearnedGrid
+from tasks.methods.quantization.ternary import TernaryGrid
+from tests.exports.test_exports import EXPORT, do, write_rows
+from tests.exports.trained_answers import TRAINED, answers_of_both
+from tests.families import write_tiny
+from tests.methods.oracles import shared_file
+from tests.scoring.small import sentences
+
+DRAWN = np.random.default_rng(11)
+
+
+# --- codes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codes", ["4", "3", "2", "ternary"])
+@pytest.mark.parametrize("width", [40, 96])
+def test_the_codes_of_a_trained_grid_are_found_again_bit_by_bit(codes: str, width: int) -> None:
+    drawn_OI = torch.from_numpy(DRAWN.standard_normal((50, width)).astype(np.float32))
+    drawn_OI[3, :32] = 0
+    grid = TernaryGrid() if codes == "ternary" else LearnedGrid(drawn_OI, int(codes))
+    weights_OI = grid(drawn_OI).detach().numpy()
+    codes_ONW, steps_ON = codes_and_steps(weights_OI)
+    bits = 2 if codes == "ternary" else int(codes)
+    assert codes_ONW.min() >= -(2 ** (bits - 1)) and codes_ONW.max() <= 2 ** (bits - 1) - 1
+    found_OI = (codes_ONW * steps_ON[..., None]).reshape(50, -1)[:, :width]
+    assert found_OI == pytest.approx(weights_OI, rel=1e-5, abs=0)
+
+
+def test_weights_on_no_grid_keep_the_largest_of_a_block() -> None:
+    weights_OI = DRAWN.standard_normal((6, 40)).astype(np.float32)
+    codes_ONW, steps_ON = codes_and_steps(weights_OI)
+    found_OI = (codes_ONW * steps_ON[..., None]).reshape(6, -1)[:, :40]
+    assert set(codes_ONW[..., :8].ravel()) <= set(range(-8, 8))
+    at = np.abs(weights_OI[:, :32]).argmax(1)
+    assert np.array_equal(found_OI[np.arange(6), at], weights_OI[np.arange(6), at])
+
+
+@pytest.mark.parametrize(("codes", "bits"), [("4", 4), ("3", 4), ("2", 2), ("ternary", 2)])
+def test_a_product_takes_two_bits_where_they_suffice_and_computes_what_it_says(codes: str, bits: int) -> None:
+    drawn_OI = torch.from_numpy(DRAWN.standard_normal((64, 72)).astype(np.float32))
+    grid = TernaryGrid() if codes == "ternary" else LearnedGrid(drawn_OI, int(codes))
+    weights_OI = grid(drawn_OI).detach().numpy()
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["states", "weights"], ["found"], name="map")],
+        "maps",
+        [helper.make_tensor_value_info("states", TensorProto.FLOAT, [3, 72])],
+        [helper.make_tensor_value_info("found", TensorProto.FLOAT, [3, 64])],
+        [numpy_helper.from_array(np.ascontiguousarray(weights_OI.T), "weights")],
+    )
+    made = with_codes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    [node] = made.graph.node
+    assert {one.name: one.i for one in node.attribute}["bits"] == bits
+    states = np.zeros((3, 72), np.float32)
+    states[[0, 1, 2], [5, 40, 71]] = 1.0  # ones are rounded to themselves: the rows of the matrix come out
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"states": states})[0] == pytest.approx(weights_OI.T[[5, 40, 71]], abs=1e-5)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", SERVED)
+def test_every_family_that_is_trained_for_few_bits_answers_as_its_graph(family: str, tmp_path: Path) -> None:
+    base = write_tiny(family, tmp_path / "base")
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(base, num_labels=2)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.add_(torch.randn_like(value) * 0.1)
+    model.save_pretrained(tmp_path / "model")
+    transformers.AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "model")
+    write_rows(tmp_path / "rows", train=20, selection=10, validation=10)
+    full = tmp_path / "full" / "output"
+    do("export", full, EXPORT, model=tmp_path / "model", rows=tmp_path / "rows")
+    for served_as, codes in TRAINED:
+        ours, graph, _ = answers_of_both(tmp_path / "model", full, sentences(30), served_as, codes)
+        gap_N = np.abs(ours - graph).max(1)
+        assert np.median(gap_N) <= 1e-5 and (ours.argmax(1) == graph.argmax(1)).all(), (served_as, codes, gap_N.max())
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_a_real_model_answers_500_texts_as_its_graphs_do(tmp_path: Path) -> None:
+    """Median difference of logits up to 1e-6, 99.8 % equal answers, and none further apart than 0.05."""
+    encoder, table = shared_file("models/minilm"), shared_file("data/glue/sst2")
+    import pyarrow.parquet as pq
+
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=2)
+    model.classifier.weight.data.normal_(std=0.05)
+    model.save_pretrained(tmp_path / "model")
+    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path / "model")
+    [first, *_] = sorted(table.rglob("*validation*.parquet"))
+    texts = [str(text) for text in pq.read_table(first).column("sentence").to_pylist()[:500]]
+    write_rows(tmp_path / "rows", train=20, selection=10, validation=10)
+    full = tmp_path / "full" / "output"
+    do("export", full, EXPORT | {"max_length": 64}, model=tmp_path / "model", rows=tmp_path / "rows")
+    for served_as, codes in TRAINED:
+        ours, graph, size = answers_of_both(tmp_path / "model", full, texts, served_as, codes)
+        gap_N, equal = np.abs(ours - graph).max(1), (ours.argmax(1) == graph.argmax(1)).mean()
+        print(f"{served_as} {codes}: {size:,} bytes, median {np.median(gap_N):.2g}, largest {gap_N.max():.2g}, {equal}")
+        assert np.median(gap_N) <= 1e-6 and equal >= 0.998 and gap_N.max() <= 0.05, (served_as, codes)

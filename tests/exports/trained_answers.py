@@ -1,0 +1,65 @@
+"""Answers of a model that is trained for few bits beside those of its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from tasks.exports.jobs import ask_torch
+from tasks.exports.quantizing import quantize_by
+from tasks.scoring.onnx_models import FILES, OnnxModel
+from tasks.scoring.predict import load
+from tasks.training.models.fake_quantization import FakeQuantization
+from tests.exports.test_exports import QUANTIZE
+
+WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4", "four-bit": "four-bit-trained"}
+TRAINED = [("int8", "8"), ("int8-table4", "8"), ("four-bit", "4"), ("four-bit", "3"), ("four-bit", "2")]
+TRAINED += [("four-bit", "ternary")]
+
+
+def answers_of_both(
+    folder: Path, full: Path, texts: Sequence[str], served_as: str, codes: str
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the answers of a model as it is in training, and of its graph: weights that are rounded in training are
+    written into its matrices beforehand. Also the bytes of the graph."""
+    seven = bool(QUANTIZE["reduce_range"])
+    model, tokenizer = load(folder, "classification")
+    FakeQuantization(model, served_as, codes, seven_bits=seven)
+    ours = ask_torch(model, tokenizer, texts, None, 64, ["logits"])["logits"]
+    path = full.parent / f"{served_as}-{codes}.onnx"
+    quantize_by(WAYS[served_as], rounded_graph(folder, full, served_as, codes), path, reduce_range=seven, feeds=none)
+    graph = OnnxModel(full, graph=path)
+    return ours, graph.outputs(texts, None, 64)["logits"], path.stat().st_size
+
+
+def none() -> Any:
+    """Nothing is calibrated."""
+    raise AssertionError("ranges are found in each call")
+
+
+def rounded_graph(folder: Path, full: Path, served_as: str, codes: str) -> Path:
+    """Write the fp32 graph again with the weights that a finished model has: what an export of its folder is."""
+    plain, finished = (load(folder, "classification")[0] for _ in range(2))
+    FakeQuantization(finished, served_as, codes, seven_bits=bool(QUANTIZE["reduce_range"])).finish()
+    after = dict(finished.named_parameters())
+    new: dict[bytes, np.ndarray] = {}
+    for name, value in plain.named_parameters():
+        if value.ndim == 2:
+            first, second = value.detach().numpy(), after[name].detach().numpy()
+            new |= {first.tobytes(): second, np.ascontiguousarray(first.T).tobytes(): second.T}
+    model = onnx.load(str(full / FILES["onnx"]))
+    changed = 0
+    for one in model.graph.initializer:
+        found = new.get(numpy_helper.to_array(one).tobytes()) if len(one.dims) == 2 else None
+        if found is not None:
+            one.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(found), one.name))
+            changed += 1
+    assert changed >= 6, "the matrices of a layer, at least"
+    path = full.parent / f"{served_as}-{codes}-fp32.onnx"
+    onnx.save(model, str(path))
+    return path
