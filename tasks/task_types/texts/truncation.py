@@ -21,8 +21,9 @@ STATED_TRUNCATION = "limbeck_truncation"
 def state_truncation(tokenizer: Any, truncate: str) -> Any:
     """Write into the settings of a tokenizer which text of a pair is cut, and return it."""
     tokenizer.init_kwargs.pop(STATED_TRUNCATION, None)
-    if truncate in TRUNCATIONS:
-        tokenizer.init_kwargs[STATED_TRUNCATION] = TRUNCATIONS[truncate]
+    for named, strategy in TRUNCATIONS.items():
+        if named == truncate:
+            tokenizer.init_kwargs[STATED_TRUNCATION] = strategy
     return tokenizer
 
 
