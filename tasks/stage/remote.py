@@ -32,6 +32,7 @@ AWAY = 900.0  # seconds for which a Prefect server may be unavailable
 FIRST_LOOK, LONGEST, SLOWER = 0.5, 10.0, 1.3  # seconds between two polls of a flow run, growing while nothing changes
 SLACK = 600.0  # seconds beyond its limit that a stage has to save its checkpoint, and its worker to report the end
 ASKED_AT_MOST = 3  # requests of one run for one stage, if others cancel them
+ASKED_TOGETHER = 8  # stages that one run requests at the same time
 USUAL = {"Scheduled", "Pending", "Submitting", "Running", "Completed"}
 """States that are not announced."""
 Answer = TypeVar("Answer")
@@ -61,6 +62,9 @@ class Dispatcher:
     states: FlowRunStates | None = None
     """The states of the flow runs that are waited for, read together."""
     turns: dict[str, asyncio.Lock] = field(default_factory=dict)
+    asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ASKED_TOGETHER))
+    """Lets few requests go at once: a run of a thousand branches must not queue a thousand before the server's other
+    clients, whose own requests would then exceed their time limits."""
     made: set[str] = field(default_factory=set)
     """Keys that were computed for this run: branches that need the same stage request it once."""
 
@@ -106,7 +110,8 @@ class Dispatcher:
         """Request a stage until a flow run has computed it or failed; repeat a request that another run cancelled.
         Return whether the flow run was this run's own."""
         for _ in range(ASKED_AT_MOST):
-            run, ours = await self.find_or_ask(order)
+            async with self.asking:
+                run, ours = await self.find_or_ask(order)
             shown = named(order)
             tell(
                 "waiting",

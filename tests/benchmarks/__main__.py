@@ -39,14 +39,15 @@ BENCHMARKS = {
     "chain": ("tests.benchmarks.orchestration", "chain"),
     "cold": ("tests.benchmarks.orchestration", "cold"),
     "sweep": ("tests.benchmarks.orchestration", "sweep"),
+    "fleet": ("tests.benchmarks.fleet.measuring", "fleet"),
     "quality": ("tests.benchmarks.quality", "quality"),
 }
-WHOLE_PROCESSES = ("chain", "cold", "sweep", "quality")  # their threads are their own choice
+WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality")  # their threads are their own choice
 NEEDED = {"quality": ("BASE", "ROWS")}
 """What must be named in the environment for a benchmark that needs real models and rows."""
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, QUICK_ROUNDS = 5, 2
-NOT_QUICK = ("memory", "cold", "sweep", "quality")
+NOT_QUICK = ("memory", "cold", "sweep", "fleet", "quality")
 """Benchmarks that a quick run leaves out, because fewer rounds do not make them short."""
 
 
