@@ -12,9 +12,9 @@ from uuid import UUID
 
 from prefect import flow
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import TaskRun
-from prefect.client.schemas.sorting import TaskRunSort
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterParentFlowRunId
+from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.client.schemas.sorting import FlowRunSort, TaskRunSort
 from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 from prefect.states import Crashed
@@ -72,7 +72,7 @@ async def is_over(client: PrefectClient, row: dict[str, str]) -> bool:
 
 
 async def crash(client: PrefectClient, flow_run: str) -> None:
-    """Set a flow run and its tasks to Crashed in Prefect, unless they have ended."""
+    """Set a flow run, its tasks and its branches to Crashed in Prefect, unless they have ended."""
     try:
         run = await client.read_flow_run(UUID(flow_run))
     except (ValueError, ObjectNotFound):
@@ -81,8 +81,22 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
     async for task in task_runs(client, run.id):
         if task.state is None or not task.state.is_final():
             await client.set_task_run_state(task.id, gone, force=True)
+    async for branch in branches(client, run.id):
+        if branch.state is None or not branch.state.is_final():
+            await crash(client, str(branch.id))
     if run.state is None or not run.state.is_final():
         await client.set_flow_run_state(run.id, gone, force=True)
+
+
+async def branches(client: PrefectClient, flow_run: UUID) -> AsyncIterator[FlowRun]:
+    """Yield the flow runs inside of a flow run, page by page."""
+    below, start = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run])), 0
+    while page := await client.read_flow_runs(
+        flow_run_filter=below, sort=FlowRunSort.NAME_ASC, limit=PAGE, offset=start
+    ):
+        for run in page:
+            yield run
+        start += len(page)
 
 
 async def task_runs(client: PrefectClient, flow_run: UUID) -> AsyncIterator[TaskRun]:
