@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 from attrs import evolve
 
@@ -12,6 +13,7 @@ from flows.branches.export import beside_models, check_speed, make_exports, with
 from flows.branches.judging import judge_all
 from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
 from flows.branches.makers import all_candidates
+from flows.branches.subflow import in_branch
 from flows.branches.sweep import Search, Swept, first_rung, grid_of, try_strategy
 from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
 from flows.branches.teacher_signals import answers_for
@@ -56,7 +58,8 @@ async def make_everything(
     small = await all_candidates(recipe, shared)
     trained = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
     candidates = await asyncio.gather(*(candidate_with_thresholds(recipe, one, learned) for one in trained))
-    exports = await make_exports(recipe, candidates, learned)
+    exporting = partial(make_exports, recipe, candidates, learned)
+    exports = await in_branch(recipe, "exports", exporting, [learned]) if recipe.exports else []
     everyone = beside_models(candidates, exports)
     await comparing
     judged = await judge_all(recipe, everyone, with_teacher(shared, candidates[0].model))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from statistics import stdev
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import evolve
 
@@ -18,6 +19,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice, ThresholdSlice
 from tasks.results.facts import ModelFacts
 from tasks.task_types.types import TASK_TYPES
+
+Shared = TypeVar("Shared")
 
 
 @dataclass
@@ -54,6 +57,17 @@ class SharedArtifacts:
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
     """By knobs, and by the model: finetuned, pretrained, or a candidate and its seed."""
+    context: Context = field(default_factory=copy_context)
+    """The context of the run itself."""
+
+    def begin(self, work: Awaitable[Shared]) -> asyncio.Task[Shared]:
+        """Start stages that several branches use, as those of the run itself: begun inside of a branch, they would be
+        drawn on the page of the branch that needed them first, and be stopped with it."""
+
+        async def made() -> Shared:
+            return await work
+
+        return asyncio.get_running_loop().create_task(made(), context=self.context.copy())
 
 
 async def candidate_of_seeds(planned: CandidateKnobs, make: Callable[[int], Awaitable[Artifact]]) -> Candidate:

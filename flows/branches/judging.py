@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.branches.comparison import contrast_all, plain_students
@@ -11,6 +14,7 @@ from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import on_set, score_sets, with_judged
 from flows.branches.shrinking.packing import pack_all, with_packed
 from flows.branches.shrinking.quantized import with_bits
+from flows.branches.subflow import in_branch
 from tasks.contracts import Artifact
 from tasks.ports.own_metrics import RegisteredMetric
 from tasks.recipe.judging import score_knobs
@@ -18,10 +22,16 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
 from tasks.recipe.student_checks import further_metrics_on
 from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, PackedFacts, ScoreFacts, SpeedFacts, TextFacts
-from tasks.results.row import Conditions, Means, ResultRow, SetScores
+from tasks.results.row import Comparison, Conditions, Means, ResultRow, SetScores
 from tasks.score_model import measure_speed, measure_texts, score_metric, score_model, score_own_metric
 from tasks.scoring.judging_sets import SET_SPLIT
 from tasks.scoring.speed.paces import with_paces, with_texts
+
+Comparisons = dict[str, dict[str, dict[str, Comparison]]]
+SetCards = dict[str, dict[str, Artifact]]
+"""Scorecards by candidate and judging set."""
+SetMetrics = dict[str, list[Artifact]]
+"""Further metrics by judging set."""
 
 
 async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts) -> list[ResultRow]:
@@ -32,30 +42,12 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     teacher = await shared.teacher
     knobs = ScoreSlice.model_validate({**score_knobs(recipe.scoring), "task": recipe.spec})
     first = await score_model(knobs, models=[teacher], teacher=teacher, rows=shared.rows, label=candidates[0].name)
-    cards = await asyncio.gather(
-        *(
-            score_model(
-                knobs,
-                models=candidate.chosen_first,
-                teacher=teacher,
-                rows=shared.rows,
-                teacher_predictions=first,
-                label=candidate.name,
-            )
-            for candidate in candidates[1:]
-        )
-    )
-    against, looks, (elsewhere, on_sets), further = await asyncio.gather(
-        contrast_all(recipe, candidates, [first, *cards], shared.rows),
-        inspect_all(recipe, candidates, [first, *cards], shared.rows),
-        scores_and_metrics_of_sets(recipe, candidates, shared),
-        further_metrics(recipe, [first, *cards], shared.rows, shared),
-    )
+    scored = partial(score_students, knobs, candidates[1:], teacher, first, shared.rows)
+    cards = await in_branch(recipe, "scores", scored, [first])
+    compared = partial(compare_all, recipe, candidates, [first, *cards], shared)
+    against, looks, (elsewhere, on_sets), further = await in_branch(recipe, "comparisons", compared, [first])
     archives = await pack_all(recipe, candidates)
-    timing = SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind)
-    speeds = await asyncio.gather(
-        *(measure_speed(timing, model=one.model, teacher=teacher, label=one.name) for one in candidates)
-    )
+    speeds = await in_branch(recipe, "speeds", partial(time_all, recipe, candidates, teacher), [first])
     texts = await texts_measured(recipe, candidates, teacher, shared)
     made = [card for found in elsewhere.values() for card in found.values()]
     made += [metric for found in on_sets.values() for metric in found]
@@ -73,6 +65,35 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
         for metric in found:
             rows = with_metric_on_set(rows, candidates, metric.read(MetricFacts), name)
     return with_comparisons(recipe, rows, against, looks)
+
+
+async def score_students(
+    knobs: ScoreSlice, candidates: Sequence[Candidate], teacher: Artifact, first: Artifact, rows: Artifact
+) -> list[Artifact]:
+    """Score all candidates but the teacher, whose scorecard is ``first``."""
+    given = {"teacher": teacher, "rows": rows, "teacher_predictions": first}
+    stages = (score_model(knobs, models=one.chosen_first, **given, label=one.name) for one in candidates)
+    return list(await asyncio.gather(*stages))
+
+
+async def compare_all(
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], shared: SharedArtifacts
+) -> tuple[Comparisons, dict[str, dict[str, JsonValue]], tuple[SetCards, SetMetrics], list[Artifact]]:
+    """Return the comparisons and error analyses of all candidates, their scorecards and metrics on judging sets, and
+    further metrics on the task's own rows."""
+    return await asyncio.gather(
+        contrast_all(recipe, candidates, cards, shared.rows),
+        inspect_all(recipe, candidates, cards, shared.rows),
+        scores_and_metrics_of_sets(recipe, candidates, shared),
+        further_metrics(recipe, cards, shared.rows, shared),
+    )
+
+
+async def time_all(recipe: Recipe, candidates: Sequence[Candidate], teacher: Artifact) -> list[Artifact]:
+    """Measure the speed of all candidates."""
+    timing = SpeedSlice(**dict(recipe.speed), task_type=recipe.spec.kind)
+    stages = (measure_speed(timing, model=one.model, teacher=teacher, label=one.name) for one in candidates)
+    return list(await asyncio.gather(*stages))
 
 
 def with_comparisons(
@@ -97,7 +118,7 @@ def with_comparisons(
 
 async def scores_and_metrics_of_sets(
     recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts
-) -> tuple[dict[str, dict[str, Artifact]], dict[str, list[Artifact]]]:
+) -> tuple[SetCards, SetMetrics]:
     """Score all candidates on every judging set; return the scorecards by candidate and set, and the metrics of
     ``scoring.metrics`` by set."""
     cards = await score_sets(recipe, candidates, shared)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.dropped import make_dropped_candidate
@@ -13,9 +16,11 @@ from flows.branches.shrinking.quantized import make_quantized
 from flows.branches.shrinking.shrunk import make_narrowed, make_pruned, make_trimmed
 from flows.branches.shrinking.sparse import make_lottery, make_sparse
 from flows.branches.student import make_student
+from flows.branches.subflow import has_branches, in_branch
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.shrink_model import (
     prune_in_rounds,
@@ -58,5 +63,17 @@ async def all_candidates(recipe: Recipe, shared: SharedArtifacts) -> list[Candid
     """Make all candidates of a recipe, as branches of one run; a follower waits for the one that it is made from."""
     shared.planned = {one.name: one for one in recipe.planned}
     for planned in shared.planned.values():  # no branch begins before all are known: this loop awaits nothing
-        shared.made[planned.name] = asyncio.ensure_future(MAKERS[planned.by].make(recipe, planned, shared))
+        shared.made[planned.name] = asyncio.ensure_future(one_candidate(recipe, planned, shared))
     return list(await asyncio.gather(*shared.made.values()))
+
+
+async def one_candidate(recipe: Recipe, planned: CandidateKnobs, shared: SharedArtifacts) -> Candidate:
+    """Make one candidate. As a branch it is drawn after what nearly every candidate waits for, and begins after it."""
+    make = partial(MAKERS[planned.by].make, recipe, planned, shared)
+    if not has_branches(recipe):
+        return await make()
+    if planned.is_follower:
+        await shared.made[planned.made_from]
+    after = [shared.rows, *([await shared.teacher] if recipe.general_distillation is None else [])]
+    about: dict[str, JsonValue] = {"by": planned.by, "from": planned.made_from, "seeds": list(planned.planned_seeds)}
+    return await in_branch(recipe, planned.name, make, after, about)

@@ -103,7 +103,7 @@ async def starting_point(recipe: Recipe, student: Student, shared: SharedArtifac
     if key not in shared.general:
         own = {**chosen(recipe.general_distillation), "shape": shape, "start": student.start}
         knobs = GeneralSlice.model_validate(own)
-        shared.general[key] = asyncio.ensure_future(general_student(knobs, shared))
+        shared.general[key] = shared.begin(general_student(knobs, shared))
     return await shared.general[key]
 
 

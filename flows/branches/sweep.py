@@ -13,8 +13,11 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import JsonValue
+
 from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, known
 from flows.branches.dropped import make_dropped
+from flows.branches.subflow import in_subflow
 from flows.branches.teacher import layers_of_teacher
 from tasks.contracts import Artifact
 from tasks.preflight import check_strategies, check_sweep
@@ -26,6 +29,7 @@ from tasks.stage.session import Session
 
 SEEDS = (0, 1, 2)
 RUNG = 4  # the first rung takes 1 / RUNG of the steps
+STRATEGY = "drop-by-strategy"  # the name of the flow of one strategy
 LEAST = 2  # minimum number of strategies that continue
 
 
@@ -119,7 +123,7 @@ def grid_of(recipe: Recipe, sources: Mapping[str, Artifact], session: Session) -
     return Grid(layers, strategies, drops, dropping, knobs.halving, knobs.try_steps)
 
 
-async def in_subflow(
+async def as_branch(
     session: Session,
     name: str,
     grid: Grid,
@@ -127,17 +131,9 @@ async def in_subflow(
     teacher: Artifact,
     body: Callable[[], Awaitable[None]],
 ) -> None:
-    """Run a branch as a Prefect subflow of the run, drawn after the teacher; a plan has no flow, and calls the body
-    directly."""
-    if session.planning:
-        return await body()
-    from prefect import flow
-
-    @flow(name="drop-by-strategy", flow_run_name=name, validate_parameters=False)
-    async def branch(strategy: str, drop: list[int], seeds: list[int]) -> None:
-        await body()
-
-    await branch(name, list(drops), list(grid.dropping.seeds), wait_for=[session.state_of(teacher)])  # type: ignore[call-overload]
+    """Run a branch of the sweep as a subflow, drawn after the teacher."""
+    about: dict[str, JsonValue] = {"strategy": name, "drop": [*drops], "seeds": [*grid.dropping.seeds]}
+    await in_subflow(session, STRATEGY, name, body, [teacher], about)
 
 
 async def try_strategy(
@@ -183,7 +179,7 @@ async def try_strategy(
             waits.update(await search_greedily(recipe, grid, shared, search))
         await asyncio.gather(*(one(drop) for drop in drops))
 
-    await in_subflow(session, strategy, grid, drops, trained, body)
+    await as_branch(session, strategy, grid, drops, trained, body)
 
 
 def like(grid: Grid, strategy: str, drop: int) -> str:
@@ -243,7 +239,7 @@ async def first_rung(
                 await search_greedily(recipe, grid, shared, search)
             await asyncio.gather(*(one(strategy, drop) for drop in grid.drops_of(strategy)))
 
-        await in_subflow(session, f"{strategy} (first rung)", grid, grid.drops_of(strategy), await shared.teacher, body)
+        await as_branch(session, f"{strategy} (first rung)", grid, grid.drops_of(strategy), await shared.teacher, body)
 
     await asyncio.gather(*(branch(strategy) for strategy in grid.strategies if grid.drops_of(strategy)))
     if any(tried.rung is None for tried in swept.tried.values()):

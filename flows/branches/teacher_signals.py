@@ -46,7 +46,7 @@ async def contributions_of(
     if (knobs, origin) not in shared.contributions:
         base = model or (shared.base if origin == "pretrained" else await shared.teacher)
         shown = f"layers of {origin}" if model is not None else ""
-        shared.contributions[knobs, origin] = asyncio.ensure_future(
+        shared.contributions[knobs, origin] = shared.begin(
             measure_contributions(knobs, base=base, rows=shared.rows, label=shown)
         )
     return await shared.contributions[knobs, origin]
@@ -71,7 +71,7 @@ async def answers_for(
         temperature=training.temperature if TASK_TYPES[recipe.spec.kind].is_softened else 1.0,
     )
     if (knobs, mixture) not in shared.mixtures:
-        shared.mixtures[knobs, mixture] = asyncio.ensure_future(mixture_of(mixture, knobs, shared))
+        shared.mixtures[knobs, mixture] = shared.begin(mixture_of(mixture, knobs, shared))
     return await shared.mixtures[knobs, mixture]
 
 
@@ -105,7 +105,7 @@ async def mixture_of(mixture: MixSlice, knobs: AnswerSlice, shared: SharedArtifa
 async def answers_of(number: int, shown: str, knobs: AnswerSlice, shared: SharedArtifacts) -> Artifact:
     """Return one teacher's predictions; students of all temperatures share them."""
     if (knobs, number) not in shared.answers:
-        shared.answers[knobs, number] = asyncio.ensure_future(asked(number, shown, knobs, shared))
+        shared.answers[knobs, number] = shared.begin(asked(number, shown, knobs, shared))
     return await shared.answers[knobs, number]
 
 
@@ -125,7 +125,7 @@ async def kept_signals(
         return None
     knobs = signal_knobs(recipe, student, phase)
     if knobs not in shared.signals:
-        shared.signals[knobs] = asyncio.ensure_future(signals_of(recipe, knobs, student, phase, shared, text))
+        shared.signals[knobs] = shared.begin(signals_of(recipe, knobs, student, phase, shared, text))
     return await shared.signals[knobs]
 
 

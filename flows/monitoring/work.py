@@ -17,7 +17,7 @@ from flows.monitoring.server_api import Api, prefect_of_environment
 
 LATE_REPORT = timedelta(minutes=10)
 """How late the end of a run may reach Prefect and still be counted."""
-OF_RECIPES = ["compress", "sweep-layers", "score-version"]
+OF_RECIPES = ["compress", "sweep-layers", "score-version", "branch", "drop-by-strategy"]
 """The flows whose tasks are stages. A stage that another worker computes is counted where it was requested."""
 WAITING_STATES, RUNNING_STATES = ("SCHEDULED",), ("RUNNING", "PENDING", "CANCELLING")
 HIT, MISS = "hit", "miss"

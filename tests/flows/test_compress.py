@@ -202,6 +202,51 @@ async def edges_of_newest_run() -> dict[str, set[str]]:
     }
 
 
+def test_the_page_of_a_large_run_has_one_node_for_each_branch(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page with all stages of a run of a thousand cannot be read."""
+    monkeypatch.setattr("flows.branches.subflow.TRAININGS_ON_A_PAGE", 2)
+    large = run_recipe(recipe_for(tiny_bert, tiny_rows, name="large"), home=home)
+    assert executed(large) == set(), "a page changes no key"
+    graph, branches = asyncio.run(pages_of_newest_run("large", len(large["stages"])))
+    assert set(branches) == {"small", "half", "contribution-1", "scores", "comparisons", "speeds"}
+    assert branches["small"] == {"distill-layers/small", "distill-predictions/small"}
+    assert branches["half"] == {"distill-predictions/half"}, "stages that several branches use belong to the run"
+    assert {"finetune-teacher", "answer-rows", "augment-text", "distill-general/2x8"} <= set(graph)
+    assert not {stage for stages in branches.values() for stage in stages} & set(graph)
+    assert graph["small"] == {"prepare-rows"} and graph["scores"] == {"score-model/teacher"}
+
+
+async def pages_of_newest_run(name: str, stages: int) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Read the page of a run as Prefect draws it: its nodes with those that they come after, and the tasks on the page
+    of each of its branches."""
+    from prefect.client.orchestration import PrefectClient, get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+
+    async def page_of(client: PrefectClient, run: object) -> dict[str, dict[str, Any]]:
+        answer = await client._client.get(f"/flow_runs/{run}/graph-v2")
+        return {node["id"]: node for _, node in answer.json()["nodes"]}
+
+    def named(node: dict[str, Any]) -> str:
+        return str(node["label"]).removeprefix("branch / ")
+
+    async with get_client() as client:
+        wanted = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
+        run = (await client.read_flow_runs(flow_run_filter=wanted, limit=1))[0]
+        for _ in range(200):  # a busy server writes task runs some seconds after it was told of them
+            page = await page_of(client, run.id)
+            below = [node for node in page.values() if node["kind"] == "flow-run"]
+            branches = {named(node): await page_of(client, node["id"]) for node in below}
+            if len(page) - len(below) + sum(map(len, branches.values())) >= stages:
+                break
+            await asyncio.sleep(0.2)
+    drawn = {
+        named(node): {named(page[one["id"]]) for one in node["parents"] if one["id"] in page} for node in page.values()
+    }
+    return drawn, {branch: {named(node) for node in tasks.values()} for branch, tasks in branches.items()}
+
+
 def test_a_weak_teacher_stops_the_run_and_leaves_nothing_open(
     prefect_server: None, home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
