@@ -134,7 +134,10 @@ def open_home_for_a_run() -> Home:
 def announce_databases(home: Home) -> None:
     """State on stderr that a new home gets its databases, which takes seconds without any other output."""
     database = home.tracking_uri.removeprefix("sqlite:///")
-    if database != home.tracking_uri and not Path(database).exists():
+    if database == home.tracking_uri:
+        return
+    file = Path(database)
+    if not file.exists() or not file.stat().st_size:  # a new home has empty files, which only its owner may read
         print(f"preparing the databases of {home.root}, once; this takes some seconds", file=sys.stderr)
 
 

@@ -375,7 +375,7 @@ def test_a_home_without_databases_is_told_so(
     home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for one in (Home(tmp_path), home):
+    for one in (Home(tmp_path).create(), home):
         announce_databases(one)
     assert capsys.readouterr().err == (f"preparing the databases of {tmp_path}, once; this takes some seconds\n"), (
         "the other home has them"
