@@ -48,7 +48,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
     done = folder / name
     with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
+        if is_unused(done):  # the folder is the home of tests that have none, too
             make(begun := folder / f"begun-{name}")
             # A copy by SQLite itself has what may still lie in a log beside the file.
             with (
