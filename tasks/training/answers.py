@@ -29,7 +29,7 @@ from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Batch, Encoded, by_number, collate, encode
 from tasks.training.data.epochs import Indices
-from tasks.training.data.rows import load_tokenizer, read_task, rows_by_id, student_rows
+from tasks.training.data.rows import rows_by_id, student_rows, task_and_tokenizer
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
@@ -54,8 +54,7 @@ class Answered:
 def answer(job: Job) -> dict[str, object]:
     """Run the teacher once over every row that students learn from, and write its answers by row id."""
     knobs = job.read(AnswerSlice)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["teacher"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "teacher")
     teacher = freeze(load_classifier(job.inputs["teacher"], task, device()))
     layers = (
         []

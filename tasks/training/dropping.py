@@ -24,7 +24,7 @@ from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.contributions import write_contributions
 from tasks.training.data.encoded import collate, encode
-from tasks.training.data.rows import load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import read_rows, task_and_tokenizer
 from tasks.training.distill import TeacherStudent, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels
 from tasks.training.models.students import freeze, load_classifier, save_model
@@ -81,11 +81,9 @@ def hidden_states(
 ) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
     """Yield the hidden states of the named models on the same batches, with their mask: selection rows, or train rows
     if none are held back."""
-    task, place = read_task(job.inputs["rows"], knobs.task_type), device()
-    tokenizer, models = (
-        load_tokenizer(job.inputs[names[0]], task.truncate),
-        [freeze(load_classifier(job.inputs[name], task, place)) for name in names],
-    )
+    place = device()
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, names[0])
+    models = [freeze(load_classifier(job.inputs[name], task, place)) for name in names]
     rows = read_rows(job.inputs["rows"], "selection", task.head)
     rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.head)
     pairs = None if rows.pairs is None else rows.pairs[:SAMPLE]
@@ -116,8 +114,7 @@ def drop_and_train(job: Job) -> dict[str, object]:
     """Drop layers of ``base`` by a strategy, then train with labels or with the answers of the fine-tuned teacher."""
     knobs, place = job.read(DropSlice), device()
     make_deterministic(knobs.seed)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     kept = kept_layers(knobs.strategy, model.config.num_hidden_layers, knobs.drop, contributions(job) or knobs.kept)
     drop_layers(model, kept)

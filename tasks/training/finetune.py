@@ -16,7 +16,7 @@ from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Indices, planned
-from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
 from tasks.training.objectives.capture import outputs_of
@@ -29,8 +29,7 @@ def finetune(job: Job) -> dict[str, object]:
     the score of guessing."""
     knobs, place = job.read(TeacherSlice), device()
     make_deterministic(knobs.seed)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
     facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
     facts |= score_teacher(job, knobs, model, task, tokenizer)

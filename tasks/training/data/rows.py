@@ -103,6 +103,13 @@ def read_task(folder: Path, task_type: str) -> Task:
     return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, used, facts.truncate)
 
 
+def task_and_tokenizer(job: Job, task_type: str, model: str) -> tuple[Task, Any]:
+    """Return the task of a job's rows, and the tokenizer of the model that is its input of that name, which cuts pairs
+    as the task does."""
+    task = read_task(job.inputs["rows"], task_type)
+    return task, load_tokenizer(job.inputs[model], task.truncate)
+
+
 def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     """Read one split of a rows folder."""
     rows = read_split(folder, split)

@@ -19,7 +19,7 @@ from tasks.errors import DataError, ModelError
 from tasks.recipe.slices import ThresholdSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.multi_label.thresholds import thresholds_of_sets
-from tasks.training.data.rows import load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import read_rows, task_and_tokenizer
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import all_outputs, selection_score
@@ -41,8 +41,7 @@ def write_thresholds(job: Job) -> dict[str, object]:
     """
     knobs = job.read(ThresholdSlice)
     make_deterministic(0)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, device()).eval()
     held, answers = read_rows(job.inputs["rows"], "selection", task.head), ANSWERS[knobs.task_type]
     if not len(held):

@@ -25,7 +25,7 @@ from tasks.recipe.slices import SignalSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.encoded import Batch, Encoded, collate, valid
 from tasks.training.data.epochs import Indices
-from tasks.training.data.rows import load_tokenizer, read_task, rows_by_id, student_rows
+from tasks.training.data.rows import rows_by_id, student_rows, task_and_tokenizer
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture, Signals
 from tasks.training.objectives.layers import weighted_signals
@@ -37,8 +37,7 @@ def record_signals(job: Job) -> dict[str, object]:
     """Run the teacher over every row that students learn from and store its mapped layers; store nothing if values are
     too large for the format."""
     knobs, place = job.read(SignalSlice), device()
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["teacher"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "teacher")
     teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = rows.tokens(tokenizer, knobs.max_length)

@@ -23,7 +23,7 @@ from tasks.recipe.slices import NeuronSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
@@ -37,8 +37,7 @@ def prune_neurons(job: Job) -> dict[str, object]:
     """Write ``base`` without the least important neurons of each block; return how many stay."""
     knobs = job.read(NeuronSlice)
     make_deterministic(knobs.seed)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, device()).eval()
     before = feed_forward_maps(model)[0][0].out_features
     count = neurons_to_keep(before, knobs.keep)

@@ -24,7 +24,7 @@ from tasks.recipe.slices import QuantizationSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import collate
 from tasks.training.data.epochs import Epoch, Indices, planned
-from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.rows import Rows, Task, read_rows, student_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.fake_quantization import FakeQuantization
@@ -38,7 +38,7 @@ def train_on_grid(job: Job) -> dict[str, object]:
     """Write ``start`` trained for a grid; return its score on the selection rows as it will be served."""
     knobs, place = job.read(QuantizationSlice), device()
     make_deterministic(knobs.seed)
-    task, tokenizer = read_task(job.inputs["rows"], knobs.task_type), load_tokenizer(job.inputs["start"])
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "start")
     model = load_classifier(job.inputs["start"], task, place, seed=knobs.seed)
     require_served(model_type_of(model.config))
     learning = Learning(job, knobs, task, model, tokenizer)

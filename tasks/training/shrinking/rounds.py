@@ -16,7 +16,7 @@ from tasks.methods.pruning.importance import most_important
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
 from tasks.methods.pruning.widths import heads_to_keep, width_and_heads_of
 from tasks.recipe.slices import PruneRoundSlice
-from tasks.training.data.rows import Task, load_tokenizer, read_task
+from tasks.training.data.rows import Task, task_and_tokenizer
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import score_of_finished
@@ -28,8 +28,7 @@ def prune_round(job: Job) -> dict[str, object]:
     """Write ``base`` as one round leaves it; ``first`` is the model before the first round."""
     knobs = job.read(PruneRoundSlice)
     make_deterministic(knobs.seed)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, device()).eval()
     count, before = numbers_of_round(job, knobs, model)
     if count >= before:

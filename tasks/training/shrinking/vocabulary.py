@@ -24,7 +24,7 @@ from tasks.methods.vocabulary.tokenizer_files import Document, ids_to_keep, with
 from tasks.recipe.slices import VocabularySlice
 from tasks.training.data.corpora import read_corpus
 from tasks.training.data.encoded import encode
-from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Task, load_tokenizer, read_rows, task_and_tokenizer
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import score_of_finished
@@ -39,8 +39,7 @@ def keep_used_pieces(job: Job) -> dict[str, object]:
     """Write ``base`` with fewer pieces; return their number and that of before."""
     knobs = job.read(VocabularySlice)
     make_deterministic(0)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, device())
     own = learned_texts(job.inputs["rows"], task)
     counted = [*(own if knobs.train else []), *transfer_texts(job, task)]

@@ -22,7 +22,7 @@ from tasks.methods.pruning.weight_masks import LAST_THRESHOLD, WeightMask, cubic
 from tasks.recipe.slices import PredictionSlice, WeightSlice
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Epoch, Indices, planned
-from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.rows import Task, read_rows, student_rows, task_and_tokenizer
 from tasks.training.distill import answered_loss, augmented_epochs, pair_of, substitutes
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec, train
@@ -74,8 +74,7 @@ def model_in_training(job: Job, knobs: PredictionSlice) -> ModelInTraining:
         augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, knobs.sampling, substitutes(job))
         epoch, loss = augmented_epochs(augmented, knobs), answered_loss(job, knobs, pair, augmented)
     else:
-        task = read_task(job.inputs["rows"], knobs.task_type)
-        tokenizer = load_tokenizer(job.inputs["start"], task.truncate)
+        task, tokenizer = task_and_tokenizer(job, knobs.task_type, "start")
         model = load_classifier(job.inputs["start"], task, place, seed=knobs.seed)
         rows = read_rows(job.inputs["rows"], "train", task.head)
         encoded = rows.tokens(tokenizer, knobs.max_length)

@@ -25,7 +25,7 @@ from tasks.recipe.slices import NeuronSlice, WidthSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices
-from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model, tables
 from tasks.training.precision import device, make_deterministic
@@ -53,8 +53,7 @@ def cut_width(job: Job) -> dict[str, object]:
     """Write ``base`` without the least important dimensions and heads; return how many stay."""
     knobs, place = job.read(WidthSlice), device()
     make_deterministic(knobs.seed)
-    task = read_task(job.inputs["rows"], knobs.task_type)
-    tokenizer = load_tokenizer(job.inputs["base"], task.truncate)
+    task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, place).eval()
     old_width, old_heads = width_and_heads_of(model.config)
     heads = heads_to_keep(old_heads, knobs.keep)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from safetensors.torch import load_file
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
 from tasks.methods.quantization.grids import as_blocks
+from tasks.ports.rows.row_files import TASK
 from tasks.recipe.slices import QuantizationSlice
+from tasks.task_types.texts.truncation import stated_truncation
 from tasks.training import loop
-from tasks.training.data.rows import read_task
+from tasks.training.data.rows import load_tokenizer, read_task
 from tasks.training.models.fake_quantization import FakeQuantization, linear_maps
 from tasks.training.models.students import load_classifier
 from tasks.training.shrinking.quantization import train_on_grid
@@ -128,3 +132,13 @@ def test_a_family_whose_graph_rounds_more_is_refused_in_a_sentence(rows: Path, t
         ModelError, match="a model of the family xlnet cannot be trained for few bits, because its graph"
     ):
         train_on_grid(job(tmp_path / "a", {}, start=start, rows=rows))
+
+
+def test_a_start_that_does_not_know_how_the_task_cuts_its_pairs_learns_it(
+    whole: Path, rows: Path, tmp_path: Path
+) -> None:
+    cut = shutil.copytree(rows, tmp_path / "rows")
+    facts = json.loads((cut / TASK).read_text())
+    (cut / TASK).write_text(json.dumps(facts | {"truncate": "second"}))
+    train_on_grid(job(tmp_path / "a", {"steps": 1, "signal": "labels"}, start=whole, rows=cut))
+    assert stated_truncation(load_tokenizer(tmp_path / "a")) == "only_second"
