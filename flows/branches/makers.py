@@ -16,7 +16,7 @@ from flows.branches.shrinking.quantized import make_quantized
 from flows.branches.shrinking.shrunk import make_narrowed, make_pruned, make_trimmed
 from flows.branches.shrinking.sparse import make_lottery, make_sparse
 from flows.branches.student import make_student
-from flows.branches.subflow import has_branches, in_branch
+from flows.branches.subflow import as_page, has_branches
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
@@ -62,18 +62,22 @@ MAKERS = {
 async def all_candidates(recipe: Recipe, shared: SharedArtifacts) -> list[Candidate]:
     """Make all candidates of a recipe, as branches of one run; a follower waits for the one that it is made from."""
     shared.planned = {one.name: one for one in recipe.planned}
+    one = candidate_on_page if has_branches(recipe) else one_candidate
     for planned in shared.planned.values():  # no branch begins before all are known: this loop awaits nothing
-        shared.made[planned.name] = asyncio.ensure_future(one_candidate(recipe, planned, shared))
+        shared.made[planned.name] = asyncio.ensure_future(one(recipe, planned, shared))
     return list(await asyncio.gather(*shared.made.values()))
 
 
 async def one_candidate(recipe: Recipe, planned: CandidateKnobs, shared: SharedArtifacts) -> Candidate:
-    """Make one candidate. As a branch it is drawn after what nearly every candidate waits for, and begins after it."""
-    make = partial(MAKERS[planned.by].make, recipe, planned, shared)
-    if not has_branches(recipe):
-        return await make()
+    """Make one candidate."""
+    return await MAKERS[planned.by].make(recipe, planned, shared)
+
+
+async def candidate_on_page(recipe: Recipe, planned: CandidateKnobs, shared: SharedArtifacts) -> Candidate:
+    """Make one candidate as a branch, which is drawn after what nearly every candidate waits for, and begins after
+    it."""
     if planned.is_follower:
         await shared.made[planned.made_from]
     after = [shared.rows, *([await shared.teacher] if recipe.general_distillation is None else [])]
     about: dict[str, JsonValue] = {"by": planned.by, "from": planned.made_from, "seeds": list(planned.planned_seeds)}
-    return await in_branch(recipe, planned.name, make, after, about)
+    return await as_page(planned.name, partial(one_candidate, recipe, planned, shared), after, about)

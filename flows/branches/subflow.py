@@ -37,8 +37,17 @@ async def in_branch(
     about: Mapping[str, JsonValue] = MappingProxyType({}),
 ) -> OfBranch:
     """Run a part of a run, as a sub-flow if the run is a large one."""
-    session = current_session()
-    return await (in_subflow(session, BRANCH, name, body, after, about) if has_branches(recipe) else body())
+    return await (as_page(name, body, after, about) if has_branches(recipe) else body())
+
+
+async def as_page(
+    name: str,
+    body: Callable[[], Awaitable[OfBranch]],
+    after: Sequence[Artifact],
+    about: Mapping[str, JsonValue],
+) -> OfBranch:
+    """Run a part of a large run on a page of its own."""
+    return await in_subflow(current_session(), BRANCH, name, body, after, about)
 
 
 async def in_subflow(
