@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from prefect import flow
@@ -28,6 +29,7 @@ from tasks.ports.tracking.tracker import Tracker
 
 DAY = 86400.0
 PAGE = 200
+Found = TypeVar("Found")
 PENDING = 3600.0  # seconds after which an unfinished model counts as abandoned
 
 
@@ -88,23 +90,22 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
         await client.set_flow_run_state(run.id, gone, force=True)
 
 
-async def branches(client: PrefectClient, flow_run: UUID) -> AsyncIterator[FlowRun]:
-    """Yield the flow runs inside of a flow run, page by page."""
-    below, start = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run])), 0
-    while page := await client.read_flow_runs(
-        flow_run_filter=below, sort=FlowRunSort.NAME_ASC, limit=PAGE, offset=start
-    ):
-        for run in page:
-            yield run
-        start += len(page)
+def branches(client: PrefectClient, flow_run: UUID) -> AsyncIterator[FlowRun]:
+    """Yield the flow runs inside of a flow run."""
+    below = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run]))
+    return paged(partial(client.read_flow_runs, flow_run_filter=below, sort=FlowRunSort.NAME_ASC))
 
 
-async def task_runs(client: PrefectClient, flow_run: UUID) -> AsyncIterator[TaskRun]:
-    """Yield the task runs of a flow run, page by page; the server requires an order and a limit."""
-    of_run, start = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run])), 0
-    while page := await client.read_task_runs(
-        flow_run_filter=of_run, sort=TaskRunSort.NAME_ASC, limit=PAGE, offset=start
-    ):
-        for task in page:
-            yield task
+def task_runs(client: PrefectClient, flow_run: UUID) -> AsyncIterator[TaskRun]:
+    """Yield the task runs of a flow run."""
+    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
+    return paged(partial(client.read_task_runs, flow_run_filter=of_run, sort=TaskRunSort.NAME_ASC))
+
+
+async def paged(read: Callable[..., Awaitable[list[Found]]]) -> AsyncIterator[Found]:
+    """Yield what a request finds, page by page; the server requires an order and a limit."""
+    start = 0
+    while page := await read(limit=PAGE, offset=start):
+        for one in page:
+            yield one
         start += len(page)
