@@ -34,7 +34,7 @@ def up(home: Home, wanted: StackOptions, tell: Tell, tls: TlsOptions = NO_TLS_OP
     stack = choose(home, wanted, tls)
     lay_out(stack)
     renewed = bool(stack.settings.tls) and certificates.install(stack, tls)
-    if (stack.root / "secrets.next.json").exists():
+    if stack.next_secrets_file.exists():
         raise StackError("a rotation of secrets was interrupted; complete it: limbeck rotate")
     secret = credentials.generate(stack.secrets_file)
     write_configs(stack, secret)

@@ -106,6 +106,11 @@ class Stack:
         return self.root / "secrets.json"
 
     @property
+    def next_secrets_file(self) -> Path:
+        """The file of the secrets of a rotation that is not complete."""
+        return self.root / "secrets.next.json"
+
+    @property
     def is_new(self) -> bool:
         """Whether this stack was never started."""
         return not self.file.exists()

@@ -8,7 +8,6 @@ that was interrupted is completed by the next one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from urllib.parse import quote
 
 from flows.home import Home
@@ -45,11 +44,6 @@ def chosen_secrets(names: Iterable[str]) -> list[str]:
     return wanted or [name for name in SECRETS if name not in FIXED]
 
 
-def next_secrets_file(stack: Stack) -> Path:
-    """Return the file of the secrets of a rotation that is not complete."""
-    return stack.root / "secrets.next.json"
-
-
 def rotate_secrets(home: Home, names: Iterable[str], tell: Tell) -> list[str]:
     """Give the stack new secrets, and start it again; return what programs and people elsewhere need now.
 
@@ -58,7 +52,7 @@ def rotate_secrets(home: Home, names: Iterable[str], tell: Tell) -> list[str]:
     stack = Stack.of(home)
     if stack.is_new:
         raise StackError(f"{home.root} has no stack, and so no secrets; limbeck up creates both")
-    chosen, file = chosen_secrets(names), next_secrets_file(stack)
+    chosen, file = chosen_secrets(names), stack.next_secrets_file
     old = credentials.kept(stack.secrets_file)
     if file.exists():
         tell("completing the rotation that was interrupted before")

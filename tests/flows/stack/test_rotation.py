@@ -14,7 +14,7 @@ from flows.home import Home
 from flows.stack import bringup, credentials, databases, supervision
 from flows.stack.credentials import PERSON
 from flows.stack.operation import rotation
-from flows.stack.operation.rotation import chosen_secrets, next_secrets_file, rotate_secrets, set_passwords
+from flows.stack.operation.rotation import chosen_secrets, rotate_secrets, set_passwords
 from flows.stack.services import mlflow_database
 from flows.stack.settings import Settings, Stack, choose_ports
 from flows.stack.setup.folders import lay_out
@@ -76,15 +76,15 @@ def test_an_interrupted_one_is_completed_with_the_same_secrets(
         with pytest.raises(KeyboardInterrupt):
             rotate_secrets(home, [], print)
     assert credentials.kept(stack.secrets_file) == before, "the servers' secrets are the old ones still"
-    wanted = json.loads(next_secrets_file(stack).read_text())
-    assert stat.S_IMODE(next_secrets_file(stack).stat().st_mode) == 0o600
+    wanted = json.loads(stack.next_secrets_file.read_text())
+    assert stat.S_IMODE(stack.next_secrets_file.stat().st_mode) == 0o600
     rotate_secrets(home, ["LIMBECK_REDIS_PASSWORD"], print)
-    assert credentials.kept(stack.secrets_file) == wanted and not next_secrets_file(stack).exists()
+    assert credentials.kept(stack.secrets_file) == wanted and not stack.next_secrets_file.exists()
 
 
 def test_up_does_not_start_between_old_and_new_secrets(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = Stack.of(home)
-    credentials.write(next_secrets_file(stack), credentials.kept(stack.secrets_file))
+    credentials.write(stack.next_secrets_file, credentials.kept(stack.secrets_file))
     for step in ("require_programs", "lay_out"):
         monkeypatch.setattr(bringup, step, lambda *given: None)
     monkeypatch.setattr(bringup, "choose", lambda home, wanted, tls: stack)
