@@ -16,7 +16,7 @@ from tasks.gate.row import GateRow, Lead
 from tasks.gate.verdicts import Decision, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
-from tasks.recipe.judging import Criterion
+from tasks.recipe.judging import FIGURES, Criterion
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import RowsFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow
@@ -35,24 +35,7 @@ from tasks.scoring.further.resamples import FurtherMetric
 from tasks.scoring.judging_sets import SET_SPLIT, SetAnswers
 from tasks.scoring.quality.gain import Gain, Unread
 
-FIGURES_KEPT = (
-    "retained",
-    "parameters",
-    "bytes",
-    "flops",
-    "latency_ms",
-    "speedup",
-    "unsteady",
-    "memory_bytes",
-    "fertility",
-    "fertility_elsewhere",
-    "ms_per_text",
-    "packed_bytes",
-    "nonzero_share",
-    "bits",
-    "cost",
-    "measured_at",
-)
+FIGURES_KEPT = (*FIGURES, "unsteady", "cost", "measured_at")
 
 
 @dataclass

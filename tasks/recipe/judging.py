@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.recipe.knobs import HEADLINE, Knobs, Name, require_distinct, runtime_knob
+from tasks.task_types.types import ERROR_METRICS
 
 OF_TEXTS = ("fertility", "fertility_elsewhere", "ms_per_text")
 """Figures of real texts: pieces per word, and latency. They are measured if a candidate has a tokenizer of its own."""
@@ -164,8 +165,6 @@ class Exports(Exporting, Quantizing):
         return self
 
 
-ERROR_METRICS = ("mse",)
-"""Metrics of a task that may be above 1; all others are shares, or correlations."""
 LARGEST_SHARE = 2.0
 """A candidate with more than twice its reference's score is not asked for: a larger bound is a percentage."""
 

@@ -101,6 +101,8 @@ TAGS = Column("label", "a tag for each word: O, or B-, I- and a type", usual="ta
 
 OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
 """Metrics of rows that are judged together: a task, or a judging set, names the column of their groups."""
+ERROR_METRICS = frozenset({"mse"})
+"""Metrics of which less is better, and which may be above 1; all others are shares, or correlations."""
 
 CLASSIFICATION = TaskType(
     name="classification",

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.metrics.metrics import METRICS
-from tasks.report.format.pareto import ERRORS, Point, front, fronts
+from tasks.report.format.pareto import Point, front, fronts
 from tasks.report.page.pareto_picture import pareto_pictures
 from tasks.results.run import RunResult
+from tasks.task_types.types import ERROR_METRICS
 from tests.report.figures import row, undefined
 from tests.report.figures import written as as_json
 
@@ -59,7 +60,7 @@ def test_nobody_beats_the_front_and_everybody_else_is_beaten_by_it(pairs: list[t
 
 
 def test_errors_are_the_metrics_of_which_less_is_better() -> None:
-    assert {name for name, metric in METRICS.items() if metric.lower_is_better} == ERRORS
+    assert {name for name, metric in METRICS.items() if metric.lower_is_better} == ERROR_METRICS
 
 
 def test_what_is_unknown_is_left_out_by_name_and_never_drawn_at_zero() -> None:

@@ -34,22 +34,26 @@ async def hanging_answers(context: StageContext, knobs: AnswerSlice) -> None:
     await process.run_engine("hangs_for_ever", {"job": "hang", "threads": 1}, context.workspace, context.listen)
 
 
-def test_a_stage_that_hangs_ends_in_a_sentence_and_its_process_is_killed(
-    prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def run_stage_of_engine(text: str, script: Path, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run that stage in a session, with this text as the program of its engine."""
     monkeypatch.setattr(process, "ENGINE_ENDING_SECONDS", 0.5)
-    script = tmp_path / "hangs_for_ever.py"
-    script.write_text(HANGS)
+    script.write_text(text)
     monkeypatch.setattr(process, "command", lambda module, processes: [sys.executable, str(script)])
-    session = Session(open_store(str(tmp_path), tmp_path), 1, 1, stage_hours=4 / 3600)
 
     @flow
     async def one() -> None:
         with use_session(session):
             await hanging_answers(AnswerSlice(task_type="classification", max_length=8))
 
+    asyncio.run(one())
+
+
+def test_a_stage_that_hangs_ends_in_a_sentence_and_its_process_is_killed(
+    prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, script = Session(open_store(str(tmp_path), tmp_path), 1, 1, stage_hours=4 / 3600), tmp_path / "engine.py"
     with pytest.raises(TooLong, match="hanging-answers did not end within 0.001.* hours.*resources.stage_hours"):
-        asyncio.run(one())
+        run_stage_of_engine(HANGS, script, session, monkeypatch)
     assert [record.state for record in session.records] == ["failed"]
     left = [child for child in psutil.Process().children(recursive=True) if str(script) in child.cmdline()]
     assert left == []
@@ -71,21 +75,12 @@ def test_a_stage_that_reports_nothing_ends_and_one_that_reports_goes_on(
     prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hung engine kept its GPU until the limit of the stage, which is half a day."""
-    monkeypatch.setattr(process, "ENGINE_ENDING_SECONDS", 0.5)
-    script = tmp_path / "reports_and_hangs.py"
-    script.write_text(REPORTS)
-    monkeypatch.setattr(process, "command", lambda module, processes: [sys.executable, str(script)])
     session = Session(open_store(str(tmp_path), tmp_path), 1, 1, silent_minutes=2 / 60)
     heard: list[str] = []
     monkeypatch.setattr(StageContext, "note_report", noted(heard, StageContext.note_report))
 
-    @flow
-    async def one() -> None:
-        with use_session(session):
-            await hanging_answers(AnswerSlice(task_type="classification", max_length=8))
-
     with pytest.raises(TooLong, match="hanging-answers reported nothing for 0.033.* minutes.*LIMBECK_SILENT_MINUTES"):
-        asyncio.run(one())
+        run_stage_of_engine(REPORTS, tmp_path / "engine.py", session, monkeypatch)
     assert len(heard) == 12, "it went on for three seconds, with two seconds of silence allowed"
 
 

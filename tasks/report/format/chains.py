@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.report.format.pareto import ERRORS, number
+from tasks.report.format.pareto import number
 from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
+from tasks.task_types.types import ERROR_METRICS
 
 FEWEST_STEPS = 2
 """Steps from which a chain is displayed: one step alone is a row of the table beside the teacher's."""
@@ -109,7 +110,7 @@ def points(change: float | None, headline: str) -> str:
     """Return the change of a score: of an error or a figure beyond 1 as it is, of any other in points of a hundred."""
     if change is None:
         return ""
-    figure = f"{change:+.3f}" if headline in ERRORS else f"{100 * change:+.1f} points"
+    figure = f"{change:+.3f}" if headline in ERROR_METRICS else f"{100 * change:+.1f} points"
     return figure.replace("-", "−")
 
 

@@ -14,9 +14,7 @@ from typing import Any
 
 from tasks.results.row import Amount, ResultRow
 from tasks.results.run import RunResult
-
-ERRORS = frozenset({"mse"})
-"""Metrics for which less is better."""
+from tasks.task_types.types import ERROR_METRICS
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def picture(
     steady = [model for model in result.models if model.name not in shaky]
     found = [point_of(model, result.split, cost(model)) for model in steady]
     points = tuple(point for point in found if point is not None)
-    best = frozenset(point.name for point in front(points, less_is_better=result.headline in ERRORS))
+    best = frozenset(point.name for point in front(points, less_is_better=result.headline in ERROR_METRICS))
     out = tuple(model.name for model, point in zip(steady, found, strict=True) if point is None)
     return Front(title, unit, points, best, out, note, shaky)
 

@@ -22,7 +22,7 @@ from tasks.report.format.numbers import (
     span,
     times,
 )
-from tasks.report.format.pareto import ERRORS, number
+from tasks.report.format.pareto import number
 from tasks.report.format.speeds import format_latency, times_as_fast
 from tasks.report.page.charts import interval_strip
 from tasks.report.tables.exports_section import facts_of
@@ -31,6 +31,7 @@ from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.results.roles import role_of
 from tasks.results.row import Cost, Estimate, ResultRow
 from tasks.results.run import Registered, RunResult
+from tasks.task_types.types import ERROR_METRICS
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def worth(model: ResultRow, split: str) -> tuple[bool, float]:
     if chosen_by is not None:
         return False, -chosen_by
     value = number(model.score(split).value)
-    return value is None, 0.0 if value is None else value if model.headline in ERRORS else -value
+    return value is None, 0.0 if value is None else value if model.headline in ERROR_METRICS else -value
 
 
 UNREGISTERED = Registered(candidate="")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tasks.report.format.numbers import figure
-from tasks.report.format.pareto import ERRORS
+from tasks.task_types.types import ERROR_METRICS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +36,7 @@ def boards(candidates: Sequence[LoggedCandidate]) -> dict[tuple[str, str, str], 
         board = found.setdefault((tags.get("headline", ""), tags.get("split", ""), one["data"]), {})
         board.setdefault(tags.get("checkpoint.sha256") or f"{one['run']} {tags.get('candidate')}", one)
     return {
-        place: sorted(entries.values(), key=lambda one: board_order(one, less=place[0] in ERRORS))
+        place: sorted(entries.values(), key=lambda one: board_order(one, less=place[0] in ERROR_METRICS))
         for place, entries in found.items()
     }
 
