@@ -79,12 +79,12 @@ def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "ru
         from tasks.results.run import RunResult
 
         return show_results(out, RunResult.model_validate(result))
-    from tasks.report.sweep_plot import sweep_svg
+    from tasks.report.page.picture import sweep_picture
     from tasks.results.sweep import read_sweep
 
     sweep = read_sweep(result)
     if plot is not None:
-        plot.write_text(sweep_svg(sweep), encoding="utf-8")
+        plot.write_text(sweep_picture(sweep), encoding="utf-8")
     show_sweep(out, sweep)
 
 

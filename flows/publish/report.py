@@ -7,10 +7,7 @@ import asyncio
 import os
 import time
 import webbrowser
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from prefect.logging import get_run_logger
@@ -23,16 +20,14 @@ from flows.publish.metadata import made_by
 from flows.run.demo import texts_to_ask
 from flows.run.opening import Run
 from flows.run.stopping import RUN_OPTIONS
-from tasks.engine.environment import version_of
 from tasks.errors import LimbeckError, RecipeError, RegistryError
-from tasks.ports.code.fingerprint import ROOT, hash_file
-from tasks.ports.memo import remembered
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.history import PastRun
 from tasks.ports.tracking.run_files import keep_report, keep_result, keeps, read_curves
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.report.page.page import PAGE, report_link, run_page, sweep_page
+from tasks.report.page.picture import pareto_picture
 from tasks.results.record import AboutRun
 from tasks.results.run import RunResult
 from tasks.results.sweep import read_sweep
@@ -70,43 +65,11 @@ async def leave_report(links: Mapping[str, str], make: Callable[[], None]) -> di
 
 
 def make_report(recipe: Recipe, run: Run, result: RunResult) -> None:
-    """Render a run's page and pictures, and log them together with the result."""
+    """Render a run's page and picture, and log them together with the result."""
     keep_result(run.tracker, result.as_json())  # first: if the page fails, it can be rendered from the result later
     curves = read_curves(run.tracker, [stage.key for stage in result.stages])
     page = run_page(result, curves=curves, texts=texts_of(run.session) if recipe.report.texts else None)
-    keep_report(run.tracker, page, pictures_of(result))
-
-
-def pictures_of(result: RunResult) -> dict[str, bytes]:
-    """Return the Pareto pictures. They are cached on each machine by content, because matplotlib takes two seconds to
-    load and draw."""
-    from tasks.report.format.pareto import fronts
-
-    shown = (
-        [asdict(one) | {"best": sorted(one.best)} for one in fronts(result)],
-        *(result.recipe, result.headline, result.split),
-    )
-    drawing = code_that_draws(ROOT / "tasks" / "report") | {
-        "roles": hash_file(ROOT / "tasks" / "results" / "roles.py"),
-        "matplotlib": version_of("matplotlib"),
-    }
-    return {
-        name: b64decode(picture)
-        for name, picture in remembered("pictures", [shown, drawing], partial(drawn, result)).items()
-    }
-
-
-def code_that_draws(room: Path) -> dict[str, str]:
-    """Return the digest of every source file of a folder, by relative path, so that an edit of any file redraws the
-    pictures."""
-    return {path.relative_to(room).as_posix(): hash_file(path) for path in sorted(room.rglob("*.py"))}
-
-
-def drawn(result: RunResult) -> dict[str, str]:
-    """Draw the Pareto pictures; return them in base64."""
-    from tasks.report.page.pareto_picture import pareto_pictures
-
-    return {name: b64encode(picture).decode() for name, picture in pareto_pictures(result).items()}
+    keep_report(run.tracker, page, {"pareto.svg": pareto_picture(result).encode()})
 
 
 # --- of a past run ----------------------------------------------------------------------------------------------------

@@ -61,11 +61,11 @@ async def leave_report(files: Mapping[str, str], tracker: Tracker) -> None:
         await acreate_link_artifact(
             files["report.html"], link_text="Report", key="report", description="The whole run on one page"
         )
-    if "pareto.png" in files:
-        beside = f" ([in MLflow]({files['pareto.png']}))" if files["pareto.png"] else ""
-        picture = await asyncio.to_thread(tracker.report_file, "pareto.png")
+    if "pareto.svg" in files:
+        beside = f" ([in MLflow]({files['pareto.svg']}))" if files["pareto.svg"] else ""
+        picture = await asyncio.to_thread(tracker.report_file, "pareto.svg")
         await acreate_image_artifact(
-            shown_as(picture, files["pareto.png"]),
+            shown_as(picture, files["pareto.svg"]),
             key="pareto",
             description=f"Quality against latency, size and energy{beside}",
         )
@@ -78,13 +78,15 @@ def shown_as(picture: bytes, link: str) -> str:
     A link alone displays nothing if MLflow requires a login: the browser requests the picture from another site's page,
     and sends no password.
     """
-    return link if link and len(picture) > LARGEST else f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+    if link and len(picture) > LARGEST:
+        return link
+    return f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
 
 
 def where_lines(result: RunResult, files: Mapping[str, str]) -> list[str]:
     """Return lines with links to the MLflow run, the report and the chart; without a server, with their names."""
     link = (result.links or {}).get("run")
-    named = {"report.html": "report", "pareto.png": "Pareto chart"}
+    named = {"report.html": "report", "pareto.svg": "Pareto chart"}
     lines = [
         f"[{words}]({files[name]})"
         if files[name]

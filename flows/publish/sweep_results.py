@@ -25,7 +25,7 @@ from tasks.results.sweep import LayerSimilarity, SweepCell, SweepResult, read_sw
 async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> SweepResult:
     """Log the figures, publish table and plot in the Prefect UI and in MLflow, and return the content of the ``--json``
     file; nothing is registered."""
-    from tasks.report.sweep_plot import sweep_svg
+    from tasks.report.page.picture import sweep_picture
     from tasks.report.tables.sweep import answer_lines, sweep_markdown
 
     found, ledger = sweep_result(recipe, swept), ledger_of(run.session)
@@ -42,7 +42,7 @@ async def publish_sweep(recipe: Recipe, run: Run, swept: Swept) -> SweepResult:
             **for_the_page(recipe, run).as_json(),
         }
     )
-    plot, text = await asyncio.to_thread(sweep_svg, result), sweep_markdown(result)
+    plot, text = await asyncio.to_thread(sweep_picture, result), sweep_markdown(result)
     await asyncio.to_thread(run.tracker.sweep, result, plot, text)
     await asyncio.to_thread(run.tracker.log_stages, run.session.records)
     await asyncio.to_thread(run.tracker.ledger, ledger)

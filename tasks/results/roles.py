@@ -18,10 +18,8 @@ class Role:
     """Its name in a sentence, after the article "a"."""
     corners: int
     """Corners of its mark on the page, a regular polygon; 16 look like a circle."""
-    marker: str
-    """The same mark in pictures: a marker of matplotlib."""
     colour: str
-    """Its colour on light ground; pictures have this one."""
+    """Its colour on light ground; a chart in a file of its own has this one."""
     colour_on_dark: str
     order: int
     """Its place among models of equal size on the results page, where 0 is the plain baseline."""
@@ -42,12 +40,11 @@ class Role:
 
 
 ROLES = {
-    "teacher": Role("teacher", 4, "D", "#6a4aa3", "#b79bec", order=1, reach=1.35),
-    "student": Role("distilled student", 16, "o", "#0b6b66", "#4fc4b8", order=1, exported=True, registered=True),
+    "teacher": Role("teacher", 4, "#6a4aa3", "#b79bec", order=1, reach=1.35),
+    "student": Role("distilled student", 16, "#0b6b66", "#4fc4b8", order=1, exported=True, registered=True),
     "dropped": Role(
         "model with layers removed",
         3,
-        "^",
         "#b1520c",
         "#f0a05a",
         order=3,
@@ -60,7 +57,6 @@ ROLES = {
     "trimmed": Role(
         "model with a smaller vocabulary",
         5,
-        "p",
         "#8a2f6b",
         "#e08cc3",
         order=3,
@@ -72,7 +68,6 @@ ROLES = {
     "pruned": Role(
         "model with fewer neurons",
         6,
-        "h",
         "#5d6d12",
         "#b5c95a",
         order=3,
@@ -84,7 +79,6 @@ ROLES = {
     "narrowed": Role(
         "model of a smaller width",
         8,
-        "8",
         "#9a3d3d",
         "#ef9a9a",
         order=3,
@@ -96,7 +90,6 @@ ROLES = {
     "sparse": Role(
         "model with zeros",
         4,
-        "P",
         "#3f6f8f",
         "#8fc1e3",
         order=3,
@@ -109,7 +102,6 @@ ROLES = {
     "quantized": Role(
         "model trained for few bits",
         3,
-        "v",
         "#2f6b3a",
         "#86c795",
         order=3,
@@ -119,8 +111,8 @@ ROLES = {
         registered=True,
         tag="quantization",
     ),
-    "baseline": Role("baseline", 4, "s", "#6b727b", "#a2a9b1", order=2, reach=1.2, turn=pi / 4, judged=False),
-    "export": Role("exported model", 6, "H", "#2560b8", "#7fb0f5", order=4, reach=1.15),
+    "baseline": Role("baseline", 4, "#6b727b", "#a2a9b1", order=2, reach=1.2, turn=pi / 4, judged=False),
+    "export": Role("exported model", 6, "#2560b8", "#7fb0f5", order=4, reach=1.15, turn=pi / 6),
 }
 """By name; the style sheet has their colours in this order."""
 

@@ -32,7 +32,7 @@ from tasks.methods.layers.layer_strategies import undefined
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import LayerDropping
-from tasks.report.sweep_plot import sweep_svg
+from tasks.report.page.picture import sweep_picture
 from tasks.stage import context
 from tests.flows.run.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm
 from tests.flows.test_compress import FAST
@@ -121,9 +121,8 @@ def test_nothing_is_registered_and_mlflow_holds_table_plot_and_curves(first: dic
     assert again.equal, [row for row in again.stages if row.verdict not in ("equal", "measured")]
     assert tracker.recall(run["run"], "manifest")["kind"] == "sweep"
     plots = list(home.artifacts.rglob("run/sweep.svg"))
-    assert (
-        plots and ET.fromstring(plots[0].read_text()).tag.endswith("svg") and plots[0].read_text() == sweep_svg(first)
-    )
+    drawn = plots[0].read_text()
+    assert ET.fromstring(drawn).tag.endswith("svg") and drawn == sweep_picture(first)
     curve = tracker.client.get_metric_history(run["run"], "score.top")
     assert [point.step for point in curve] == [1, 2]
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from tasks.report.page.page import sweep_page
+from tasks.report.page.page import compare_page, sweep_page
 from tests.browser import QUIET
 from tests.report.figures import row
+from tests.report.test_comparison import NEW, OLD, run
 from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, run_page, whole
 from tests.report.test_steps import CHAIN, made, scored
 from tests.web_server import answered_by
@@ -34,10 +35,11 @@ const cut = [...page.querySelectorAll("svg text")].filter(one => {
   return !one.closest("details") && (inside.left < whole.left - 3 || inside.right > whole.right + 12);
 });
 const tall = [...page.querySelectorAll(".large")].filter(one => one.getBoundingClientRect().height > 1.7 * parseFloat(getComputedStyle(one).lineHeight));
+const scrolled = [...page.querySelectorAll(".wide")].filter(one => one.scrollWidth > one.clientWidth + 1);
 document.body.append(JSON.stringify({
   scroll: wide.scrollWidth, width: wide.clientWidth, first: Math.round(page.querySelector(".first").getBoundingClientRect().bottom),
   over: over.map(one => one.tagName + "." + one.className + " " + one.textContent.slice(0, 40)), cut: cut.map(one => one.textContent),
-  tall: tall.map(one => one.textContent),
+  tall: tall.map(one => one.textContent), scrolled: scrolled.map(one => one.getAttribute("aria-label")),
 }));
 """  # noqa: E501
 
@@ -116,6 +118,13 @@ def test_a_sweep_flows_over_as_little(tmp_path: Path, width: int) -> None:
     found = seen(tmp_path, sweep_page(WHOLE | {"stages": [], "links": {}, "task": "sst2"}), width)
     assert found["scroll"] <= found["width"] and found["over"] == [] and found["cut"] == []
     assert found["first"] <= SCREENS[width]
+
+
+def test_runs_side_by_side_fit_on_a_phone(tmp_path: Path) -> None:
+    """Each table of a comparison had to be scrolled sideways, and the names of its rows went out of sight."""
+    long = run("9f" * 4, {"teacher.model": "organisation/a-model-of-a-long-name" * 2}, [row("a-candidate-" * 4)])
+    found = seen(tmp_path, compare_page([OLD, NEW, long]), 390)
+    assert found["scroll"] <= found["width"] and found["over"] == [] and found["scrolled"] == []
 
 
 def test_no_request_leaves_the_page(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from typing import Any
 
 from hypothesis import given
@@ -9,7 +10,10 @@ from hypothesis import strategies as st
 
 from tasks.metrics.metrics import METRICS
 from tasks.report.format.pareto import Point, front, fronts
-from tasks.report.page.pareto_picture import pareto_pictures
+from tasks.report.page.charts import front_chart
+from tasks.report.page.page import run_page
+from tasks.report.page.picture import pareto_picture
+from tasks.results.roles import ROLES
 from tasks.results.run import RunResult
 from tasks.task_types.types import ERROR_METRICS
 from tests.report.figures import row, undefined
@@ -104,13 +108,24 @@ def test_an_unsteady_speed_is_on_no_front_of_time_and_named() -> None:
     )
 
 
-def test_the_pictures_are_files_of_their_kind_and_the_same_each_time() -> None:
-    found = pareto_pictures(written())
-    assert (
-        found["pareto.png"].startswith(b"\x89PNG")
-        and b">4x312<" in found["pareto.svg"]
-        and found == pareto_pictures(written())
-    )
-    assert pareto_pictures(written(models=[undefined("new")]))["pareto.png"].startswith(b"\x89PNG"), (
-        "nothing known is an empty picture, not an error"
-    )
+def test_the_picture_holds_the_charts_of_the_page_and_is_the_same_each_time() -> None:
+    """One drawing of each chart: it was written once for the page and once more for files, and the two differed."""
+    result = written()
+    drawn = pareto_picture(result)
+    charts = [str(front_chart(one, result.headline)) for one in fronts(result) if one.points]
+    assert charts and all(one in drawn and one in run_page(result) for one in charts)
+    assert ET.fromstring(drawn).tag.endswith("svg") and drawn == pareto_picture(result)
+
+
+def test_the_picture_needs_neither_files_nor_scripts_nor_variables_of_css() -> None:
+    """Programs that show SVG, but are no browsers, know no variables: all marks would be black."""
+    drawn = pareto_picture(written())
+    assert "var(" not in drawn and ROLES["teacher"].colour in drawn
+    assert not [word for word in ("<script", "@import", "url(", "href") if word in drawn]
+    hostile = pareto_picture(written(recipe="<script>&'"))
+    assert "<script" not in hostile and ET.fromstring(hostile) is not None
+
+
+def test_nothing_known_is_a_picture_that_says_so_and_no_error() -> None:
+    title = ET.fromstring(pareto_picture(written(models=[undefined("new")]))).findtext("{*}title") or ""
+    assert title.endswith(": no cost of a model is known")

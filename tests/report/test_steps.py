@@ -115,7 +115,7 @@ def test_a_bar_shows_the_part_that_a_step_removed_or_added() -> None:
     place = {0.0: 100.0, 50.0: 150.0, 80.0: 180.0}.__getitem__
 
     def widths(value: float | None, before: float | None) -> list[tuple[str, str]]:
-        parts = [str(one) for one in step_bar(lambda one: place(float(one)), 20, value, before, step, "50")]
+        parts = [str(one) for one in step_bar(lambda one: place(float(one)), 20, value, before, step.row.role)]
         return [
             (one.split('class="')[1].split('"')[0].split()[0], one.split('width="')[1].split('"')[0]) for one in parts
         ]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.report.format.chains import chains
 from tasks.report.format.pareto import Front, Point
-from tasks.report.page.charts import DropPoint, drop_chart, front_chart
+from tasks.report.page.charts import DropPoint, drop_chart, front_chart, reliability_chart
 from tasks.report.page.curves import curve_chart, spread
 from tasks.report.page.lineage_chart import levels_of, without_shortcuts
 from tasks.report.page.svg import (
@@ -25,6 +26,12 @@ from tasks.report.page.svg import (
     text,
     ticks,
 )
+from tasks.report.page.waterfall import size_chart
+from tasks.results.error_analysis import ErrorAnalysis
+from tasks.results.run import RunResult
+from tests.report.figures import written
+from tests.report.test_page import LOOK
+from tests.report.test_steps import CHAIN
 
 figures = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -97,10 +104,27 @@ def test_values_are_shown_under_the_pointer_by_the_style_sheet_alone() -> None:
     one = Point("small", "student", 3.0, 0.9, 0.88, 0.92)
     drawn = ET.fromstring(front_chart(Front("latency", "ms", (one,), frozenset({"small"}), ()), "accuracy"))
     [spot] = [group for group in drawn.iter("g") if group.get("class") == "spot"]
-    said = [text.text for text in spot.iter("text")]
-    assert said == ["small (student)", "accuracy 0.900 [0.880, 0.920]", "3 ms"]
+    assert said_by(spot) == ["small (student)", "accuracy 0.900 [0.880, 0.920]", "3 ms"]
     right = max(float(text.get("x", 0)) + 6.3 * len(text.text or "") for text in spot.iter("text"))
     assert right <= 360, "the note ends inside of the drawing"
+
+
+def test_bars_and_steps_show_their_figures_like_marks_do() -> None:
+    """They had a tooltip of the browser alone, which comes late, and on a phone never."""
+    look = ErrorAnalysis.model_validate(LOOK)
+    noted = [said_by(spot) for spot in spots(reliability_chart("small", look))]
+    assert noted[0] == ["confidence 0.80 to 0.90", "mean 0.850, accuracy 0.800", "20 rows"] and len(noted) == 2
+    [chain, *_] = chains(RunResult.model_validate(written(models=CHAIN)).models)
+    noted = [said_by(spot) for spot in spots(size_chart(chain))]
+    assert noted[0] == ["teacher", "400.0"] and noted[1][1] == "260.0, −35 %" and len(noted) == len(chain.steps)
+
+
+def spots(drawn: str) -> list[ET.Element]:
+    return [group for group in ET.fromstring(drawn).iter("g") if group.get("class") == "spot"]
+
+
+def said_by(spot: ET.Element) -> list[str]:
+    return [str(text.text) for text in spot.iter("text")]
 
 
 def test_every_seed_of_a_curve_has_its_last_value_apart_from_the_others() -> None:

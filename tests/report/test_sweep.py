@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.sweep_plot import sweep_svg
+from tasks.report.page.page import sweep_chart
+from tasks.report.page.picture import sweep_picture
 from tasks.report.tables.results import DASH
 from tasks.report.tables.sweep import HALVED, answer_lines, notes, similarity_table, sweep_markdown, sweep_table, title
 from tasks.scoring.quality.layers_needed import chosen_by_drop, layers_needed
@@ -146,8 +147,9 @@ def test_markdown_has_the_answer_and_one_row_for_each_number_of_layers() -> None
 
 
 def test_the_plot_is_svg_with_teacher_lines_and_strategies_and_the_same_each_time() -> None:
-    text = sweep_svg(WHOLE)
-    assert ET.fromstring(text).tag.endswith("svg") and text == sweep_svg(WHOLE)
-    for words in ("teacher", "teacher − 1", "teacher − 3", "symmetric", "greedy", "layers dropped of 6"):
+    text = sweep_picture(WHOLE)
+    assert ET.fromstring(text).tag.endswith("svg") and text == sweep_picture(WHOLE)
+    assert str(sweep_chart(WHOLE)) in text, "the chart of the page, drawn once"
+    for words in ("teacher", "teacher −1", "teacher −3", "symmetric", "greedy", "layers dropped of 6"):
         assert f">{words}<" in text, words
     assert ">contribution<" not in text, "a strategy without any figure has no line"

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tasks.report.format.numbers import bounds
 from tasks.report.format.pareto import Front, Point, number
-from tasks.report.page.hover import spot_note
+from tasks.report.page.hover import box_note, spot_note
 from tasks.report.page.svg import (
     Box,
     Labels,
@@ -27,6 +27,7 @@ from tasks.report.page.svg import (
     path,
     scale,
     short,
+    spread_apart,
     text,
     tick_label,
     ticks,
@@ -179,22 +180,16 @@ def reliability_chart(name: str, analysis: ErrorAnalysis) -> Markup:
     most = max((one.rows for one in bins), default=1)
     for one in bins:
         tall = 34 * one.rows / most
-        parts.append(
-            box(
-                plot.x(one.low) + 1,
-                262 - tall,
-                plot.x(one.high) - plot.x(one.low) - 2,
-                tall,
-                "count",
-                f"{one.rows:,} rows",
-            )
-        )
+        parts.append(box(plot.x(one.low) + 1, 262 - tall, plot.x(one.high) - plot.x(one.low) - 2, tall, "count"))
     parts += [
         line(plot.left, 262, plot.right, 262, "axis"),
         text(plot.left - 6, 252, "rows", anchor="end", kind="tick"),
     ]
     parts += [text(plot.x(at), 277, words, anchor="middle", kind="tick") for at, words in across]
     parts.append(text((plot.left + plot.right) / 2, 293, "confidence", anchor="middle", kind="name"))
+    parts += [
+        box_note(plot, (plot.x(one.low), plot.top, plot.x(one.high), 262), note_of_bin(one)) for one in bins
+    ]  # last: notes are above everything
     said = "; ".join(f"{one.rows} rows at confidence {one.certainty:.2f}: accuracy {one.accuracy:.2f}" for one in bins)
     return drawing(300, 300, f"reliability of {name}: {said}", parts, kind="square")
 
@@ -202,10 +197,18 @@ def reliability_chart(name: str, analysis: ErrorAnalysis) -> Markup:
 def bar(plot: Plot, one: Bin) -> Markup:
     """Draw one bin: a bar at the height of its accuracy, and a tick at its mean confidence."""
     left, right = plot.x(one.low) + 1, plot.x(one.high) - 1
-    title = f"confidence {one.certainty:.3f}, accuracy {one.accuracy:.3f}, {one.rows:,} rows"
-    return box(left, plot.y(one.accuracy), right - left, plot.bottom - plot.y(one.accuracy), "right", title) + line(
+    return box(left, plot.y(one.accuracy), right - left, plot.bottom - plot.y(one.accuracy), "right") + line(
         left, plot.y(one.certainty), right, plot.y(one.certainty), "certain"
     )
+
+
+def note_of_bin(one: Bin) -> list[str]:
+    """Return the lines shown under the pointer."""
+    return [
+        f"confidence {one.low:.2f} to {one.high:.2f}",
+        f"mean {one.certainty:.3f}, accuracy {one.accuracy:.3f}",
+        f"{one.rows:,} rows",
+    ]
 
 
 def scatter_chart(name: str, analysis: ErrorAnalysis) -> Markup:
@@ -242,20 +245,25 @@ class DropPoint:
     """Whether it is the best of its number of layers on the selection rows."""
 
 
-def drop_chart(series: Mapping[str, Sequence[DropPoint]], teacher: float | None, headline: str) -> Markup:
-    """Draw score against dropped layers, one line a strategy with intervals, and the teacher's line."""
+def drop_chart(
+    series: Mapping[str, Sequence[DropPoint]],
+    teacher: float | None,
+    headline: str,
+    within: Sequence[float] = (),
+    across: str = "layers dropped",
+) -> Markup:
+    """Draw score against dropped layers, one line a strategy with intervals, the teacher's line, and a line at each of
+    the distances ``within`` below it, in points; ``across`` is the name of the axis."""
     cells = [cell for line_of in series.values() for cell in line_of]
     drops = sorted({cell.drop for cell in cells})
     low, high = padded(
         [value for cell in cells for part in (cell.low, cell.value, cell.high) if (value := number(part)) is not None]
-        + ([] if teacher is None else [teacher])
+        + ([] if teacher is None else [teacher - points / 100 for points in (0, *within)])
     )
-    plot = Plot(52, 388, 30, 230, scale(drops[0] - 0.4, drops[-1] + 0.4, 52, 388), scale(low, high, 230, 30))
-    parts = [
-        axes(plot, [(drop, str(drop)) for drop in drops], labelled(ticks(low, high, 6)), ("layers dropped", headline))
-    ]
+    plot = Plot(52, 334, 30, 230, scale(drops[0] - 0.4, drops[-1] + 0.4, 52, 334), scale(low, high, 230, 30))
+    parts = [axes(plot, [(drop, str(drop)) for drop in drops], labelled(ticks(low, high, 6)), (across, headline))]
     if teacher is not None:
-        parts += [line(plot.left, plot.y(teacher), plot.right, plot.y(teacher), "ideal")]
+        parts += lines_of_teacher(plot, teacher, within)
     for index, (strategy, found) in enumerate(series.items()):
         parts += strategy_line(plot, strategy, found, index, len(series))
     parts += [one for index, row in enumerate(series.items()) for one in strategy_notes(plot, *row, index, len(series))]
@@ -264,6 +272,17 @@ def drop_chart(series: Mapping[str, Sequence[DropPoint]], teacher: float | None,
         for name, found in series.items()
     ]
     return drawing(400, 280 + 18 * math.ceil(len(series) / 3), "; ".join(said), [*parts, *legend(list(series))])
+
+
+def lines_of_teacher(plot: Plot, teacher: float, within: Sequence[float]) -> list[Markup]:
+    """Draw the teacher's score and the lines below it, each with its name at its end."""
+    values = {"teacher": teacher} | {f"teacher −{points:g}": teacher - points / 100 for points in within}
+    lines = [
+        line(plot.left, plot.y(value), plot.right, plot.y(value), "ideal" if name == "teacher" else "within")
+        for name, value in values.items()
+    ]
+    ends = spread_apart(plot, [(plot.y(value) + 4, name) for name, value in values.items()])
+    return lines + [text(plot.right + 4, y, name, kind="tick") for y, name in ends]
 
 
 def strategy_line(plot: Plot, strategy: str, found: Sequence[DropPoint], index: int, count: int) -> list[Markup]:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from tasks.report.format.pareto import number
 from tasks.report.page.hover import band_note
-from tasks.report.page.svg import Plot, axes, drawing, labelled, mark, padded, path, scale, text, ticks
+from tasks.report.page.svg import Plot, axes, drawing, labelled, mark, padded, path, scale, spread_apart, text, ticks
 
 AnyPoint = TypeVar("AnyPoint")
 MOST_ENDS, MOST_NOTES = 5, 20
@@ -51,11 +51,7 @@ def ends_of_lines(plot: Plot, ends: Mapping[str, float]) -> list[tuple[float, st
     named = {f"{value:.3g}" + (f" s{seed}" if len(ends) > 1 and seed else ""): value for seed, value in ends.items()}
     if len(named) > MOST_ENDS:
         named = {f"{value:.3g}": value for value in (max(ends.values()), min(ends.values()))}
-    found: list[tuple[float, str]] = []
-    for words, value in sorted(named.items(), key=lambda one: -one[1]):
-        found.append((max(plot.y(value), found[-1][0] + 11) if found else plot.y(value), words))
-    over = max(0.0, found[-1][0] - plot.bottom)
-    return [(y - over, words) for y, words in found]
+    return spread_apart(plot, [(plot.y(value), words) for words, value in named.items()])
 
 
 def step_notes(plot: Plot, lines: Mapping[str, Sequence[Sequence[float]]]) -> list[Markup]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from tasks.report.page.svg import LETTER, Plot, box, short, text
+from tasks.report.page.svg import LETTER, Box, Plot, box, short, text
 
 NOTE_LINE, NOTE_PAD = 15.0, 7.0
 """Height of a line of a note, and the space around its lines, in units of the drawing."""
@@ -26,6 +26,13 @@ def band_note(plot: Plot, x: float, width: float, lines: Sequence[str]) -> Marku
     area = box(x - width / 2, plot.top, width, plot.bottom - plot.top, "area")
     at = Markup('<path d="M{} {}V{}" class="at"/>').format(short(x), short(plot.top), short(plot.bottom))
     return area_with_note(area, at + note(plot, x, plot.top + NOTE_LINE, lines))
+
+
+def box_note(plot: Plot, area: Box, lines: Sequence[str]) -> Markup:
+    """Return the area of a bar or a row (left, top, right, bottom) with its note."""
+    left, top, right, bottom = area
+    spot = box(left, top, right - left, bottom - top, "area")
+    return area_with_note(spot, note(plot, (left + right) / 2, (top + bottom) / 2, lines))
 
 
 def area_with_note(area: Markup, tip: Markup) -> Markup:

@@ -19,6 +19,7 @@ from tasks.report.format.numbers import plural
 from tasks.report.page.charts import DropPoint, drop_chart
 from tasks.report.page.error_analysis import ShownTexts, analysis_sections, disagreement_section
 from tasks.report.page.headline import answer
+from tasks.report.page.palette import DARK, LIGHT
 from tasks.report.page.parts import SweepCellPart, SweepRow
 from tasks.report.page.sections import (
     Curves,
@@ -128,7 +129,9 @@ def sweep_chart(result: SweepResult) -> Markup | None:
         for name in result["strategies"]
     }
     known = {name: sorted(found, key=lambda point: point.drop) for name, found in series.items() if found}
-    return drop_chart(known, result["teacher"]["score"]["value"], result["headline"]) if known else None
+    within = [answer["points"] for answer in result["answer"]]
+    across = f"layers dropped of {result['layers']}"
+    return drop_chart(known, result["teacher"]["score"]["value"], result["headline"], within, across) if known else None
 
 
 def page(template: str, result: RunResult, **parts: Any) -> str:
@@ -156,7 +159,7 @@ def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.globals["roles"] = ROLES
+    made.globals.update(roles=ROLES, light=LIGHT, dark=DARK)
     return made
 
 

@@ -171,6 +171,15 @@ def labelled(values: Sequence[float]) -> list[tuple[float, str]]:
     return [(value, tick_label(value, step)) for value in values]
 
 
+def spread_apart(plot: Plot, texts: Sequence[tuple[float, str]], high: float = 11.0) -> list[tuple[float, str]]:
+    """Return texts beside a chart with their heights, ``high`` apart from each other and above the bottom."""
+    found: list[tuple[float, str]] = []
+    for y, words in sorted(texts, key=lambda one: one[0]):
+        found.append((max(y, found[-1][0] + high) if found else y, words))
+    over = max(0.0, found[-1][0] - plot.bottom) if found else 0.0
+    return [(y - over, words) for y, words in found]
+
+
 Box = tuple[float, float, float, float]
 """A rectangle: left, top, right, bottom."""
 

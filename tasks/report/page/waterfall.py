@@ -6,7 +6,7 @@ darker end the part that it added.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 from markupsafe import Markup
@@ -16,7 +16,8 @@ from tasks.report.format.numbers import DASH, bounds, figure, percent
 from tasks.report.format.pareto import number
 from tasks.report.format.speeds import UNSTEADY, format_latency, milliseconds
 from tasks.report.page.charts import clipped
-from tasks.report.page.svg import Scale, box, drawing, line, mark, padded, scale, text
+from tasks.report.page.hover import box_note
+from tasks.report.page.svg import Plot, Scale, box, drawing, line, mark, padded, scale, text
 from tasks.results.run import RunResult
 
 CHART_WIDTH, LEFT, RIGHT, ROW, TOP = 360.0, 128.0, 352.0, 26.0, 8.0
@@ -88,8 +89,9 @@ def score_chart(chain: Chain, split: str) -> Markup:
         if low is not None and high is not None:
             parts.append(line(place(low), y, place(high), y, f"whisker thick {step.row.role}"))
         if value is not None:
-            parts.append(mark(place(value), y, step.row.role, f"{step.row.name}: {value:.4f} {bounds(one)}"))
+            parts.append(mark(place(value), y, step.row.role, ""))
         parts.append(text(RIGHT, y + 4, figure(one.value), anchor="end", kind="label"))
+    parts += notes_of(chain, [f"{figure(one.value)} {bounds(one)}" for one in scores])
     return drawing_of(chain, parts, "score", [figure(one.value) for one in scores])
 
 
@@ -115,25 +117,38 @@ def bars(chain: Chain, values: dict[str, float | None], name: str, shown: dict[s
     for at, step in enumerate(chain.steps):
         y, value = middle(at), values[step.row.name]
         before = values[step.before.name] if step.before is not None else None
-        parts += step_bar(place, y, value, before, step, shown[step.row.name])
+        parts += step_bar(place, y, value, before, step.row.role)
         end = place(max(value or 0.0, before or 0.0))
         parts.append(text(end + 5, y + 4, shown[step.row.name], kind="label"))
+    parts += notes_of(chain, [changed(shown[step.row.name], values, step) for step in chain.steps])
     return drawing_of(chain, parts, name, [shown[step.row.name] for step in chain.steps])
 
 
-def step_bar(
-    place: Scale, y: float, value: float | None, before: float | None, step: ChainStep, shown: str
-) -> list[Markup]:
+def changed(shown: str, values: Mapping[str, float | None], step: ChainStep) -> str:
+    """Return a figure with its change from the step before, where both are known."""
+    value, before = values[step.row.name], values[step.before.name] if step.before is not None else None
+    return f"{shown}, {percent_change(value / before - 1)}" if value is not None and before else shown
+
+
+def notes_of(chain: Chain, figures: Sequence[str]) -> list[Markup]:
+    """Return the areas of the rows: each shows its model's whole name and its figure."""
+    plot = Plot(LEFT, RIGHT, TOP, TOP + ROW * len(chain.steps), float, float)
+    rows = zip(chain.steps, figures, strict=True)
+    return [
+        box_note(plot, (0, middle(at) - ROW / 2, RIGHT, middle(at) + ROW / 2), [step.row.name, words])
+        for at, (step, words) in enumerate(rows)
+    ]
+
+
+def step_bar(place: Scale, y: float, value: float | None, before: float | None, role: str) -> list[Markup]:
     """Draw one bar; nothing for an unknown figure."""
     if value is None:
         return []
     kept = value if before is None else min(value, before)
-    change = percent_change(None if before is None else value / before - 1) if before else ""
-    title = f"{step.row.name}: {shown}{f', {change}' if change else ''}"
-    parts = [box(place(0), y - 8, place(kept) - place(0), 16, f"kept {step.row.role}", title)]
+    parts = [box(place(0), y - 8, place(kept) - place(0), 16, f"kept {role}")]
     if before is not None and before != value:
-        kind = "removed" if before > value else f"added {step.row.role}"
-        parts.append(box(place(kept), y - 8, place(max(value, before)) - place(kept), 16, kind, title))
+        kind = "removed" if before > value else f"added {role}"
+        parts.append(box(place(kept), y - 8, place(max(value, before)) - place(kept), 16, kind))
     return parts
 
 

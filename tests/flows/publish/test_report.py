@@ -13,10 +13,8 @@ from flows.cli.app import app
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.publish import report
-from flows.publish.report import code_that_draws
 from flows.run.history import find_run
 from tasks.errors import LimbeckError
-from tasks.ports.code.fingerprint import ROOT
 from tasks.ports.tracking.tracker import Tracker
 from tests.flows.test_compress import FAST, recipe_for
 
@@ -75,12 +73,9 @@ def past(home: Home, run: str, *, texts: bool = True) -> str:
     return report.past_report(tracker(home), found, home=home, texts=texts)
 
 
-def test_a_run_leaves_its_page_its_pictures_and_its_result(first: dict[str, Any], home: Home) -> None:
+def test_a_run_leaves_its_page_its_picture_and_its_result(first: dict[str, Any], home: Home) -> None:
     files = {found.path for found in tracker(home).client.list_artifacts(first["run"], "report")}
-    assert (
-        files == {"report/report.html", "report/pareto.png", "report/pareto.svg"}
-        and first["report"]["artifact"] == "report/report.html"
-    )
+    assert files == {"report/report.html", "report/pareto.svg"} and first["report"]["artifact"] == "report/report.html"
     page = kept(home, first["run"], "report/report.html")
     # Whether the gate believes so small a student is its own affair: with one candidate, the page is about it.
     for words in (
@@ -109,12 +104,8 @@ def test_the_page_of_a_past_run_is_the_page_that_it_left(first: dict[str, Any], 
 def test_a_cached_run_shows_the_curves_of_the_run_that_made_them(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It neither asks for them again nor draws again what has been drawn: both take seconds."""
-    for module, name in (
-        ("tasks.ports.tracking.run_files", "curves_of"),
-        ("tasks.report.page.pareto_picture", "pareto_pictures"),
-    ):
-        monkeypatch.setattr(f"{module}.{name}", not_again)
+    """It does not ask for them again, which takes seconds."""
+    monkeypatch.setattr("tasks.ports.tracking.run_files.curves_of", not_again)
     again = run_recipe(small(tiny_bert, tiny_rows), home=home)
     assert {stage["cache"] for stage in again["stages"]} == {"hit"}
     page = kept(home, again["run"], "report/report.html")
@@ -263,14 +254,3 @@ def test_a_store_that_lost_the_texts_still_has_a_page(first: dict[str, Any], hom
 def test_the_result_file_holds_no_text_and_is_plain_json(first: dict[str, Any], home: Home) -> None:
     result = json.loads(kept(home, first["run"], "run/result.json"))
     assert result["models"] == json.loads(json.dumps(first["models"])) and SECRET not in json.dumps(result)
-
-
-def test_an_edit_of_any_file_that_draws_draws_anew(tmp_path: Path) -> None:
-    """Files of one name in two rooms are two files."""
-    for room in ("page", "format"):
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "__init__.py").write_text("")
-    before = code_that_draws(tmp_path)
-    (tmp_path / "page" / "__init__.py").write_text("WIDE = 3\n")
-    assert len(before) == 2 and code_that_draws(tmp_path) != before
-    assert "page/pareto_picture.py" in code_that_draws(ROOT / "tasks" / "report")

@@ -66,14 +66,14 @@ def pages_of(tracker: Any) -> dict[str, dict[str, Any]]:
 def test_without_a_server_the_chart_itself_is_left_and_the_table_says_where_the_rest_is(
     prefect_server: None, tracker: Tracker, tmp_path: Path
 ) -> None:
-    (tmp_path / "pareto.png").write_bytes(PICTURE)
-    tracker.client.log_artifact(tracker.parent, str(tmp_path / "pareto.png"), "report")
+    (tmp_path / "pareto.svg").write_bytes(PICTURE)
+    tracker.client.log_artifact(tracker.parent, str(tmp_path / "pareto.svg"), "report")
     tracker.client.log_text(tracker.parent, "<html>", "report/report.html")
     found = pages_of(tracker)
     assert set(found) == {"results", "pareto"}
     assert (
         found["pareto"]["type"] == "image"
-        and base64.b64decode(found["pareto"]["data"].removeprefix("data:image/png;base64,")) == PICTURE
+        and base64.b64decode(found["pareto"]["data"].removeprefix("data:image/svg+xml;base64,")) == PICTURE
     )
     assert (
         "| 4x312 |" in found["results"]["data"]
@@ -93,7 +93,7 @@ class Server(SimpleNamespace):
         return {"run": "http://mlflow/run"}
 
     def report_files(self) -> dict[str, str]:
-        return {"pareto.png": "http://mlflow/picture", "report.html": "http://mlflow/report"}
+        return {"pareto.svg": "http://mlflow/picture", "report.html": "http://mlflow/report"}
 
     def report_file(self, name: str) -> bytes:
         return bytes(self.picture)
@@ -112,7 +112,7 @@ def test_with_a_server_the_chart_itself_is_left_with_its_link_beside_it(prefect_
     assert (
         data == "http://mlflow/picture"
         if size > LARGEST
-        else base64.b64decode(data.removeprefix("data:image/png;base64,")) == picture
+        else base64.b64decode(data.removeprefix("data:image/svg+xml;base64,")) == picture
     )
     assert "http://mlflow/report" in found["report"]["data"]
 
@@ -126,7 +126,7 @@ def test_a_tracker_that_takes_nothing_spoils_nothing(prefect_server: None, track
 def test_with_a_server_the_table_has_links() -> None:
     files = {
         "report.html": "http://mlflow/report",
-        "pareto.png": "http://mlflow/picture",
+        "pareto.svg": "http://mlflow/picture",
         "other.txt": "http://mlflow/other",
     }
     lines = where_lines({"run": "http://mlflow/run"}, files)

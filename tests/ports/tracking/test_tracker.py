@@ -37,7 +37,7 @@ from tests.report.figures import stated
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = "the film was very good"
-PICTURE = b"\x89PNG\r\n\x1a\n"
+PICTURE = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 
 
 @pytest.fixture(scope="session")
@@ -845,10 +845,10 @@ def test_everything_works_against_a_server_too(template: Path, checkpoint: Path,
         tracker.download(NAME, "champion", tmp_path / "model")
         tracker.close("FINISHED")
         tracker.client.log_text(tracker.parent, "<html>", "report/report.html")
-        (tmp_path / "pareto.png").write_bytes(PICTURE)
-        tracker.client.log_artifact(tracker.parent, str(tmp_path / "pareto.png"), "report")
+        (tmp_path / "pareto.svg").write_bytes(PICTURE)
+        tracker.client.log_artifact(tracker.parent, str(tmp_path / "pareto.svg"), "report")
         pages = tracker.report_files()
-        with urllib.request.urlopen(pages["pareto.png"]) as answer:
+        with urllib.request.urlopen(pages["pareto.svg"]) as answer:
             assert answer.read() == PICTURE, "a browser can show it by this address"
         assert pages["report.html"].endswith(f"/{tracker.parent}/artifacts/report/report.html?{TRAINING_PAGES}")
         links = tracker.urls(None)
