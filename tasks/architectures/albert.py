@@ -28,6 +28,10 @@ ALBERT_AND_BERT = {
     "full_layer_layer_norm": "output.LayerNorm",
 }
 """Modules of a layer: ALBERT's names on the left, BERT's on the right."""
+SHARING = "limbeck_sharing"
+"""Where a config states which part of all layers is shared, when the rest is not; transformers keeps unknown names."""
+SHARED_PARTS = {"attention": ("attention",), "ffn": ("ffn", "ffn_output", "full_layer_layer_norm")}
+"""Modules of a layer that ``share: attention`` and ``share: ffn`` share, each block with its norm."""
 HEAD_MAPS = {
     "predictions.dense": "cls.predictions.transform.dense",
     "predictions.LayerNorm": "cls.predictions.transform.LayerNorm",
@@ -95,13 +99,14 @@ def words(model: Any, states_ND: Tensor) -> Tensor:
 
 
 def groups_of(sharing: str | None, layers: int) -> int:
-    """Return the number of groups of shared weights among ``layers`` layers: 1 for ``all``, k for ``groups:k``.
+    """Return the number of groups of shared weights among ``layers`` layers: 1 for ``all``, k for ``groups:k``. With
+    ``attention`` or ``ffn`` every layer is a group, since a plain ALBERT shares whole layers only.
 
     Raises ModelError for more groups than layers, and where transformers, which divides floating-point numbers, would
     assign a layer to another group than whole numbers do.
     """
     kind, _, count = (sharing or "all").partition(":")
-    groups = int(count) if kind == "groups" else layers if kind == "none" else 1
+    groups = int(count) if kind == "groups" else 1 if kind == "all" else layers
     if groups > layers:
         raise ModelError(f"share: {sharing} makes {groups} groups of {layers} layers; name at most {layers}")
     if any(int(turn / (layers / groups)) != turn * groups // layers for turn in range(layers)):
@@ -120,11 +125,15 @@ def albert_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     """
     import torch
 
-    groups = groups_of(getattr(shape, "share", None), len(kept))
+    sharing = getattr(shape, "share", None)
+    groups = groups_of(sharing, len(kept))
     narrow = min(getattr(shape, "embedding", None) or PAPERS_EMBEDDING, model.config.hidden_size)
     student = albert_class_like(model)._from_config(
         albert_config(model.config, len(kept), groups, narrow), dtype=torch.float32
     )
+    if sharing in SHARED_PARTS:
+        setattr(student.config, SHARING, sharing)
+    tie_parts(student)
     with torch.no_grad():
         fill_layers(student.base_model, model.base_model, kept, getattr(shape, "merge", None) or "mean")
         fill_embeddings(student.base_model, model.base_model)
@@ -177,20 +186,38 @@ def albert_config(config: Any, layers: int, groups: int, narrow: int) -> Any:
 
 
 def fill_layers(student: Any, teacher: Any, kept: Sequence[int], merge: str) -> None:
-    """Set the weights of each group from the teacher's layers whose place it takes: their mean, or the N-th of them
-    (``layer:N``); with ``random``, leave them drawn."""
+    """Set the weights of each group from the teacher's layers whose place it takes, and a part that all layers share
+    from all of them: their mean, or the N-th of them (``layer:N``); with ``random``, leave them drawn."""
     import torch
 
     groups, turns = student.encoder.albert_layer_groups, len(kept)
+    every = [teacher.encoder.layer[layer] for layer in kept]
+    shared = SHARED_PARTS.get(getattr(student.config, SHARING, None), ())
     for number, group in enumerate(groups):
-        sources = [
-            teacher.encoder.layer[layer] for turn, layer in enumerate(kept) if turn * len(groups) // turns == number
-        ]
-        if merge.startswith("layer:"):
-            sources = [sources[min(int(merge.partition(":")[2]), len(sources)) - 1]]
+        own = [layer for turn, layer in enumerate(every) if turn * len(groups) // turns == number]
         for ours, theirs in {} if merge == "random" else ALBERT_AND_BERT.items():
+            sources = every if ours.partition(".")[0] in shared else own
+            if merge.startswith("layer:"):
+                sources = [sources[min(int(merge.partition(":")[2]), len(sources)) - 1]]
             for name, value in group.albert_layers[0].get_submodule(ours).named_parameters():
                 value.copy_(torch.stack([layer.get_submodule(theirs).get_parameter(name) for layer in sources]).mean(0))
+
+
+def tie_parts(model: Any) -> Any:
+    """Let all layers have the modules of the first one for the part that the config states as shared; return the
+    model. Modules are tied and not tensors, so that optimizers, decay and gradients see each shared matrix once."""
+    first, *others = (group.albert_layers[0] for group in model.base_model.encoder.albert_layer_groups)
+    for part in SHARED_PARTS.get(getattr(model.config, SHARING, None), ()):
+        for layer in others:
+            setattr(layer, part, getattr(first, part))
+    return model
+
+
+def is_copied_part(config: ModelConfig, name: str) -> bool:
+    """Tell whether a stored tensor is a further copy of a part that all layers share."""
+    _, _, place = name.partition("albert_layer_groups.")
+    group, *rest = place.split(".")
+    return bool(rest) and group != "0" and rest[2] in SHARED_PARTS.get(config.get(SHARING), ())
 
 
 def fill_embeddings(student: Any, teacher: Any) -> None:
@@ -287,6 +314,8 @@ ALBERT = Architecture(
     from_teachers={"bert": albert_from_bert},
     start_note="evenly spread layers in ALBERT's architecture, which share weights (share, embedding, merge)",
     follow=no_more_groups_than_turns,
+    tie=tie_parts,
+    is_copy=is_copied_part,
     distinct_layers=groups,
     layers=("encoder.albert_layer_groups",),
     keep_layers=keep_turns,

@@ -84,6 +84,16 @@ def unfolded(model: Any) -> Any:
     return model
 
 
+def nothing_to_tie(model: Any) -> Any:
+    """Return the model unchanged: its file has no copies of shared weights."""
+    return model
+
+
+def no_copy(config: ModelConfig, name: str) -> bool:
+    """Return False: every stored tensor has weights of its own."""
+    return False
+
+
 @dataclass(frozen=True)
 class Architecture:
     """One encoder architecture. ``config`` is a transformers config object or, for parameters typed as a mapping, the
@@ -117,6 +127,12 @@ class Architecture:
     """Whether such a student may differ from its teacher in widths."""
     start_note: str = ""
     """Description of that start, for the description in a recipe."""
+
+    tie: Callable[[Any], Any] = nothing_to_tie
+    """Shares weights, in place, that a plain folder holds as equal copies, and returns the model: a training must not
+    let the copies become different."""
+    is_copy: Callable[[ModelConfig, str], bool] = no_copy
+    """Tells whether a stored tensor, by its name in the file, is a copy of another."""
 
     # Input: tokens and segments.
     embeddings: str = "embeddings"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from tasks.architectures.albert import SHARED_PARTS
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.knobs import Choices
 from tasks.recipe.makers.bits import QuantizedCandidate
@@ -99,6 +100,11 @@ class DistilledCandidate(CandidateKnobs):
     def shares_layers(self) -> bool:
         """Whether it is an ALBERT with fewer sets of weights than layers."""
         return self.start == "albert" and self.shape is not None and self.shape.share != "none"
+
+    @property
+    def shares_a_block(self) -> bool:
+        """Whether it is an ALBERT that shares attention or feed-forward blocks alone."""
+        return self.start == "albert" and self.shape is not None and self.shape.share in SHARED_PARTS
 
     @property
     def trainings(self) -> dict[str, TaskTraining]:

@@ -101,6 +101,12 @@ def require_origin(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) 
             f"candidate {candidate.name} changes the weights of {grids[0]}, which would leave the grid for which they "
             f"are trained; let {grids[0]} be made from {candidate.name}, not the reverse"
         )
+    blocks = [one.name for one in behind if one.shares_a_block]
+    if blocks and candidate.changes_each_layer:
+        raise ValueError(
+            f"candidate {candidate.name} changes layers one by one, and all layers of {blocks[0]} share one block, "
+            f"which would be changed once for each of them; give {blocks[0]} share: none, all or groups:K"
+        )
     if known[candidate.made_from] is candidate or behind[-1].made_from == candidate.name:
         circle = " from ".join([candidate.name, *(one.name for one in behind), candidate.name])
         raise ValueError(

@@ -51,7 +51,7 @@ def named_starts() -> tuple[str, ...]:
     return (*OWN_LAYERS, *other_architectures(), *DRAWN_STARTS)
 
 
-SHARED_LAYERS = {"share": "all|none|groups:[1-9][0-9]*", "merge": "mean|random|layer:[1-9][0-9]*"}
+SHARED_LAYERS = {"share": "all|none|attention|ffn|groups:[1-9][0-9]*", "merge": "mean|random|layer:[1-9][0-9]*"}
 """Legal values of knobs about shared layers."""
 OWN_KNOBS = {"albert": ("embedding", *SHARED_LAYERS)}
 """Knobs of a shape that only the start of this name reads."""
@@ -77,7 +77,9 @@ class Shape(Knobs):
         le=LARGEST_WIDTH,
     )
     share: str | None = added_knob(
-        None, "With start: albert, which layers share their weights: all, none, or groups:K; empty: all."
+        None,
+        "With start: albert, which layers share their weights: all, none, or groups:K; attention or ffn: all layers "
+        "share that block, and each has its own other block; empty: all.",
     )
     merge: str | None = added_knob(
         None,

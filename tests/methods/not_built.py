@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 NOT_BUILT: dict[str, dict[str, str]] = {
     "albert": {
-        "layers that share their attention alone, or their feed-forward block alone": "shared_attention shared_ffn",
         "the best table of a rank: embeddings are fitted to the output of their layer": "factorised_table",
     },
     "efficient_attention": {

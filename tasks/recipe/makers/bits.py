@@ -100,6 +100,11 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
         return self
 
     @property
+    def changes_each_layer(self) -> bool:
+        """Layer by layer."""
+        return True
+
+    @property
     def planned_role(self) -> str:
         """A model of few bits, or the control."""
         return "quantized" if self.rounding == "while-training" else "baseline"

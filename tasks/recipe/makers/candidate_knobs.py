@@ -71,6 +71,16 @@ class CandidateKnobs(Knobs):
         return False
 
     @property
+    def shares_a_block(self) -> bool:
+        """Whether it is built anew, with one block of all layers in common and the other one of each layer's own."""
+        return False
+
+    @property
+    def changes_each_layer(self) -> bool:
+        """Whether its maker changes the weights of layers one by one."""
+        return False
+
+    @property
     def trainings(self) -> dict[str, TaskTraining]:
         """Its own trainings on the task, by their section in it."""
         return {}

@@ -72,6 +72,11 @@ class ImportanceKnobs(CandidateKnobs):
         return self
 
     @property
+    def changes_each_layer(self) -> bool:
+        """Layer by layer."""
+        return True
+
+    @property
     def planned_between(self) -> Prediction:
         """The training between two rounds."""
         return self.between or Prediction(steps=STEPS_BETWEEN_ROUNDS)

@@ -63,6 +63,11 @@ class SparseCandidate(MaskKnobs, CandidateKnobs):
         return self
 
     @property
+    def changes_each_layer(self) -> bool:
+        """Layer by layer."""
+        return True
+
+    @property
     def planned_role(self) -> str:
         """A model with zeros."""
         return "sparse"
@@ -117,6 +122,11 @@ class LotteryCandidate(TicketKnobs, CandidateKnobs):
         description="The training of each round, instead of the recipe's second phase. The weights of its last step "
         "are used.",
     )
+
+    @property
+    def changes_each_layer(self) -> bool:
+        """Layer by layer."""
+        return True
 
     @property
     def planned_role(self) -> str:

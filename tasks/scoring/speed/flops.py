@@ -66,16 +66,19 @@ def read_config(folder: Path) -> ModelConfig:
 
 
 def parameters_of(folder: Path) -> int:
-    """Return a model's number of parameters, from its safetensors headers without loading the weights; for an export,
-    the number recorded for its checkpoint."""
+    """Return a model's number of parameters, from its safetensors headers without loading the weights; copies of shared
+    weights are counted once. For an export, return the number recorded for its checkpoint."""
     from safetensors import safe_open
 
     if is_export(folder):
         return int(card_of(folder)["parameters"])
-    total = 0
+    total, config = 0, read_config(folder)
+    is_copy = architecture_of(config).is_copy
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="np") as tensors:
             for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
+                if is_copy(config, name):
+                    continue
                 size = 1
                 for part in tensors.get_slice(name).get_shape():
                     size *= part

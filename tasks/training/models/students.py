@@ -44,7 +44,7 @@ def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int 
         use_safetensors=True,
         ignore_mismatched_sizes=True,
     )
-    return own_attention(model.to(place))
+    return own_attention(tied(model).to(place))
 
 
 def load_encoder(folder: Path, place: torch.device) -> Any:
@@ -52,7 +52,7 @@ def load_encoder(folder: Path, place: torch.device) -> Any:
     from transformers import AutoModel
 
     options = {"dtype": torch.float32, "attn_implementation": attention_for(place), "use_safetensors": True}
-    return own_attention(AutoModel.from_pretrained(folder, local_files_only=True, **options).to(place))
+    return own_attention(tied(AutoModel.from_pretrained(folder, local_files_only=True, **options)).to(place))
 
 
 def load_masked_lm(folder: Path, place: torch.device) -> Any:
@@ -69,7 +69,12 @@ def load_masked_lm(folder: Path, place: torch.device) -> Any:
             f"{folder.name} has no masked-LM head ({sorted(found['missing_keys'])[0]} is missing); name a model "
             f"that was saved with one"
         )
-    return own_attention(model.to(place))
+    return own_attention(tied(model).to(place))
+
+
+def tied(model: Any) -> Any:
+    """Return a loaded model that shares, in place, the weights of which its file has copies."""
+    return architecture_of(model.config).tie(model)
 
 
 def smaller(config: Any, shape: SimpleNamespace) -> Any:
@@ -228,10 +233,27 @@ def freeze(model: Any) -> Any:
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write a plain Hugging Face folder: config, safetensors, tokenizer; local paths are removed."""
     model.config._name_or_path = ""
-    model.save_pretrained(folder)
+    # Transformers refuses modules that stand in several places; each place gets a copy, and loading ties them again.
+    model.save_pretrained(folder, state_dict=copied(model) if shares_modules(model) else None)
     tokenizer.name_or_path = ""
     # it was loaded for a teacher, which may be of another family
     fitted(tokenizer, model.config).save_pretrained(folder)
+
+
+def shares_modules(model: nn.Module) -> bool:
+    """Tell whether one module stands in several places of a model."""
+    names = model.named_modules(remove_duplicate=False)
+    return sum(1 for _ in names) > sum(1 for _ in model.modules())
+
+
+def copied(model: Any) -> dict[str, Tensor]:
+    """Return the weights of a model with a copy for each place of a shared module; tensors that transformers itself
+    ties are left to it."""
+    first, found = dict[int, str](), dict[str, Tensor]()
+    for name, value in model.state_dict().items():
+        twice = first.setdefault(value.data_ptr(), name) != name
+        found[name] = value.clone() if twice and name not in model.all_tied_weights_keys else value
+    return found
 
 
 def describe(config: Any) -> str:
