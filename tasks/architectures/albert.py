@@ -30,7 +30,10 @@ ALBERT_AND_BERT = {
 """Modules of a layer: ALBERT's names on the left, BERT's on the right."""
 SHARING = "limbeck_sharing"
 """Where a config states which part of all layers is shared, when the rest is not; transformers keeps unknown names."""
-SHARED_PARTS = {"attention": ("attention",), "ffn": ("ffn", "ffn_output", "full_layer_layer_norm")}
+SHARED_PARTS: dict[str, tuple[str, ...]] = {
+    "attention": ("attention",),
+    "ffn": ("ffn", "ffn_output", "full_layer_layer_norm"),
+}
 """Modules of a layer that ``share: attention`` and ``share: ffn`` share, each block with its norm."""
 HEAD_MAPS = {
     "predictions.dense": "cls.predictions.transform.dense",
@@ -192,7 +195,7 @@ def fill_layers(student: Any, teacher: Any, kept: Sequence[int], merge: str) -> 
 
     groups, turns = student.encoder.albert_layer_groups, len(kept)
     every = [teacher.encoder.layer[layer] for layer in kept]
-    shared = SHARED_PARTS.get(getattr(student.config, SHARING, None), ())
+    shared = SHARED_PARTS.get(getattr(student.config, SHARING, ""), ())
     for number, group in enumerate(groups):
         own = [layer for turn, layer in enumerate(every) if turn * len(groups) // turns == number]
         for ours, theirs in {} if merge == "random" else ALBERT_AND_BERT.items():
@@ -207,7 +210,7 @@ def tie_parts(model: Any) -> Any:
     """Let all layers have the modules of the first one for the part that the config states as shared; return the
     model. Modules are tied and not tensors, so that optimizers, decay and gradients see each shared matrix once."""
     first, *others = (group.albert_layers[0] for group in model.base_model.encoder.albert_layer_groups)
-    for part in SHARED_PARTS.get(getattr(model.config, SHARING, None), ()):
+    for part in SHARED_PARTS.get(getattr(model.config, SHARING, ""), ()):
         for layer in others:
             setattr(layer, part, getattr(first, part))
     return model
@@ -217,7 +220,7 @@ def is_copied_part(config: ModelConfig, name: str) -> bool:
     """Tell whether a stored tensor is a further copy of a part that all layers share."""
     _, _, place = name.partition("albert_layer_groups.")
     group, *rest = place.split(".")
-    return bool(rest) and group != "0" and rest[2] in SHARED_PARTS.get(config.get(SHARING), ())
+    return bool(rest) and group != "0" and rest[2] in SHARED_PARTS.get(str(config.get(SHARING)), ())
 
 
 def fill_embeddings(student: Any, teacher: Any) -> None:
