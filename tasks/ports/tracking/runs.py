@@ -325,7 +325,7 @@ class RunLog(RunHistory):
         root, page = self.root(), self.url_of(self.parent)
         picture = f"{root}/get-artifact?run_uuid={self.parent}&path=report%2F"
         return {
-            name: "" if not root else f"{picture}{name}" if name.endswith(".png") else file_page(page, f"report/{name}")
+            name: "" if not root else f"{picture}{name}" if name.endswith(".svg") else file_page(page, f"report/{name}")
             for name in names
         }
 
