@@ -78,9 +78,8 @@ def resolve_data(source: str, revision: str | None, spec: TaskSpec) -> Artifact:
     configuration = f"{spec.name}/*" if not source or source == GLUE_HUB else "*"
     patterns = [*(configuration + suffix for suffix in DATA_SUFFIXES), CONFIGURATIONS]
     folder = find(source or GLUE_HUB, revision, DataError, "data", patterns)
-    return artifact_of(
-        folder / spec.name if (folder / spec.name).is_dir() and not source else folder, data_files, DataError
-    )
+    own = folder / spec.name
+    return artifact_of(own if not source and own.is_dir() else folder, data_files, DataError)
 
 
 def resolve_corpus(source: str, revision: str | None) -> Artifact:
@@ -105,7 +104,7 @@ def resolve_model(model: str, revision: str | None) -> Artifact:
 def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str | None, patterns: list[str]) -> Path:
     """Return a local path: the given one, or that of the hub's files in the local cache."""
     path = Path(source).expanduser()
-    if path.exists():
+    if is_there(path, kind):
         return path.resolve()
     if "://" in source:
         raise kind(f"{source!r} is an address; download it, and name the file or folder")
@@ -120,6 +119,18 @@ def find(source: str, revision: str | None, kind: type[LimbeckError], hub: str |
         hint = f"; did you mean {path.parent / near[0]}?" if near else "; check the path"
         raise kind(f"there is no file or folder {source!r}{hint}")
     return download(source, revision, kind, hub, patterns)
+
+
+def is_there(path: Path, kind: type[LimbeckError]) -> bool:
+    """Return whether there is such a file or folder; raise ``kind`` if its folders are closed to this user, for
+    example to that of a worker."""
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise kind(
+            f"{str(path)!r} is in a folder that the user of this process (number {os.geteuid()}) cannot open; let that "
+            f"user enter the folders above it (chmod o+x), or put it elsewhere"
+        ) from error
 
 
 def folder_of_config(model: str) -> Path | None:
@@ -182,10 +193,11 @@ def download(name: str, revision: str | None, kind: type[LimbeckError], hub: str
 
 def artifact_of(path: Path, listing: Listing, kind: type[LimbeckError]) -> Artifact:
     """Return the artifact of a source's used files; its digest covers names, sizes and bytes, not times or location."""
-    files = listing(path)
-    if not files:
-        raise kind(f"{path} holds no file that can be used here; looked for {', '.join(DATA_SUFFIXES)}")
     try:
+        files = listing(path)
+        if not files:
+            os.listdir(path)  # a folder that is closed to this user is no empty one
+            raise kind(f"{path} holds no file that can be used here; looked for {', '.join(DATA_SUFFIXES)}")
         hashes = hash_files(list(files.values()), remember=True)
         inventory: dict[str, ListedFile] = {
             name: {"size": file.stat().st_size, "sha256": digest}

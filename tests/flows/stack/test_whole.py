@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -46,6 +47,26 @@ def running() -> Iterator[Running]:
         yield stack
     finally:
         stack.remove()
+
+
+@pytest.fixture(scope="module")
+def bert(running: Running, tiny_bert: Path) -> Path:
+    """The teacher in a folder that the user of the workers can enter."""
+    return readable(tiny_bert, running.root / "bert")
+
+
+@pytest.fixture(scope="module")
+def rows(running: Running, tiny_rows: Path) -> Path:
+    """The table in a folder that the user of the workers can enter."""
+    return readable(tiny_rows, running.root / "rows")
+
+
+def readable(source: Path, to: Path) -> Path:
+    """Copy a folder to where every user can read it."""
+    shutil.copytree(source, to)
+    for one in (to, *to.rglob("*")):
+        one.chmod(0o755 if one.is_dir() else 0o644)
+    return to
 
 
 HALF = ({"name": "half", "layers": 2, "stages": []},)
@@ -110,11 +131,9 @@ def test_deploying_again_changes_nothing(running: Running) -> None:
     ), done.stdout
 
 
-def test_a_deployed_run_ends_with_a_registered_model(
-    running: Running, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
-) -> None:
+def test_a_deployed_run_ends_with_a_registered_model(running: Running, bert: Path, rows: Path, tmp_path: Path) -> None:
     stack, secret = running.stack, running.secret
-    run = start(running, recipe(tiny_bert, tiny_rows, "whole"))
+    run = start(running, recipe(bert, rows, "whole"))
     assert "COMPLETED" in ended(running, run), running.log("worker-cpu")[-3000:]
     assert sql(stack, secret, f"select state_type from flow_run where id = '{run}'", "prefect") == "COMPLETED"
     assert (
@@ -148,13 +167,13 @@ def at_once(runs: list[Any]) -> int:
 
 
 def test_trainings_go_to_the_gpu_pool_two_at_a_time_and_cached_ones_nowhere(
-    running: Running, tiny_bert: Path, tiny_rows: Path
+    running: Running, bert: Path, rows: Path
 ) -> None:
     """Nothing but the words of the documents: up, deploy --gpus 2, and a run of a deployment."""
     said = running.limbeck("doctor").stdout
     assert f"in the pool gpu-local, on {device_class()}, 2 at once" in said, said
     students = [{"name": name, "layers": layers, "stages": []} for name, layers in (("a", 1), ("b", 2), ("c", 3))]
-    wanted = recipe(tiny_bert, tiny_rows, "sent", students, seed=5)
+    wanted = recipe(bert, rows, "sent", students, seed=5)
     run = start(running, wanted)
     assert "COMPLETED" in ended(running, run), (
         running.log("worker-cpu")[-3000:] + running.log("worker-gpu-local")[-3000:]
@@ -190,6 +209,13 @@ KILLED = {
     "postgres": ["postgres"],
     "redis": ["redis"],
     "an API server": ["api-1"],
+    "the services": ["services"],
+    "the proxy": ["proxy"],
+    "MLflow": ["mlflow"],
+    "the S3 server": ["radosgw"],
+    "PostgreSQL and the worker of runs": ["postgres", "worker-cpu"],
+    "both API servers and the GPU worker": ["api-1", "api-2", "worker-gpu-local"],
+    "MLflow, the S3 server and the GPU machine": ["mlflow", "radosgw", "worker-gpu-local"],
 }
 """Processes of the stack; a machine takes with it all that its worker has started."""
 
@@ -199,22 +225,20 @@ def test_a_run_that_trains_survives(
     killed: str,
     running: Running,
     prefect_server: None,
-    tiny_bert: Path,
-    tiny_rows: Path,
+    bert: Path,
+    rows: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And makes what nobody's death would have changed."""
-    wanted = recipe(
-        tiny_bert, tiny_rows, f"survives-{killed.replace(' ', '-').lower()}", seed=100 + [*KILLED].index(killed), **LONG
-    )
+    wanted = recipe(bert, rows, f"survives-{[*KILLED].index(killed)}", seed=100 + [*KILLED].index(killed), **LONG)
     before = running.log(TRAINS).count("steps, loss")
     run = start(running, wanted)
     eventually(lambda: running.log(TRAINS).count("steps, loss") > before, "it does not train", PATIENCE)
     eventually(lambda: bool(checkpoints(running)), "it saves nothing", PATIENCE)
     resumed, began = running.log(TRAINS).count("resuming at step"), time.monotonic()
     for name in KILLED[killed]:
-        if "machine" in killed:
+        if "machine" in killed and name.startswith("worker"):
             gone(psutil.Process(running.pid(name)))
         else:
             os.kill(running.pid(name), signal.SIGKILL)

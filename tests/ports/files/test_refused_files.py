@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +17,10 @@ from typing import Any
 import pytest
 
 from flows.publish.results_folder import read_json
-from tasks.errors import ModelError, RecipeError, StoreError
+from tasks.catalog import GLUE
+from tasks.errors import DataError, ModelError, RecipeError, StoreError
 from tasks.ports.files.bounded_json import LARGEST
-from tasks.ports.files.sources import resolve_model
+from tasks.ports.files.sources import resolve_data, resolve_file, resolve_model
 from tasks.ports.store import artifacts
 from tasks.ports.store.artifacts import disk_trouble
 from tasks.ports.store.folder import FolderStore
@@ -196,3 +198,39 @@ def test_a_disk_that_is_full_inside_publish_is_said_to_be_full(tmp_path: Path) -
     with files_of_at_most(10_000), pytest.raises(OSError) as caught:
         shutil.copytree(tmp_path / "source", tmp_path / "target", dirs_exist_ok=True)
     assert disk_trouble(caught.value, tmp_path).startswith(f"the disk under {tmp_path} is full; nothing was published")
+
+
+@contextmanager
+def as_another_user(uid: int = 65534) -> Iterator[None]:
+    """Let this process be a user without rights for a while, if it is root."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(uid)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize("closed", ["folder above", "folder", "file"])
+def test_what_the_user_of_a_worker_cannot_read_is_one_sentence(closed: str) -> None:
+    """Workers are users of their own, and what a person can read may be closed to them."""
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    table = place / "rows" / "train.csv"
+    try:
+        table.parent.mkdir()
+        table.write_text("text,label\na,0\n")
+        place.chmod(0o755)
+        shut = {"folder above": place, "folder": table.parent, "file": table}[closed]
+        shut.chmod(0)
+        with as_another_user():
+            with pytest.raises(DataError, match=r"cannot (open|be read)") as found:
+                resolve_data(str(table.parent), None, GLUE["sst2"])
+            with pytest.raises(DataError, match=r"cannot (open|be read)"):
+                resolve_file(str(table))
+        assert "\n" not in str(found.value) and str(table.parent) in str(found.value)
+    finally:
+        for one in (place, table.parent, table):
+            one.chmod(0o755)
+        shutil.rmtree(place)
