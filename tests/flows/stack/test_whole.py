@@ -58,7 +58,7 @@ def bert(running: Running, tiny_bert: Path) -> Path:
 @pytest.fixture(scope="module")
 def rows(running: Running, tiny_rows: Path) -> Path:
     """The table in a folder that the user of the workers can enter."""
-    return readable(tiny_rows, running.root / "rows")
+    return readable(tiny_rows.parent, running.root / "rows") / tiny_rows.name
 
 
 def readable(source: Path, to: Path) -> Path:
