@@ -53,7 +53,9 @@ def pull(
     ] = False,
 ) -> None:
     """Write a registered model as one plain Hugging Face folder, after a check of its hash."""
-    model, _, alias = name.partition("@")
+    from flows.inference.model_folders import split_version
+
+    model, alias = split_version(name)
     archive = folder.with_name(f"{folder.name}.zip")
     if packed and archive.exists():
         raise ModelError(f"{archive} exists; remove it, or name another folder")
@@ -97,9 +99,10 @@ def push(
     The token is read from HF_TOKEN, or from the store of `hf auth login`.
     """
     mlflow = tracker()
+    from flows.inference.model_folders import split_version
     from flows.publish.hub_upload import push_version
 
-    model, _, alias = name.partition("@")
+    model, alias = split_version(name)
     push_version(
         mlflow,
         model,
@@ -121,9 +124,10 @@ def show(
     """Show a registered model: aliases, verdicts, figures and the history of decisions; or one version with every
     reason."""
     from flows.cli.registry_page import show_model, show_version
+    from flows.inference.model_folders import split_version
     from tasks.ports.tracking.registry import Registry
 
-    model, _, which = name.partition("@")
+    model, which = split_version(name)
     mlflow = tracker()
     standing = Registry(mlflow, model).read()
     if which or not standing.versions:

@@ -18,6 +18,8 @@ from tasks.scoring.onnx_models import is_export
 
 VERSION_NAME = re.compile(r"[^/@]+(@[^/@]+)?")
 """``NAME``, ``NAME@alias`` or ``NAME@version``; an owner's model on the hub has a slash."""
+ADDRESS = re.compile(r"models:/+(?P<model>[^/@]+)[/@](?P<which>[^/@]+)")
+"""``models:/NAME/version`` or ``models:/NAME@alias``, as MLflow names a version."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,21 @@ class ModelFolder:
     note: str = ""
 
 
+def split_version(named: str) -> tuple[str, str]:
+    """Return the name of a registered model, and the alias or version that a user named with it; empty if none."""
+    if (address := ADDRESS.fullmatch(named)) is not None:
+        return address["model"], address["which"]
+    model, _, which = named.partition("@")
+    return model, which
+
+
 @contextlib.contextmanager
 def opened_model(named: str, new_tracker: Callable[[], Any]) -> Iterator[ModelFolder]:
     """Yield the folder of a named model; a registered version is fetched into a temporary folder, after a check of its
     digests. ``new_tracker`` is called for a registered version only."""
     if Path(named).expanduser().is_dir():
         yield checked_folder(Path(named).expanduser())
-    elif VERSION_NAME.fullmatch(named) and not looks_like_path(named):
+    elif ADDRESS.fullmatch(named) or (VERSION_NAME.fullmatch(named) and not looks_like_path(named)):
         with tempfile.TemporaryDirectory(prefix="limbeck-model-") as place:
             yield fetched_version(known_tracker(new_tracker(), named), named, Path(place) / "model")
     elif looks_like_path(named):
@@ -48,7 +58,7 @@ def opened_model(named: str, new_tracker: Callable[[], Any]) -> Iterator[ModelFo
 
 def known_tracker(tracker: Any, named: str) -> Any:
     """Return the tracker; raise ModelError if no model has this name and a folder nearly has it."""
-    if tracker.has_model(named.partition("@")[0]) or not (hint := folder_hint(named)):
+    if tracker.has_model(split_version(named)[0]) or not (hint := folder_hint(named)):
         return tracker
     raise ModelError(f"there is neither a folder nor a registered model {named!r}{hint}")
 
@@ -71,7 +81,7 @@ def checked_folder(folder: Path) -> ModelFolder:
 
 def fetched_version(tracker: Any, named: str, folder: Path) -> ModelFolder:
     """Fetch a registered version, by default the champion."""
-    name, _, alias = named.partition("@")
+    name, alias = split_version(named)
     found = tracker.download(name, alias or "champion", folder)
     return ModelFolder(folder, f"{found['name']} version {found['version']}{refusal_of(found)}")
 

@@ -97,6 +97,8 @@ def changed_metrics(own: Mapping[str, Artifact]) -> list[str]:
 
 def check_rows(recipe: Recipe, sources: Mapping[str, Artifact], own: Mapping[str, Artifact]) -> list[str]:
     """Read and divide the rows, and those of judging sets; return sentences about how they were read."""
+    from tasks.ports.rows.faulty_rows import rows_without_label
+
     if "data" not in sources:
         return []
     if sources["data"].bytes > LARGEST_READ:
@@ -105,8 +107,13 @@ def check_rows(recipe: Recipe, sources: Mapping[str, Artifact], own: Mapping[str
     require_rows_for_int8(recipe, facts)
     require_two_classes(recipe, facts, own)
     counts = ", ".join(f"{split} {count:,}" for split, count in facts.rows.items())
-    left_out = [f"left out: {fault}" for fault in facts.faulty]
-    return [*facts.read, f"rows: {counts}", *held_back_lines(planned_facts(facts, sets)), *left_out]
+    left_out = [f"left out: {fault}" for fault in (*facts.faulty, *rows_without_label(facts.unlabelled))]
+    return [
+        *facts.read,
+        f"rows: {counts}",
+        *held_back_lines(planned_facts(facts, sets)),
+        *left_out,
+    ]
 
 
 def planned_facts(facts: RowsFacts, sets: Mapping[str, SetFacts]) -> HeldBackFacts:

@@ -10,21 +10,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.recipes.starter_messages import all_differ, no_type_fits, nothing_to_learn, word
-from tasks.catalog import TaskSpec
+from flows.recipes.starter_messages import (
+    all_differ,
+    names_without_header,
+    no_type_fits,
+    nothing_to_learn,
+    unread_files,
+    word,
+)
+from flows.recipes.starter_rows import TableSource, columns_of_table, faults_in, renamed, require_no_model, table_source
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
 from tasks.task_types.types import METRICS_OF_SCORES_OF, TaskType, task_type
 
 if TYPE_CHECKING:
-    from tasks.ports.rows.table_files import OpenTable
     from tasks.task_types.interfaces import ColumnChoice, TableGuess
 
 AskUser = Callable[[str, Sequence[str]], str]
 """Asks the user a question with several answers, of which the first is the default."""
-LARGEST_CHECKED = 16 * 2**20
-"""Bytes up to which the rows are divided at once, to find faulty ones."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 STARTER = """# yaml-language-server: $schema={schema}
@@ -82,9 +86,11 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     from tasks.ports.rows.tables import reading_sentence
 
     require_no_model(source)
-    path = training_table(source)
+    files = table_source(source)
+    path = files.train
     values, opened, given, notes = columns_of_table(path)
     chosen, reasons = columns_chosen(path.name, values, wishes, ask)
+    reasons += names_without_header(chosen, given)
     values, chosen, given = renamed(values, chosen, given)
     kind, guess = guessed(path.name, values, chosen)
     further = metrics_that_fit(kind, guess)
@@ -114,89 +120,26 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "further": FURTHER_LINES.format(", ".join(further)) if further else "",
         **shape,
     }
-    data = [f"format: {{columns: [{', '.join(map(word, given.columns))}]}}"] if given.columns else []
-    data += [f"group: {word(form.divided_by)}        # none is on both sides of a split"] if form.divided_by else []
+    data = data_lines(given, files, form)
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
-    faulty, told = faults_in(text, path)
+    faulty, told = faults_in(text, files)
     data += [f"faulty_rows: drop        # {faulty}"] if faulty else []
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
     also = "".join(f"; {name} is reported, too" for name in further)
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
     reasons += form.reasons
-    return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, said, f"students: {why}", *told))
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
-def training_table(source: str) -> Path:
-    """Return the file of the training rows of a source: a file, a folder or a hub id."""
-    from tasks.ports.files.sources import resolve_data
-    from tasks.ports.rows.tables import split_files
-
-    path = Path(source).expanduser()
-    if path.is_file():
-        return path
-    spec = TaskSpec(name="mine")
-    return split_files(Path(resolve_data(source, None, spec).uri), spec)["train"][0]
-
-
-def require_no_model(source: str) -> None:
-    """Raise DataError for the folder of a model, which holds no rows."""
-    if any(Path(source).expanduser().glob("*.safetensors")):
-        raise DataError(f"{source} holds a model and no rows; name your rows, and the model by --teacher {source}")
-
-
-def recipe_name(source: str) -> str:
-    """Return the name of a recipe for a table: that of its file, folder or hub id, in plain letters."""
-    path = Path(source).expanduser()
-    called = (path.resolve() if path.exists() else path).name.split(".")[0]
-    letters = unicodedata.normalize("NFKD", called).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:60].strip("-") or "mine"
-
-
-def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableFormat, list[str]]:
-    """Return the columns of a table, how it was read, the layout that a recipe must state, and notes about it."""
-    from tasks.ports.rows.tables import read_table, with_numbers
-    from tasks.task_types.common_rows import with_flags
-
-    table, opened = read_table(path)
-    given, notes = TableFormat(), []
-    if opened.layout is not None and opened.layout.looks_headless:
-        given = TableFormat(columns=tuple(f"column_{number}" for number in range(1, len(opened.columns) + 1)))
-        table, opened = read_table(path, given)
-        notes = ["its first line looks like a row: if it is a header, remove data.format.columns from the recipe"]
-    values = {name: table.column(name).to_pylist() for name in table.column_names}
-    if not values or not len(table):
-        raise DataError(f"{path.name} has no rows; name a table with rows")
-    if opened.layout is not None:
-        values = {name: with_numbers(column) for name, column in values.items()}
-    words = {name: in_words(column, opened.classes.get(name, ())) for name, column in values.items()}
-    return (
-        words if given.columns else with_flags(words),
-        opened,
-        given,
-        notes,
+    return Starter(
+        text,
+        (
+            reading_sentence(opened, rows),
+            *notes,
+            *reasons,
+            said,
+            f"students: {why}",
+            *unread_files(files.unread),
+            *told,
+        ),
     )
-
-
-def in_words(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return labels, or lists of labels, by the names that their file declares."""
-    flat = [in_words(value, names) if isinstance(value, list) else value for value in values]
-    return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in flat]
-
-
-def renamed(
-    values: Mapping[str, list[Any]], chosen: ColumnChoice, given: TableFormat
-) -> tuple[dict[str, list[Any]], ColumnChoice, TableFormat]:
-    """Name the chosen columns of a table without a header by their roles."""
-    if not given.columns:
-        return dict(values), chosen, given
-    roles = {chosen.text: "text", chosen.label: "label", **({chosen.pair: "pair"} if chosen.pair else {})}
-    names = tuple(roles.get(name, name) for name in given.columns)
-    columns = {roles.get(name, name): column for name, column in values.items()}
-    pair = "pair" if chosen.pair else None
-    return columns, replace(chosen, text="text", pair=pair, label="label"), given.model_copy(update={"columns": names})
 
 
 # --- choices ----------------------------------------------------------------------------------------------------------
@@ -255,7 +198,9 @@ def reasons_of(chosen: ColumnChoice, wishes: Wishes) -> list[str]:
         told.append(f"pair: {chosen.pair}, a second text (--text alone leaves it out)")
     if not wishes.label:
         why = "by its name" if chosen.is_sure else "a guess: no column has the usual name of a label"
-        others = f"; others: {', '.join(chosen.other_labels[:5])}" if chosen.other_labels else ""
+        parts = chosen.label.split(", ")
+        further = [name for name in chosen.other_labels if name not in parts][:5]
+        others = f"; others: {', '.join(further)}" if further else ""
         told.append(f"label: {chosen.label}, {why} (--label names another{others})")
     return told
 
@@ -317,6 +262,23 @@ def shape_of_teacher(teacher: str) -> tuple[int | None, int | None]:
 # --- the text ---------------------------------------------------------------------------------------------------------
 
 
+def recipe_name(source: str) -> str:
+    """Return the name of a recipe for a table: that of its file, folder or hub id, in plain letters."""
+    path = Path(source).expanduser()
+    called = (path.resolve() if path.exists() else path).name.split(".")[0]
+    letters = unicodedata.normalize("NFKD", called).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:60].strip("-") or "mine"
+
+
+def data_lines(given: TableFormat, files: TableSource, form: PairForm) -> list[str]:
+    """Return the lines of the section ``data`` that not every recipe has."""
+    lines = [f"format: {{columns: [{', '.join(map(word, given.columns))}]}}"] if given.columns else []
+    if files.unread:
+        lines.append(f"# judge: {{given: {{source: {word(str(files.root))}, split: test}}}}    # evaluate on it, too")
+    lines += [f"group: {word(form.divided_by)}        # none is on both sides of a split"] if form.divided_by else []
+    return lines
+
+
 def column_lines(chosen: ColumnChoice, guess: TableGuess, form: PairForm) -> list[str]:
     """Return the lines of the section ``task`` about columns and classes."""
     pair = [f"pair: {word(form.pair)}        # a second text; remove it if it is not one"] if form.pair else []
@@ -324,21 +286,3 @@ def column_lines(chosen: ColumnChoice, guess: TableGuess, form: PairForm) -> lis
     cut = [f"truncate: {form.truncate}        # the other text stays whole"] if form.truncate else []
     group = [f"group: {word(form.group)}        # judged together"] if form.group else []
     return [f"text: {word(form.text)}", *pair, *cut, *group, f"label: {word(chosen.label)}", *labels]
-
-
-def faults_in(text: str, path: Path) -> tuple[str, list[str]]:
-    """Return a sentence about rows that must be left out, and notes about rows that cannot be divided as they are."""
-    from flows.run.recipe_file import recipe_of_text
-    from tasks.ports.rows.prepared import divided_rows
-    from tasks.recipe.slices import RowsSlice
-
-    recipe = recipe_of_text(text, path)
-    if path.is_dir() or path.stat().st_size > LARGEST_CHECKED:
-        return "", []
-    knobs = RowsSlice(**{**dict(recipe.data), "faulty_rows": "drop"}, task=recipe.spec)
-    try:
-        _, _, facts = divided_rows(path, knobs)
-    except DataError as error:
-        return "", [f"to be corrected before a run: {error}"]
-    faulty = "; ".join(facts.faulty)
-    return faulty, [f"left out (data.faulty_rows: drop): {faulty}"] if faulty else []

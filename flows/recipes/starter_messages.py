@@ -1,4 +1,4 @@
-"""Sentences about tables that ``limbeck init`` cannot make a recipe for."""
+"""Sentences of ``limbeck init`` about tables, above all those that it cannot make a recipe for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import ColumnChoice
 
+LONGEST_VALUE = 40
+"""Characters of a value that a message shows."""
 MANY_ROWS = 20
 """Rows of which some share their label, if it is a class."""
 
@@ -18,7 +21,7 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequenc
     if file.removesuffix(".gz").endswith(".txt"):
         return f"{file} is read as one text a line; save it as .csv or .tsv, with a label beside each text"
     known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
-    single = [f"{name!r} has {next(iter(one))!r} in every row" for name, one in known.items() if len(one) == 1]
+    single = [f"{name!r} has {brief(next(iter(one)))!r} in every row" for name, one in known.items() if len(one) == 1]
     single += [f"{name!r} is empty" for name, one in known.items() if not one]
     single += [f"{name!r} holds lists or objects" for name in nested]
     why = f" ({'; '.join(single[:3])})" if single else ""
@@ -26,6 +29,29 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequenc
         f"{file} has the columns {', '.join([*values, *nested])}, and none of them is a text beside a label with "
         f"several values{why}; name them by --text and --label"
     )
+
+
+def brief(value: str) -> str:
+    """Return a value as a message shows it."""
+    return value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}…"
+
+
+def names_without_header(chosen: ColumnChoice, given: TableFormat) -> list[str]:
+    """Return a sentence about the names that a recipe gives to the chosen columns of a table without a header."""
+    if not given.columns:
+        return []
+    roles = [("text", chosen.text), *([("pair", chosen.pair)] if chosen.pair else []), ("label", chosen.label)]
+    return [f"data.format.columns names them: {', '.join(f'{name} is {role}' for role, name in roles)}"]
+
+
+def unread_files(names: Sequence[str]) -> list[str]:
+    """Return a sentence about test files, of which a run reads nothing by itself."""
+    if not names:
+        return []
+    return [
+        f"not read: {', '.join(names)}; the rows that decide are drawn from train, and data.judge, a comment in the "
+        f"recipe, evaluates on a file of its own, too"
+    ]
 
 
 def all_differ(labels: Sequence[Any]) -> bool:

@@ -159,13 +159,18 @@ def knobs_under(section: str) -> list[Knob]:
 
 
 def nearest_knobs(asked: str) -> list[str]:
-    """Return the paths that resemble one most, by the whole path, or by its last name in any section."""
+    """Return the paths that resemble one most: by the whole path, or by its last name in any section, of which also the
+    initials are understood (``lr``)."""
     by_name: dict[str, list[str]] = {}
     for knob in all_knobs():
         by_name.setdefault(knob.section.rpartition(".")[2], []).append(knob.section)
+    section, _, last = asked.rpartition(".")
     alike = get_close_matches(asked, [knob.section for knob in all_knobs()], 1, 0.85)
-    names = get_close_matches(asked.rpartition(".")[2], by_name, 1)
-    return alike or [place for name in names for place in by_name[name]][:MOST_HINTS]
+    short = [name for name in by_name if len(last) > 1 and last == "".join(word[:1] for word in name.split("_"))]
+    names = short or get_close_matches(last, by_name, 1)
+    places = [place for name in names for place in by_name[name]]
+    near = [] if short else alike
+    return near or ([place for place in places if section and place.startswith(f"{section}.")] or places)[:MOST_HINTS]
 
 
 def sections() -> list[Knob]:

@@ -14,6 +14,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_yaml import DEEPEST, parse_yaml, read_yaml_file
+from tasks.ports.rows.table_files import format_of
 from tasks.recipe.candidates import knobs_by_maker
 from tasks.recipe.knobs import NAME
 from tasks.recipe.recipe import Recipe
@@ -72,6 +73,8 @@ def find_recipe(name: str) -> Path:
     """Return the file of a recipe given by path or by its name on the shelf."""
     path = Path(name)
     if path.is_file():
+        if format_of(path) is not None:
+            raise RecipeError(f"{path} is a table and no recipe; `limbeck init {path}` writes a recipe for it")
         return path
     shelf = sorted(entry.stem for entry in SHELF.glob("*.yaml"))
     if name in shelf:
@@ -81,10 +84,8 @@ def find_recipe(name: str) -> Path:
     files = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
     near = get_close_matches(name, files, 1) or get_close_matches(path.stem, shelf, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise RecipeError(
-        f"the recipe {name!r} does not exist; {hint}name a YAML file, or a recipe of the shelf: `limbeck shelf` lists "
-        f"them"
-    )
+    known = "name a YAML file, or a recipe of the shelf: `limbeck shelf` lists them"
+    raise RecipeError(f"the recipe {name!r} does not exist; {hint}{known}")
 
 
 def read_yaml(path: Path) -> CommentedMap:

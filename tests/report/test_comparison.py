@@ -83,6 +83,22 @@ def test_the_best_comes_first_and_a_checkpoint_that_several_runs_scored_counts_o
     assert "accuracy on validation, data dddddddd: 2 of 3" in text and " c " not in text
 
 
+def test_names_are_not_broken_at_120_columns_and_what_all_have_in_common_is_said_once() -> None:
+    """``half-without-teacher`` took two lines beside seven columns of the same recipe and teacher."""
+    tags = {"teacher": "bert-base-uncased", "recipe": "reviews-of-my-shop", "gate": "accepted", "role": "baseline"}
+    names = ("half-without-teacher", "a-third-of-the-layers-in-int8")
+    [(place, found)] = boards([entry(name, 0.8, **tags) for name in names]).items()
+    console = Console(width=120, record=True, quiet=False)
+    with console.capture() as caught:
+        console.print(leaderboard_table(place, found, 9))
+    text = caught.get()
+    assert all(name in text for name in names) and text.count("bert-base-uncased") == text.count("reviews-of") == 1
+    found[0]["tags"]["teacher"] = "another"
+    with console.capture() as caught:
+        console.print(leaderboard_table(place, found, 9))
+    assert all(name in caught.get() for name in names)
+
+
 def test_errors_are_sorted_the_other_way_and_other_rows_have_a_board_of_their_own() -> None:
     found = boards([entry("a", 0.8, headline="mse"), entry("b", 0.1, headline="mse"), entry("c", 0.5, data="e")])
     assert [one["tags"]["candidate"] for one in found["mse", "validation", "d" * 36]] == ["b", "a"]

@@ -26,6 +26,8 @@ SAMPLED_LINES = 2000
 """Lines from which the delimiter is chosen."""
 WORDS_OF_A_TEXT = 5
 """Number of words from which on a cell of the first line is a text and no name of a column."""
+NEARLY_EMPTY = 0.1
+"""Largest share of cells with content in a column that a table does not use."""
 LONGEST_CELL = 10_000_000
 
 
@@ -178,15 +180,23 @@ def named_cells(first: Sequence[str]) -> tuple[str, ...]:
 
 def looks_headless(head: Sequence[Sequence[str]]) -> bool:
     """Tell whether the first line is a row: a cell of it is empty, a number, a text, or a value of its column. The
-    first column may lack a name if it numbers the rows, as pandas writes it."""
+    first column may lack a name if it numbers the rows, as pandas writes it, and any other where it is empty in nearly
+    all rows, as spreadsheets write it."""
     first, rest = head[0], head[1:]
     for place, cell in enumerate(first):
         below = [row[place] for row in rest if len(row) > place]
         if place == 0 and len(first) > 1 and not cell.strip() and are_row_numbers(below):
             continue
+        if place > 0 and not cell.strip() and is_nearly_empty(below):
+            continue
         if not cell.strip() or is_numeral(cell) or len(cell.split()) >= WORDS_OF_A_TEXT or cell in below:
             return True
     return False
+
+
+def is_nearly_empty(cells: Sequence[str]) -> bool:
+    """Tell whether nearly all cells of a column are empty."""
+    return sum(bool(cell.strip()) for cell in cells) <= NEARLY_EMPTY * len(cells)
 
 
 def are_row_numbers(cells: Sequence[str]) -> bool:

@@ -104,6 +104,11 @@ def rare_sentences(file: str, rare: Mapping[int, int], names: Sequence[str], dra
     ]
 
 
+def rows_without_label(unlabelled: Mapping[str, int]) -> list[str]:
+    """Return a sentence about the rows of each split that have a text and no label, which no run uses."""
+    return [f"{count_of(count, 'row')} of {split} without a label" for split, count in unlabelled.items() if count]
+
+
 def require_no_faults(faults: Sequence[str], data: Data) -> None:
     """Raise DataError for faulty rows, with all of them, unless they are to be left out."""
     if faults and data.faulty_rows == "refuse":

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NOTHING_STATED = TableFormat()
 """Nothing is stated: the layout of a file is found."""
+UNREADABLE = OSError, ValueError, KeyError, TypeError, StopIteration
+"""Errors of libraries that read a file, beside those of datasets."""
 ROWS_OF_A_BATCH = 1000
 """Rows of one batch, which bounds the memory of a streamed table."""
 STATE_FILE, SPLITS_FILE = "state.json", "dataset_dict.json"
@@ -87,12 +89,31 @@ def open_delimited(path: Path, given: TableFormat) -> Iterator[OpenTable]:
 @contextmanager
 def open_json(path: Path, given: TableFormat) -> Iterator[OpenTable]:
     """Open a file of JSON lines, of one list of objects, or of one object that contains one such list."""
+    import datasets
+
     with as_plain_text(path, given.encoding) as (plain, encoding):
         place = field_of_rows(plain) if plain.suffix == ".json" else None
         lines = lines_of(plain) if plain.suffix == ".jsonl" else None
-        with streamed("json", plain, {"field": place} if place else {}) as (batches, columns, classes):
-            shape = f"JSON, rows in {place!r}" if place else "JSON"
-            yield OpenTable(path.name, columns, batches, f"{encoding}, {shape}", classes, lines=lines)
+        try:
+            with streamed("json", plain, {"field": place} if place else {}) as (batches, columns, classes):
+                shape = f"JSON, rows in {place!r}" if place else "JSON"
+                yield OpenTable(path.name, columns, batches, f"{encoding}, {shape}", classes, lines=lines)
+        except (*UNREADABLE, datasets.exceptions.DatasetsError) as error:
+            if plain.suffix == ".jsonl" and (broken := first_broken_line(plain)):
+                raise DataError(f"{path.name}, {broken}; correct it") from error
+            raise
+
+
+def first_broken_line(path: Path) -> str:
+    """Return in words the first line of a file of JSON lines that is not one object; empty if all are."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                if line.strip() and not isinstance(json.loads(line), dict):
+                    return f"line {number} is no object with the columns of a row"
+            except ValueError as error:
+                return f"line {number} is not JSON: {str(error).split(': line')[0]}"
+    return ""
 
 
 @contextmanager
@@ -200,10 +221,27 @@ def field_of_rows(path: Path) -> str | None:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         return None  # JSON lines under another name
+    if is_by_columns(content):
+        raise DataError(
+            f"{path.name} holds columns and no rows, as pandas writes them unless told otherwise; write it with "
+            f"to_json(..., orient='records')"
+        )
     fields = [name for name, value in content.items() if is_list_of_rows(value)]
     if len(fields) > 1:
         raise DataError(f"{path.name} has several lists of rows: {', '.join(fields)}; save one of them as a file")
     return next(iter(fields), None)
+
+
+def is_by_columns(content: Mapping[str, Any]) -> bool:
+    """Tell whether a JSON object is a table by columns: an object or a list of values for each, of equal lengths, or
+    the names of all columns beside their values."""
+    if {"columns", "data"} <= set(content):
+        return isinstance(content["columns"], list) and isinstance(content["data"], list)
+    columns = [list(one.values()) if isinstance(one, dict) else one for one in content.values()]
+    if len(columns) < 2 or not all(isinstance(one, list) for one in columns):
+        return False
+    nested = any(isinstance(cell, (dict, list)) for one in columns for cell in one)
+    return not nested and len({len(one) for one in columns}) == 1 and len(columns[0]) > 1
 
 
 def is_list_of_rows(value: Any) -> bool:
@@ -236,7 +274,7 @@ def open_table(path: Path, given: TableFormat = NOTHING_STATED) -> Iterator[Open
     try:
         with opener(path, given) as table:
             yield table
-    except (OSError, ValueError, KeyError, TypeError, StopIteration, datasets.exceptions.DatasetsError) as error:
+    except (*UNREADABLE, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{path.name} cannot be read: {first_cause(error)}; correct it, or save it again") from error
 
 

@@ -23,6 +23,10 @@ BOARD_COLUMNS = {
     "speedup_x": ("speed-up", ".1f"),
 }
 """Metrics of a candidate in MLflow, with the heading and the format of their column."""
+ABOUT_CANDIDATE, ABOUT_RUN = ("candidate", "role", "teacher"), ("gate", "recipe")
+"""Tags with a column, before and behind the figures."""
+LONGEST_WHOLE_NAME = 40
+"""Characters up to which names of candidates are never broken."""
 ID_DIGITS = 8
 """Characters of a digest or of a run's id in the table."""
 
@@ -54,19 +58,29 @@ def leaderboard_table(place: tuple[str, str, str], entries: Sequence[LoggedCandi
 
     headline, split, digest = place
     where = f" on {split}" if split else ""
-    title = f"{headline}{where}, data {digest[:ID_DIGITS] or 'unknown'}: {min(limit, len(entries))} of {len(entries)}"
+    common = {name: value for name in ("teacher", "recipe") if (value := value_of_all(entries, name))}
+    about = "".join(f", {name} {value}" for name, value in common.items())
+    title = f"{headline}{where}, data {digest[:ID_DIGITS] or 'unknown'}{about}: "
+    title += f"{min(limit, len(entries))} of {len(entries)}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("", "candidate", "role", "teacher"):
-        table.add_column(name, overflow="fold")
+    fits = max(len(one["tags"].get("candidate", "")) for one in entries[:limit]) <= LONGEST_WHOLE_NAME
+    first, last = ([name for name in names if name not in common] for names in (ABOUT_CANDIDATE, ABOUT_RUN))
+    table.add_column("")
+    for name in first:
+        table.add_column(name, overflow="fold", no_wrap=name == "candidate" and fits)
     for name, _ in BOARD_COLUMNS.values():
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("gate", "recipe", "run"):
+    for name in (*last, "run"):
         table.add_column(name, overflow="fold")
     for number, one in enumerate(entries[:limit], 1):
         tags = one["tags"]
         figures = [figure(one["metrics"].get(name), form) for name, (_, form) in BOARD_COLUMNS.items()]
-        known = [tags.get(name, "") for name in ("candidate", "role", "teacher")]
-        table.add_row(
-            str(number), *known, *figures, tags.get("gate", ""), tags.get("recipe", ""), one["run"][:ID_DIGITS]
-        )
+        known, of_run = ([tags.get(name, "") for name in names] for names in (first, last))
+        table.add_row(str(number), *known, *figures, *of_run, one["run"][:ID_DIGITS])
     return table
+
+
+def value_of_all(entries: Sequence[LoggedCandidate], name: str) -> str:
+    """Return the value of a tag that all candidates share; empty if they differ."""
+    values = {one["tags"].get(name, "") for one in entries}
+    return values.pop() if len(values) == 1 else ""

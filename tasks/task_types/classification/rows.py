@@ -93,6 +93,21 @@ def require_classes(split: str, labels: Sequence[Any], names: Sequence[str] | No
         )
 
 
+def notes_on_names(rows: TableRows, names: Sequence[str] | None) -> list[str]:
+    """Return a sentence about classes whose names differ in capitals and spaces alone, which are classes of their
+    own; none if there are none."""
+    alike: dict[str, list[str]] = {}
+    for name in names or ():
+        alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    found = ["; ".join(map(repr, several)) for several in alike.values() if len(several) > 1]
+    if not found:
+        return []
+    return [
+        f"{rows.file}: these names of classes differ in capitals or spaces alone, and are different classes: "
+        f"{' and '.join(found[:MOST_LISTED])}; write them alike where they mean the same"
+    ]
+
+
 def class_shares(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, object]:
     """Return the names of the classes, and the share of each."""
     counts = np.bincount(labels, minlength=len(names or ()))
@@ -194,7 +209,7 @@ def guess_classes(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) ->
         return None
     names = tuple(str(label) for label in sorted(counts, key=lambda label: (isinstance(label, str), label)))
     most, least = max(counts.values()), min(counts.values())
-    shares = f"the largest class has {most / len(labels):.0%} of the rows, the smallest {least / len(labels):.1%}"
+    shares = f"the largest class has {most / len(labels):.1%} of the rows, the smallest {least / len(labels):.1%}"
     reason = f"{chosen.label} has {len(counts)} different values; {shares}"
     return TableGuess(ANY_TEXT_FITS, reason, UNEQUAL if most > MOST_UNEQUAL * least else EQUAL, names)
 
@@ -209,4 +224,5 @@ READER = Reader(
     judging_labels=judging_classes,
     names_in_config=names_in_config,
     guess=guess_classes,
+    notes=notes_on_names,
 )

@@ -100,6 +100,7 @@ def test_a_registered_version_without_a_pull(
     new_tracker(home).client.set_model_version_tag(NAME, "1", "gate", "refused")
     new_tracker(home).client.set_model_version_tag(NAME, "1", "gate.reasons", '["accuracy is too low"]')
     ended = predict(f"{NAME}@1", "a good film")
+    assert rows_of(predict(f"models:/{NAME}/1", "a good film")) == [row], "MLflow's own name of the version"
     assert rows_of(ended) == [row] and f"{NAME} version 1 was REFUSED by the gate: accuracy is too low" in ended.error
     assert [entry.name for entry in tmp_path.iterdir()] == ["home"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import datasets
 import pytest
 
+from flows.run.recipe_file import load_recipe
 from tests.command_line import Command
 from tests.flows.recipes.test_own_tables import lines, prepared_of, rows, started, texts
 
@@ -42,6 +43,15 @@ def saved_splits(path: Path) -> Path:
     return path
 
 
+def spreadsheet(path: Path) -> Path:
+    """A table with empty columns behind its own, as spreadsheets save them; one cell of them was used for a note."""
+    pairs = [
+        (text, f"{label},,a note," if number == 3 else f"{label},,,") for number, (text, label) in enumerate(rows())
+    ]
+    path.write_text(lines("v1,v2,,,", "{0},{1}", pairs))
+    return path
+
+
 def words_for_nothing(path: Path) -> Path:
     """Labels of which one is called nan: pandas and float() would read a number."""
     labels = ("nan", "inf", "1")
@@ -58,6 +68,7 @@ def words_for_nothing(path: Path) -> Path:
         ("switches.jsonl", switches, ("False", "True")),
         ("splits", saved_splits, ("bad", "good")),
         ("nothing.csv", words_for_nothing, ("1", "inf", "nan")),
+        ("sheet.csv", spreadsheet, ("bad", "good")),
     ],
 )
 def test_an_awkward_table_is_read_whole(
@@ -108,6 +119,44 @@ def test_a_table_without_a_task_is_refused_in_one_sentence(
         done = command("init", str(tmp_path / name))
     assert done.status == 1 and sentence in done.error and done.error.count("\n") == 1, done.error
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_labels_that_differ_in_capitals_or_spaces_alone_are_named(tmp_path: Path, command: Command) -> None:
+    labels = ("good", "GOOD", "bad", "bad ")
+    table = [(text, labels[number % 4]) for number, text in enumerate(texts())]
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", table))
+    said = "these names of classes differ in capitals or spaces alone, and are different classes: 'GOOD'; 'good' and"
+    assert said in started(command, tmp_path / "a.csv")[1]
+    assert said in command("validate", str(tmp_path / "mine.yaml"), "--set", "teacher.model=bert").output
+
+
+def test_rows_without_a_label_are_counted(tmp_path: Path, command: Command) -> None:
+    """They were left out without a word."""
+    (tmp_path / "a.csv").write_text(lines("text,label", "{0},{1}", [*rows()[:-7], *((t, "") for t in texts()[-7:])]))
+    assert "left out: 7 rows of train without a label" in started(command, tmp_path / "a.csv")[1]
+    checked = command("validate", str(tmp_path / "mine.yaml"), "--set", "teacher.model=bert")
+    assert "left out: 7 rows of train without a label" in checked.output
+
+
+def test_a_test_file_that_no_split_is_read_from_is_named(tmp_path: Path, command: Command) -> None:
+    """A person who divides rows as on the Hub expects test rows to be used; the comment in the recipe does so."""
+    (folder := tmp_path / "rows").mkdir()
+    for name, part in (("train", rows()[:80]), ("validation", rows()[80:100]), ("test", rows()[100:])):
+        (folder / f"{name}.csv").write_text(lines("text,label", "{0},{1}", part))
+    recipe, output = started(command, folder)
+    assert "not read: test.csv; the rows that decide are drawn from train" in output
+    assert "validation.csv: UTF-8, separated by commas, cells may be quoted; 20 rows" in output
+    written = (tmp_path / "mine.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(written.replace("# judge:", "judge:"))
+    judged = load_recipe(str(tmp_path / "mine.yaml")).judging_sets
+    assert not recipe.judging_sets and [(one.source, one.split) for one in judged.values()] == [(str(folder), "test")]
+
+
+def test_a_table_without_a_header_is_told_which_column_has_which_name(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "a.csv").write_text(lines("", "{1},{0}", rows()))
+    recipe, output = started(command, tmp_path / "a.csv")
+    assert "data.format.columns names them: column_2 is text, column_1 is label" in output
+    assert recipe.data.format.columns == ("label", "text")
 
 
 def test_a_label_of_one_list_that_is_asked_for_is_refused(tmp_path: Path, command: Command) -> None:

@@ -1,0 +1,124 @@
+"""The rows of a table that a starter recipe is written for: its files, its columns, and notes about its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.catalog import TaskSpec
+from tasks.errors import DataError
+from tasks.recipe.data import TableFormat
+
+if TYPE_CHECKING:
+    from tasks.ports.rows.table_files import OpenTable
+    from tasks.task_types.interfaces import ColumnChoice
+
+LARGEST_CHECKED = 16 * 2**20
+"""Bytes up to which the rows are divided at once, to find faulty ones."""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """The files of a source of rows: one file, a folder, or a downloaded data set."""
+
+    root: Path
+    train: Path
+    unread: tuple[str, ...]
+    """Names of test files: no split of a run is read from them."""
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files."""
+        files = [self.root] if self.root.is_file() else self.root.rglob("*")
+        return sum(path.stat().st_size for path in files if path.is_file())
+
+
+def table_source(source: str) -> TableSource:
+    """Return the files of a source: a file, a folder or a hub id."""
+    from tasks.ports.files.sources import resolve_data
+    from tasks.ports.rows.table_files import tables_in
+    from tasks.ports.rows.tables import split_files
+
+    path = Path(source).expanduser()
+    if path.is_file():
+        return TableSource(path, path, ())
+    spec = TaskSpec(name="mine")
+    root = Path(resolve_data(source, None, spec).uri)
+    files = split_files(root, spec)
+    used = {one for found in files.values() for one in found}
+    unread = tuple(one.name for one in tables_in(root) if one not in used and one.name.startswith("test"))
+    return TableSource(root, files["train"][0], unread)
+
+
+def require_no_model(source: str) -> None:
+    """Raise DataError for the folder of a model, which holds no rows."""
+    if any(Path(source).expanduser().glob("*.safetensors")):
+        raise DataError(f"{source} holds a model and no rows; name your rows, and the model by --teacher {source}")
+
+
+def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, TableFormat, list[str]]:
+    """Return the columns of a table, how it was read, the layout that a recipe must state, and notes about it."""
+    from tasks.ports.rows.tables import read_table, with_numbers
+    from tasks.task_types.common_rows import with_flags
+
+    table, opened = read_table(path)
+    given, notes = TableFormat(), []
+    if opened.layout is not None and opened.layout.looks_headless:
+        given = TableFormat(columns=tuple(f"column_{number}" for number in range(1, len(opened.columns) + 1)))
+        table, opened = read_table(path, given)
+        notes = ["its first line looks like a row: if it is a header, remove data.format.columns from the recipe"]
+    values = {name: table.column(name).to_pylist() for name in table.column_names}
+    if not values or not len(table):
+        raise DataError(f"{path.name} has no rows; name a table with rows")
+    if opened.layout is not None:
+        values = {name: with_numbers(column) for name, column in values.items()}
+    words = {name: in_words(column, opened.classes.get(name, ())) for name, column in values.items()}
+    return (
+        words if given.columns else with_flags(words),
+        opened,
+        given,
+        notes,
+    )
+
+
+def in_words(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Return labels, or lists of labels, by the names that their file declares."""
+    flat = [in_words(value, names) if isinstance(value, list) else value for value in values]
+    return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in flat]
+
+
+def renamed(
+    values: Mapping[str, list[Any]], chosen: ColumnChoice, given: TableFormat
+) -> tuple[dict[str, list[Any]], ColumnChoice, TableFormat]:
+    """Name the chosen columns of a table without a header by their roles."""
+    if not given.columns:
+        return dict(values), chosen, given
+    roles = {chosen.text: "text", chosen.label: "label", **({chosen.pair: "pair"} if chosen.pair else {})}
+    names = tuple(roles.get(name, name) for name in given.columns)
+    columns = {roles.get(name, name): column for name, column in values.items()}
+    pair = "pair" if chosen.pair else None
+    return columns, replace(chosen, text="text", pair=pair, label="label"), given.model_copy(update={"columns": names})
+
+
+def faults_in(text: str, source: TableSource) -> tuple[str, list[str]]:
+    """Return a sentence about rows that must be left out, and notes about the rows of a recipe: other files than that
+    of train, names of labels, rows that are left out or cannot be divided as they are."""
+    from flows.run.recipe_file import recipe_of_text
+    from tasks.ports.rows.faulty_rows import rows_without_label
+    from tasks.ports.rows.prepared import divided_rows
+    from tasks.recipe.slices import RowsSlice
+
+    recipe = recipe_of_text(text, source.train)
+    if source.bytes > LARGEST_CHECKED:
+        return "", []
+    knobs = RowsSlice(**{**dict(recipe.data), "faulty_rows": "drop"}, task=recipe.spec)
+    try:
+        _, _, facts = divided_rows(source.root, knobs)
+    except DataError as error:
+        return "", [f"to be corrected before a run: {error}"]
+    faulty = "; ".join(facts.faulty)
+    unlabelled = [f"left out: {line}" for line in rows_without_label(facts.unlabelled)]
+    left_out = [f"left out (data.faulty_rows: drop): {faulty}"] if faulty else []
+    return faulty, [*facts.read[1:], *left_out, *unlabelled]  # train comes first, and is said already
