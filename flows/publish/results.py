@@ -20,7 +20,7 @@ from flows.publish.events import announce
 from flows.publish.licences import licences_of
 from flows.publish.manifest import manifest_of
 from flows.publish.report import for_the_page, leave_report, make_report
-from flows.publish.run_page import leave_pages
+from flows.publish.run_page import about_candidate, leave_pages
 from flows.run.ledger import ancestors_of, costs_of_candidates, ledger_of
 from flows.run.mlflow_run import knobs_of_candidates
 from flows.run.notices import tell_of
@@ -72,6 +72,7 @@ async def publish_results(
         standing=gate_tag(best),
         split=recipe.gate.split,
         knobs=knobs_of_candidates(recipe),
+        about={model.name: about_candidate(model, result) for model in models},
     )
     await asyncio.to_thread(run.tracker.log_stages, run.session.records)
     await asyncio.to_thread(run.tracker.ledger, ledger)

@@ -11,7 +11,9 @@ import base64
 from collections.abc import Mapping
 
 from flows.run.mlflow_run import spared
+from tasks.ports.markdown import escaped
 from tasks.ports.tracking.tracker import Tracker
+from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
 
 LARGEST = 500_000  # bytes of a picture within a Prefect page: a chart of 3 candidates has 60,000, one of 33 has 134,000
@@ -103,6 +105,27 @@ def description_of(result: RunResult, table: str, candidates: str = "") -> str:
     reasons = [f"- {entry.candidate}: {entry.decision}: {'; '.join(entry.reasons)}" for entry in result.registered]
     link = f"[The candidates of this run, to compare]({candidates})" if candidates else ""
     return "\n\n".join(part for part in (head_of(result), table.rstrip(), link, "\n".join(reasons)) if part)
+
+
+def about_candidate(model: ResultRow, result: RunResult) -> str:
+    """Return the description of a candidate's page in MLflow: its figures in one line, how it was made, the outcome of
+    the gate with the reasons, and the command that downloads it."""
+    from tasks.register_model import describe
+    from tasks.report.format.numbers import DASH, bounds, figure
+
+    score = model.score(result.split)
+    made = f", {model.making}" if model.making else ""
+    lines = [
+        f"**{describe(model, result.split)}**",
+        f"A {model.role}{made}: {result.headline} on {result.split} {figure(score.value)} {bounds(score)}".rstrip()
+        + ".",
+    ]
+    if model.gate and model.gate != DASH:
+        reasons = f": {'; '.join(map(escaped, model.reasons))}" if model.reasons else ""
+        lines.append(f"The gate: {model.gate}{reasons}.")
+    versions = [entry for entry in result.registered if entry.candidate == model.name and entry.version]
+    lines += [f"`limbeck pull {entry.name}@{entry.version} my-model`" for entry in versions]
+    return "\n\n".join(lines)
 
 
 def head_of(result: RunResult) -> str:

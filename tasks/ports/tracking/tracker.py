@@ -24,12 +24,13 @@ class CandidateLog(RunLog):
         standing: str,
         split: str = "validation",
         knobs: Mapping[str, Mapping[str, object]] | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> None:
         """Log the main metrics, the knobs and the data of each candidate in a nested run, and the metrics of the best
         one on the parent. If all stages were cached, log only the parent.
 
-        ``standing`` is the result of the best candidate at the gate, which is not always champion; ``knobs`` are those
-        of each candidate, by its name.
+        ``standing`` is the result of the best candidate at the gate, which is not always champion; ``knobs`` and
+        ``about``, the description in Markdown, are those of each candidate, by its name.
         """
         if not models:
             return
@@ -46,7 +47,8 @@ class CandidateLog(RunLog):
                     **({"checkpoint.sha256": model.checkpoint} if model.checkpoint else {}),
                     **words_against(model, split),
                 }
-                run = self.new_child(model.name, tags)
+                described = {"mlflow.note.content": said} if (said := (about or {}).get(model.name)) else {}
+                run = self.new_child(model.name, {**tags, **described})
                 self.client.log_batch(run, metrics=decision_figures(model, models[0], split))
                 self.send(run, params=flat_parameters((knobs or {}).get(model.name, {})))
                 if self.data:

@@ -12,7 +12,7 @@ import pytest
 from prefect import flow
 
 from flows.publish import run_page
-from flows.publish.run_page import LARGEST, NO_SERVER, leave_pages
+from flows.publish.run_page import LARGEST, NO_SERVER, about_candidate, leave_pages
 from flows.run.mlflow_run import link_to_mlflow
 from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import RunResult
@@ -194,3 +194,16 @@ def test_an_accepted_candidate_is_not_called_refused(
         text.startswith(f"{head} `limbeck pull sst2-tiny@7 my-model`\n\n| table |")
         and "accepted no candidate" not in text
     )
+
+
+def test_the_page_of_a_candidate_says_what_it_is_and_how_it_ended() -> None:
+    """Its description was empty: figures and tags alone did not say that it was refused, and why."""
+    refused = row("4x312", gate="refused", reasons=("accuracy 0.81 < 0.9: [missed](http://x.example)",))
+    entry = {"name": "sst2-bert", "version": "3", "candidate": "4x312", "decision": "refused"}
+    teacher = row("teacher", "teacher")
+    result = RunResult.model_validate({**RESULT, "models": [teacher, refused], "registered": [entry]})
+    first, second = (about_candidate(model, result) for model in result.models)
+    assert second.startswith("**4x312: ") and "A student" in second
+    assert "The gate: refused: accuracy 0.81 &lt; 0.9: \\[missed\\]\\(http\\://x.example\\)." in second
+    assert second.endswith("`limbeck pull sst2-bert@3 my-model`")
+    assert "A teacher: accuracy on " in first and "gate" not in first and "pull" not in first

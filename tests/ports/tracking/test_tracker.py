@@ -263,9 +263,11 @@ MODELS = [
 
 def test_candidates_become_nested_runs_and_the_winner_is_on_the_parent(tracker: Tracker) -> None:
     tracker.stage_started(record())
-    tracker.candidates(MODELS, best="4x312", standing="champion")
+    tracker.candidates(MODELS, best="4x312", standing="champion", about={"4x312": "**4x312**: the smallest"})
     runs = everything(tracker)
     parent = runs["recipe"].data
+    notes = {name: runs[name].data.tags.get("mlflow.note.content") for name in ("4x312", "plain")}
+    assert notes == {"4x312": "**4x312**: the smallest", "plain": None}
     assert parent.tags["winner"] == "4x312" and parent.metrics == runs["4x312"].data.metrics
     assert parent.metrics == pytest.approx(
         {
