@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -202,3 +203,21 @@ def test_a_result_of_another_release_is_a_miss_that_says_so_and_still_tells_how_
     session = Session(store, 1, 1)
     made = run_stage(session, source=source)
     assert [each.cache for each in session.records] == ["miss"] and store.find(manifest["key"]) == made
+
+
+def test_a_line_of_the_log_begins_with_the_reason_and_ends_with_the_key(
+    prefect_server: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prefect's page of a run shows the beginning of a line: it was a hash, and the reason was cut off."""
+    (text := tmp_path / "texts.txt").write_text("as it was")
+    session = Session(open_store(str(tmp_path / "store"), tmp_path / "cache"), 1, 1)
+    logger = logging.getLogger("prefect.task_runs")
+    logger.addHandler(caplog.handler)  # Prefect keeps its records from the root
+    caplog.set_level(logging.INFO, logger=logger.name)
+    try:
+        run_stage(session, source=resolve_file(str(text)))
+    finally:
+        logger.removeHandler(caplog.handler)
+    [record] = session.records
+    said = [line for line in caplog.messages if record.key[:12] in line]
+    assert said == [f"computed, because: {record.why} (key {record.key[:12]})"] and len(record.why) > 10
