@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tasks.report.page.page import compare_page, sweep_page
-from tests.browser import QUIET
+from tests.browser import DRIVER, QUIET, Browser, browser
 from tests.report.figures import row
 from tests.report.test_comparison import NEW, OLD, run
 from tests.report.test_page import CURVES, HOSTILE, TEXTS, WHOLE, run_page, whole
@@ -125,6 +125,45 @@ def test_runs_side_by_side_fit_on_a_phone(tmp_path: Path) -> None:
     long = run("9f" * 4, {"teacher.model": "organisation/a-model-of-a-long-name" * 2}, [row("a-candidate-" * 4)])
     found = seen(tmp_path, compare_page([OLD, NEW, long]), 390)
     assert found["scroll"] <= found["width"] and found["over"] == [] and found["scrolled"] == []
+
+
+MARK = """
+const spot = document.querySelector("svg .spot:has(.tip)");
+spot.scrollIntoView({block: "center"});
+const mark = spot.querySelector(".area").getBoundingClientRect();
+return {x: Math.round(mark.left + mark.width / 2), y: Math.round(mark.top + mark.height / 2)};
+"""
+SHOWN = """
+await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+const visible = tip => getComputedStyle(tip).visibility === "visible";
+return [...document.querySelectorAll(".tip")].filter(visible).map(tip => ({
+  said: [...tip.querySelectorAll("text")].map(one => one.textContent),
+  left: tip.getBoundingClientRect().left, right: tip.getBoundingClientRect().right, width: innerWidth,
+}));
+"""
+
+
+def pointed_at(window: Browser, x: int, y: int, pointer: str) -> None:
+    """Move a mouse to a place of the screen, or touch it with a finger."""
+    move = {"type": "pointerMove", "duration": 0, "x": x, "y": y}
+    touch = [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}] if pointer == "touch" else []
+    device = {"type": "pointer", "id": pointer, "parameters": {"pointerType": pointer}, "actions": [move, *touch]}
+    window.ask("POST", "/actions", {"actions": [device]})
+
+
+@pytest.mark.skipif(DRIVER is None, reason="no chromedriver here: nobody pointed at a chart")
+def test_a_mark_shows_its_values_under_a_pointer_and_a_finger(tmp_path: Path) -> None:
+    """Without a script: the page forbids them, and a mailed page has none."""
+    (tmp_path / "page.html").write_text(run_page(whole(), curves=CURVES), encoding="utf-8")
+    for pointer, width in (("mouse", 1280), ("touch", 390)):
+        with browser(tmp_path, f"--window-size={width},844") as window:
+            window.open((tmp_path / "page.html").as_uri())
+            place = window.run(MARK)
+            assert window.run(SHOWN) == []
+            pointed_at(window, place["x"], place["y"], pointer)
+            [note] = window.run(SHOWN)
+            assert len(note["said"]) >= 3 and note["said"][1].startswith("accuracy 0."), note
+            assert note["left"] >= -1 and note["right"] <= note["width"] + 1, (pointer, note)
 
 
 def test_no_request_leaves_the_page(tmp_path: Path) -> None:
