@@ -159,7 +159,9 @@ def promote(
 
 def rollback(name: RegisteredName, reason: Reason = "") -> None:
     """Make the previous champion the champion again; later runs do not promote the withdrawn version."""
-    registry_of(name)
+    from tasks.gate.requests import require_rollback
+
+    require_rollback(registry_of(name))
     decide_by_hand("rollback", name, reason=reason)
 
 

@@ -57,6 +57,16 @@ def require_promotable(registry: Registry, version: str | None, alias: str, forc
     requested_version(registry, registry.read(), version)
 
 
+def require_rollback(registry: Registry) -> None:
+    """Refuse a rollback where no earlier champion is known."""
+    standing = registry.read()
+    if "previous" not in standing.aliases:
+        raise RegistryError(
+            f"{registry.name} cannot be rolled back: no alias previous: there is no earlier champion; see limbeck show "
+            f"{registry.name}"
+        )
+
+
 def require_deletable(registry: Registry, version: str) -> None:
     """Refuse a deletion of an unknown version, or of one with an alias."""
     deletable_version(registry, registry.read(), version)

@@ -174,6 +174,7 @@ def small_champion(home: Home) -> str:
         ("promote small-film 1 --to chmpion", "is not an alias that can be assigned; did you mean 'champion'?"),
         ("promote small-film 1 --force", "give the reason with --reason, for the history"),
         ("promote small-film@champion", "names one version; write the name of the model alone: small-film"),
+        ("rollback small-film", "small-film cannot be rolled back: no alias previous: there is no earlier champion"),
         ("rollback small-fim", "there is no registered model 'small-fim'; did you mean 'small-film'?"),
         ("delete small-film 1", "small-film version 1 is champion: a version with an alias cannot be deleted"),
         ("delete small-film 9", "small-film has no version 9; it has 1"),
