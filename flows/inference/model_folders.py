@@ -18,7 +18,7 @@ from tasks.scoring.onnx_models import is_export
 
 VERSION_NAME = re.compile(r"[^/@]+(@[^/@]+)?")
 """``NAME``, ``NAME@alias`` or ``NAME@version``; an owner's model on the hub has a slash."""
-ADDRESS = re.compile(r"models:/+(?P<model>[^/@]+)[/@](?P<which>[^/@]+)")
+VERSION_ADDRESS = re.compile(r"models:/+(?P<model>[^/@]+)[/@](?P<which>[^/@]+)")
 """``models:/NAME/version`` or ``models:/NAME@alias``, as MLflow names a version."""
 
 
@@ -32,7 +32,7 @@ class ModelFolder:
 
 def split_version(named: str) -> tuple[str, str]:
     """Return the name of a registered model, and the alias or version that a user named with it; empty if none."""
-    if (address := ADDRESS.fullmatch(named)) is not None:
+    if (address := VERSION_ADDRESS.fullmatch(named)) is not None:
         return address["model"], address["which"]
     model, _, which = named.partition("@")
     return model, which
@@ -44,7 +44,7 @@ def opened_model(named: str, new_tracker: Callable[[], Any]) -> Iterator[ModelFo
     digests. ``new_tracker`` is called for a registered version only."""
     if Path(named).expanduser().is_dir():
         yield checked_folder(Path(named).expanduser())
-    elif ADDRESS.fullmatch(named) or (VERSION_NAME.fullmatch(named) and not looks_like_path(named)):
+    elif VERSION_ADDRESS.fullmatch(named) or (VERSION_NAME.fullmatch(named) and not looks_like_path(named)):
         with tempfile.TemporaryDirectory(prefix="limbeck-model-") as place:
             yield fetched_version(known_tracker(new_tracker(), named), named, Path(place) / "model")
     elif looks_like_path(named):

@@ -127,19 +127,8 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
     also = "".join(f"; {name} is reported, too" for name in further)
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
-    reasons += form.reasons
-    return Starter(
-        text,
-        (
-            reading_sentence(opened, rows),
-            *notes,
-            *reasons,
-            said,
-            f"students: {why}",
-            *unread_files(files.unread),
-            *told,
-        ),
-    )
+    reasons += [*form.reasons, said, f"students: {why}", *unread_files(files.unread)]
+    return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, *told))
 
 
 # --- choices ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from tasks.recipe.knobs import NAME
 from tasks.recipe.recipe import Recipe
 
 SHELF = Path(__file__).resolve().parents[2] / "deployments" / "recipes"
+KNOWN_RECIPES = "name a YAML file, or a recipe of the shelf: `limbeck shelf` lists them"
 PROBLEMS, SHOWN = 20, 100  # problems of a recipe reported at once, and characters displayed of a value
 Place = tuple[str | int, ...]
 LICENCES = {
@@ -76,16 +77,14 @@ def find_recipe(name: str) -> Path:
         if format_of(path) is not None:
             raise RecipeError(f"{path} is a table and no recipe; `limbeck init {path}` writes a recipe for it")
         return path
-    shelf = sorted(entry.stem for entry in SHELF.glob("*.yaml"))
-    if name in shelf:
+    if name in (shelf := sorted(entry.stem for entry in SHELF.glob("*.yaml"))):
         return SHELF / f"{name}.yaml"
     if path.is_dir():
         raise RecipeError(f"{name!r} is a folder; name a recipe: a YAML file, or a name that `limbeck shelf` lists")
     files = [str(file) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
     near = get_close_matches(name, files, 1) or get_close_matches(path.stem, shelf, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    known = "name a YAML file, or a recipe of the shelf: `limbeck shelf` lists them"
-    raise RecipeError(f"the recipe {name!r} does not exist; {hint}{known}")
+    raise RecipeError(f"the recipe {name!r} does not exist; {hint}{KNOWN_RECIPES}")
 
 
 def read_yaml(path: Path) -> CommentedMap:
