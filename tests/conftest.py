@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -52,7 +53,7 @@ from flows.servers.watch import let_go  # noqa: E402
 from tests import databases, postgres  # noqa: E402
 from tests.command_line import Command, command_line  # noqa: E402
 from tests.forked import FORKS  # noqa: E402
-from tests.prefect_server import prefect_server_of_our_own  # noqa: E402
+from tests.prefect_server import LAZY, prefect_server_of_our_own  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402
 from tests.s3_server import s3_server as running_s3_server  # noqa: E402
 from tests.tiny import write_sharded, write_tiny_bert, write_tiny_rows  # noqa: E402
@@ -69,7 +70,7 @@ def prefect_server() -> Iterator[None]:
     )
 
     # As few services as Prefect's own harness for tests runs, whose server has no password.
-    with prefect_server_of_our_own(PREFECT__SERVER_EPHEMERAL="1") as told:
+    with prefect_server_of_our_own(PREFECT__SERVER_EPHEMERAL="1", **LAZY) as told:
         settings = {PREFECT_API_URL: told["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: told["PREFECT_API_AUTH_STRING"]}
         SESSION["PREFECT_API_AUTH_STRING"] = told["PREFECT_API_AUTH_STRING"]  # for processes that a test starts
         os.environ |= SESSION
@@ -150,6 +151,15 @@ def engines_in_this_process() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def tables_of_mlflow(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Copy MLflow's tables into new homes in this process; ``test_migrations.py`` makes them as the product does."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "test_migrations" not in request.module.__name__:
+            patch.setattr("tasks.ports.tracking.client.create_mlflow_tables", databases.copy_mlflow_tables)
+        yield
+
+
 @pytest.fixture(scope="session")
 def template() -> Path:
     """An MLflow database whose tables are made."""
@@ -167,7 +177,11 @@ def home(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Run one S3 server for all tests that need it: a real one where Ceph is installed."""
-    with running_s3_server(tmp_path_factory.mktemp("s3")) as server:
+    from botocore.loaders import JSONFileLoader
+
+    with running_s3_server(tmp_path_factory.mktemp("s3")) as server, pytest.MonkeyPatch.context() as patch:
+        # Each store has a client of its own, which would read the description of S3, a megabyte, again.
+        patch.setattr(JSONFileLoader, "load_file", functools.cache(JSONFileLoader.load_file))
         yield server
 
 
@@ -189,6 +203,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return min((first.index(name) for name in names if name in first), default=len(first))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass by what collected tests and libraries hold: it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

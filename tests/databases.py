@@ -17,6 +17,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tasks.ports.tracking.migrations import create_mlflow_tables, file_of, is_in_use
+
 SHARED = "LIMBECK_TESTS_DATABASES"
 """Names the folder of these databases; the first process of a session makes it, those that it starts inherit the
 name."""
@@ -72,7 +74,15 @@ def migrate_prefect(file: Path) -> None:
 
 
 def migrate_mlflow(file: Path) -> None:
-    """Make MLflow's tables as our own tracker does."""
-    from tasks.ports.tracking.tracker import Tracker
+    """Make MLflow's tables as our own tracker does, and what its first request adds to them."""
+    from mlflow.tracking import MlflowClient
 
-    Tracker(f"sqlite:///{file}", None).runs(1)
+    create_mlflow_tables(f"sqlite:///{file}")
+    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments(max_results=1)
+
+
+def copy_mlflow_tables(database: str) -> None:
+    """Do for a tracker in the process of a test what ``create_mlflow_tables`` does, by a copy."""
+    file = file_of(database)
+    if file is not None and not is_in_use(file):
+        shutil.copyfile(made_once("mlflow.db", migrate_mlflow), file)

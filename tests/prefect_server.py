@@ -18,6 +18,16 @@ from flows.servers.local import Server, listening, running
 from tests.databases import prepare_prefect
 
 ROOT = Path(__file__).resolve().parents[1]
+LAZY = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "500",
+}
+"""Settings by which a server writes what it hears in batches: one by one, its writing takes half of its processor
+time. The interval is a whole number of seconds: of 0.4 Prefect makes 0, and never sleeps."""
+WATCHING = ("LATE_RUNS", "PAUSE_EXPIRATIONS", "FOREMAN", "CANCELLATION_CLEANUP", "REPOSSESSOR", "CLEANUP_RECONCILER")
+IDLE = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in WATCHING}
+"""Settings of a server whose tests need its scheduler, and nothing else that asks its database every few seconds."""
 PATIENCE = 400.0  # longer than a person would wait: on a busy machine a new database takes minutes
 
 

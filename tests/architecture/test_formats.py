@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import ROOT, SOURCES, parsed
+from tests.architecture.sources import ROOT, SOURCES, of_every, parsed
 
 FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.ports.rows.row_files": ("*.parquet", "task.json"),
@@ -151,7 +151,7 @@ def imports_parquet(tree: ast.AST) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+@of_every(SOURCES)
 def test_a_file_of_a_format_is_named_by_the_module_of_the_format_alone(path: Path) -> None:
     module = module_of(path)
     others = named_in(path) - {*FORMATS.get(module, ()), *LEFT.get(module, ())}

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from tests.architecture.sources import ROOT, SOURCES, parsed
+from tests.architecture.sources import ROOT, SOURCES, of_every, parsed
 
 ADDED_TO_SYS_PATH = [Path(onnxruntime.__file__).parent / "transformers"]
 """Folders that a library adds to sys.path once it is imported, here onnxruntime.transformers: its modules are then
@@ -24,9 +24,7 @@ def test_imports_go_one_way() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "flows").rglob("*.py")) + sorted((ROOT / "tasks").glob("*.py")), ids=lambda path: path.stem
-)
+@of_every(sorted((ROOT / "flows").rglob("*.py")) + sorted((ROOT / "tasks").glob("*.py")))
 def test_no_module_hides_a_library(path: Path) -> None:
     """A flow loaded by path puts its folder first on sys.path: a file named like a library would then be imported
     instead of it."""
@@ -41,7 +39,7 @@ def test_every_method_names_its_paper(path: Path) -> None:
     assert "arXiv:" in path.read_text()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@of_every(SOURCES)
 def test_nothing_that_could_run_foreign_code(path: Path) -> None:
     names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
     text = path.read_text()
@@ -49,7 +47,7 @@ def test_nothing_that_could_run_foreign_code(path: Path) -> None:
     assert not names & {"unsafe_load", "torch_load"} and "torch.load(" not in text
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@of_every(SOURCES)
 def test_the_top_level_only_defines(path: Path) -> None:
     """Keys count the definitions that a stage can reach; a statement that changes one of them afterwards would not be
     seen."""
@@ -74,7 +72,7 @@ def test_the_top_level_only_defines(path: Path) -> None:
             )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@of_every(SOURCES)
 def test_nothing_is_known_by_the_number_of_its_object(path: Path) -> None:
     """Such a number belongs to another object as soon as the first one is gone."""
     calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]

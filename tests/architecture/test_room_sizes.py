@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import ROOT, SOURCES, parsed
+from tests.architecture.sources import ROOT, SOURCES, of_every, parsed
 
 TESTS = sorted({path.parent for path in (ROOT / "tests").rglob("*.py")})
 FOLDERS = sorted({path.parent for path in SOURCES}) + TESTS
@@ -46,12 +46,12 @@ def files_of(folder: Path) -> int:
     return len(list(folder.glob("*.py")))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+@of_every(SOURCES)
 def test_a_file_is_read_in_one_sitting(path: Path) -> None:
     assert lines_of(path) <= LONGER_FILES.get(name_of(path), LINES_OF_A_FILE)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+@of_every(FOLDERS)
 def test_a_folder_is_seen_at_a_glance(folder: Path) -> None:
     assert files_of(folder) <= FULLER_FOLDERS.get(name_of(folder), FILES_OF_A_FOLDER)
 
@@ -61,7 +61,7 @@ def test_the_exceptions_are_needed_and_no_larger_than_needed() -> None:
     assert {name: files_of(ROOT / name) for name in FULLER_FOLDERS} == FULLER_FOLDERS
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+@of_every(SOURCES)
 def test_functions_fit_in_the_eye(path: Path) -> None:
     for node in ast.walk(parsed(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

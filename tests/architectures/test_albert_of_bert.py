@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,7 @@ from tasks.training.models.students import build_student, load_classifier, save_
 from tests.architectures.test_a_further_architecture import done
 from tests.exports.test_exports import EXPORT
 from tests.families import BERT_LIKE, write_tiny
+from tests.forked.strangers import ask_stranger
 from tests.methods.oracles import EXACT, Oracle, reads
 from tests.scoring.test_jobs import CLASSES
 from tests.training.test_families import CPU, FAST, SECOND, TASK, TEXTS, batch_of, recipe
@@ -141,14 +140,8 @@ def test_a_made_albert_is_a_plain_folder_that_loads_without_this_code(tmp_path: 
         assert torch.equal(again(**inputs).logits, student(**inputs).logits)
         student.set_attn_implementation("sdpa")
         own = student(**load_tokenizer(base)("the film was good", return_tensors="pt")).logits[0].tolist()
-    found = subprocess.run(
-        [sys.executable, "-I", "-c", IN_A_CLEAN_PROCESS, str(tmp_path / "student")],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    assert found.stdout.strip() == repr(own)
+    found = ask_stranger(IN_A_CLEAN_PROCESS, str(tmp_path / "student"), folder=tmp_path)
+    assert found.stdout.strip() == repr(own), found.stderr
     assert parameters_of(tmp_path / "student") == sum(value.numel() for value in student.parameters())
 
 

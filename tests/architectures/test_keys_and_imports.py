@@ -15,7 +15,6 @@ from prefect import flow
 from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.contracts import Artifact
 from tasks.ports.code.fingerprint import program
-from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
 from tasks.ports.files.sources import resolve_model
 from tasks.ports.store.open import open_store
@@ -26,7 +25,7 @@ from tasks.stage.keys import architectures_of
 from tasks.stage.orders import InputNote, artifacts_of
 from tasks.stage.session import Session, use_session
 from tests.architecture.sources import ROOT
-from tests.stage_tasks import all_specs
+from tests.stage_tasks import all_specs, edited, narrowed
 from tests.tiny import write_tiny_bert
 
 KNOWN, BERT = "tasks.architectures.known_architectures", "tasks.architectures.bert"
@@ -41,18 +40,18 @@ def with_rembert() -> Program:
     lined = lined.replace("from tasks.architectures.roberta import", imported)
     assert lined.count("REMBERT") == 2
     own = program().sources[BERT].replace("BERT = Architecture(", "REMBERT = Architecture(", 1)
-    return Program({**program().sources, KNOWN: lined, "tasks.architectures.rembert": own}, program().never_counted)
+    return edited({KNOWN: lined, "tasks.architectures.rembert": own})
 
 
 def test_a_further_architecture_changes_the_code_of_no_stage_of_others() -> None:
     further, asking = with_rembert(), 0
     for spec in all_specs():
-        narrowed = [(one, Narrowing(one, spec.roots)) for one in (program(), further)]
+        narrowings = [(one, narrowed(one, spec.roots)) for one in (program(), further)]
 
-        def digests(narrowed: Any = narrowed, roots: Any = spec.roots, **beside: Any) -> set[str]:
-            return {one.digest(roots, narrowing.entries(KNOBS | beside)) for one, narrowing in narrowed}
+        def digests(narrowings: Any = narrowings, roots: Any = spec.roots, **beside: Any) -> set[str]:
+            return {one.digest(roots, narrowing.entries(KNOBS | beside)) for one, narrowing in narrowings}
 
-        asks = any(name == "ARCHITECTURES" for _, name in narrowed[0][1].asks)
+        asks = any(name == "ARCHITECTURES" for _, name in narrowings[0][1].asks)
         asking += asks
         for others in ([], ["bert"], ["distilbert", "roberta"]):
             assert len(digests(architectures=others)) == 1, f"{spec.name} of {others} would be made again"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -178,6 +179,7 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
+@cache
 def table(name: str) -> str:
     """Return a table by its name: one of ``TABLES``, or a file of the results."""
     if name in TABLES:

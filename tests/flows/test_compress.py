@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.results.facts import HeldBackFacts
 from tasks.stage.session import StageRecord
 from tests.conftest import engines_in_this_process
+from tests.forked.strangers import ask_stranger
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 
@@ -280,13 +278,7 @@ for model in pipeline("text-classification", sys.argv[1]), mlflow.transformers.l
     print(model("the film was good")[0]["label"])
 print(sorted({{"flows", "tasks"}} & set(sys.modules)))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "model")],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-    )
+    done = ask_stranger(code, str(tmp_path / "model"), folder=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     pulled, loaded, ours = done.stdout.strip().splitlines()[-3:]
     assert pulled == loaded and pulled in ("positive", "negative") and ours == "[]"

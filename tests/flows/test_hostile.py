@@ -10,12 +10,9 @@ import asyncio
 import hashlib
 import json
 import logging
-import os
 import pickle
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +26,7 @@ from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.s3 import S3Store, object_name
 from tasks.ports.tracking.tracker import Tracker
+from tests.command_line import Command, Done
 from tests.flows.run.test_bad_input import SHORT
 from tests.flows.test_compress import executed, recipe_for
 from tests.s3_server import BUCKET, S3Server
@@ -64,29 +62,17 @@ def pickled(canary: Path) -> bytes:
 @pytest.fixture
 def home(tmp_path: Path, engines_here: None, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # MLflow writes it when it is used
+    monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
     return Home(tmp_path / "home").create()
 
 
-def limbeck(home: Home, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a person does."""
-    environment = os.environ | {"LIMBECK_HOME": str(home.root)} | settings
-    return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
-def is_one_sentence(done: subprocess.CompletedProcess[str], said: str) -> bool:
+def is_one_sentence(done: Done, said: str) -> bool:
     """Tell whether a command ended with one line that says why."""
     return (
-        done.returncode == 1
-        and said in done.stderr
-        and len(done.stderr.strip().splitlines()) == 1
-        and "Traceback" not in done.stderr
+        done.status == 1
+        and said in done.error
+        and len(done.error.strip().splitlines()) == 1
+        and "Traceback" not in done.error
     )
 
 
@@ -107,7 +93,7 @@ def test_pickles_beside_the_weights_are_never_opened(
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
 def test_a_model_that_brings_code_is_refused(
-    home: Home, tmp_path: Path, tiny_bert: Path, tiny_rows: Path, canary: Path, file: str
+    home: Home, command: Command, tmp_path: Path, tiny_bert: Path, tiny_rows: Path, canary: Path, file: str
 ) -> None:
     bait = tmp_path / "bait"
     shutil.copytree(tiny_bert, bait)
@@ -123,12 +109,11 @@ def test_a_model_that_brings_code_is_refused(
     (bait / file).write_text(
         json.dumps(config | {"auto_map": classes, "model_type": "evil", "tokenizer_class": "Evil"})
     )
-    done = limbeck(
-        home, "plan", "sst2-tinybert", "--set", f"data.source={tiny_rows.parent}", "--set", f"teacher.model={bait}"
-    )
-    assert is_one_sentence(done, "refers to its own code"), done.stderr
+    changes = ("--set", f"data.source={tiny_rows.parent}", "--set", f"teacher.model={bait}")
+    done = command("plan", "sst2-tinybert", *changes)
+    assert is_one_sentence(done, "refers to its own code"), done.error
     (tmp_path / "texts.txt").write_text("the film was good\n")
-    assert is_one_sentence(limbeck(home, "predict", str(bait), str(tmp_path / "texts.txt")), "refers to its own code")
+    assert is_one_sentence(command("predict", str(bait), str(tmp_path / "texts.txt")), "refers to its own code")
     assert not canary.exists()
 
 
@@ -220,10 +205,13 @@ def test_objects_that_climb_out_of_the_cache_are_not_fetched(s3: S3Server, tmp_p
     "store",
     ["ftp://host/x", "gs://bucket/x", "file:///etc", "s3://", "s3://bucket/../other", "s3://user:secret@bucket"],
 )
-def test_stores_of_other_kinds_are_refused(home: Home, store: str) -> None:
-    done = limbeck(home, "verify", LIMBECK_STORE=store)
-    assert is_one_sentence(done, "is not a store"), done.stderr
-    assert "secret" not in done.stderr
+def test_stores_of_other_kinds_are_refused(
+    home: Home, command: Command, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.setenv("LIMBECK_STORE", store)
+    done = command("verify")
+    assert is_one_sentence(done, "is not a store"), done.error
+    assert "secret" not in done.error
 
 
 # --- Prefect ----------------------------------------------------------------------------------------------------------

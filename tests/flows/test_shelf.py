@@ -109,6 +109,7 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 
 LIKE_ANOTHER = (
     "albert",
+    "distilbert",
     "dropout",
     "dropped-distilled-int8",
     "dropped-then-distilled",
@@ -120,6 +121,7 @@ LIKE_ANOTHER = (
     "glue-methods",
     "go-emotions",
     "lottery",
+    "minilm-v2",
     "mnli-judged",
     "movement",
     "mrpc-small",
@@ -143,6 +145,7 @@ LIKE_ANOTHER = (
     "tinybert-6",
     "tinybert-6-paper",
     "two-bit",
+    "vocabulary",
 )
 """Recipes whose every stage another one passes too, or the recipe of ``test_compress.py``, which drops layers by their
 contributions: they run in ``make shelf``."""

@@ -8,8 +8,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ from urllib.parse import urlparse
 import pytest
 
 from flows.run.opening import begin
+from tasks.engine.environment import environment
 from tasks.errors import LeaseLost, RegistryError
 from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.judging import Judging
@@ -33,9 +32,10 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring import evaluation
 from tests import postgres
 from tests.contenders import candidate, judging_of, promote, register
+from tests.forked import FORKS
 
 ROOT = Path(__file__).resolve().parents[2]
-ROUNDS = 20
+ROUNDS = 12
 SIZES = {"large": 300, "small": 200, "tiny": 100}
 """Sizes of the candidates that race; the smallest is preferred, and all answer alike."""
 
@@ -105,32 +105,35 @@ def anywhere(
 # --- races ------------------------------------------------------------------------------------------------------------
 
 
+class Contender:
+    """A process that promotes when it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        reader, writer = os.pipe()
+        answers, answering = os.pipe()
+        self.stdin, self.stdout = os.fdopen(writer, "w"), os.fdopen(answers)
+        with os.fdopen(reader, "rb") as orders, os.fdopen(answering, "wb") as out, (folder / "log").open("wb") as log:
+            known = environment(1) | {"PYTHONPATH": str(ROOT)}
+            self.fork = FORKS.start_now("tests.contenders", folder, (orders, out, log), known)
+
+
 @pytest.fixture(scope="session")
-def others() -> Iterator[list[subprocess.Popen[str]]]:
-    """Two processes that promote when they are told to; to begin takes them seconds, so they stay."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.contenders"]
-    started = [
-        subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+def others(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Contender]]:
+    """Two processes that promote when they are told to; to begin takes them a second, so they stay."""
+    started = [Contender(tmp_path_factory.mktemp("contender")) for _ in range(2)]
     for one in started:
-        assert one.stdout is not None and one.stdout.readline() == "ready\n"
+        assert one.stdout.readline() == "ready\n"
     yield started
     for one in started:
-        assert one.stdin is not None
         one.stdin.close()
-        one.wait(30)
+        assert one.fork.wait() == 0
 
 
-def race(
-    stage: Stage, name: str, numbers: dict[str, str], waits: dict[str, float], others: list[subprocess.Popen[str]]
-) -> None:
+def race(stage: Stage, name: str, numbers: dict[str, str], waits: dict[str, float], others: list[Contender]) -> None:
     """Let everybody promote at once: as many as there are ``others`` in processes of their own, the rest in threads of
     this one."""
     away, here = list(waits)[: len(others)], list(waits)[len(others) :]
     for process, one in zip(others, away, strict=True):
-        assert process.stdin is not None
         order = {
             "uri": stage.tracker.uri,
             "folder": str(stage.folder / one),
@@ -158,7 +161,7 @@ def race(
         for one in done:
             one.result()
     for process in others:
-        assert process.stdout is not None and process.stdout.readline() == "done\n"
+        assert process.stdout.readline() == "done\n"
 
 
 @contextmanager
@@ -170,7 +173,7 @@ def reading(stage: Stage, name: str) -> Iterator[list[str]]:
 
     def read() -> None:
         try:
-            while not over.wait(0.02):
+            while not over.wait(0.04):
                 seen.append(stage.champion(name))
         except BaseException as error:
             trouble.append(error)
@@ -192,9 +195,7 @@ def orders(rounds: int) -> Iterator[dict[str, float]]:
         yield dict(zip(rng.sample(sorted(SIZES), len(SIZES)), rng.sample([0.0, 0.02, 0.05], len(SIZES)), strict=True))
 
 
-def test_whoever_promotes_at_the_same_time_the_best_ends_as_champion(
-    anywhere: Stage, others: list[subprocess.Popen[str]]
-) -> None:
+def test_whoever_promotes_at_the_same_time_the_best_ends_as_champion(anywhere: Stage, others: list[Contender]) -> None:
     numbers = anywhere.begin("tiny")
     with reading(anywhere, "tiny") as seen:
         for round_, waits in enumerate(orders(ROUNDS)):

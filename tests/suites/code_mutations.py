@@ -26,7 +26,7 @@ from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Definition, Program, imported, is_family
 from tests.forked import FORKS
 from tests.ports.code.test_program import Moved
-from tests.stage_tasks import all_specs
+from tests.stage_tasks import all_specs, edited
 
 Executed = dict[str, set[Definition]]
 """Each stage with the definitions of ours that its job entered, or read."""
@@ -98,14 +98,6 @@ def watched() -> Iterator[Executed]:
 def specs() -> dict[str, Any]:
     """Return what every stage declares, by its name."""
     return {spec.name: spec for spec in all_specs()}
-
-
-def edited(sources: Mapping[str, str]) -> Program:
-    """Return the package with some sources changed; what is parsed of the others is used again."""
-    changed = Program({**program().sources, **sources}, program().never_counted)
-    changed.modules = {name: module for name, module in program().modules.items() if name not in sources}
-    changed.pieces = {one: piece for one, piece in program().pieces.items() if one[0] not in sources}
-    return changed
 
 
 def changed_stages(records: list[Any], there: Program, places: Mapping[str, str] | None = None) -> set[str]:

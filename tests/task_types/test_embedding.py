@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.answers import ANSWERS
+from tests.forked.strangers import ask_stranger
 from tests.tiny import WORDS
 
 ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "task_metrics.json"
@@ -319,7 +318,7 @@ def test_the_lines_of_the_card_compute_the_vectors_without_our_code(pulled: Path
 
     card = (pulled / "README.md").read_text()
     lines = card.split("## Use")[1].split("```python\n")[1].split("```")[0].replace("FOLDER", str(pulled))
-    done = subprocess.run([sys.executable, "-I", "-c", lines], capture_output=True, text=True, cwd=pulled)
+    done = ask_stranger(lines, folder=pulled)
     assert done.returncode == 0, done.stderr
     expected = predict_texts(pulled, ["some text"])[0]["embedding"]
     np.testing.assert_allclose(json.loads(done.stdout), expected, atol=2e-6)

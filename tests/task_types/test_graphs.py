@@ -14,7 +14,6 @@ from tasks.engine.job import Job
 from tasks.exports.jobs import JOBS
 from tasks.exports.parity import apart
 from tasks.ports.code.fingerprint import program
-from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
 from tasks.scoring.onnx_models import card_of
 from tasks.scoring.predict import outputs_of, predict_texts, stored_type
@@ -22,7 +21,7 @@ from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.types import TASK_TYPES
 from tests.exports.test_exports import write_rows
 from tests.scoring.small import sentences
-from tests.stage_tasks import all_specs
+from tests.stage_tasks import changed_stages, edited
 from tests.task_types.configs import write_model
 from tests.task_types.test_answers import ONE_ANSWER, drawn
 
@@ -115,26 +114,22 @@ def test_a_timed_call_is_given_all_that_an_encoder_takes(name: str) -> None:
 KNOBS: dict[str, Any] = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform"}
 
 
-def edited(module: str, old: str, new: str) -> Program:
+def replaced(module: str, old: str, new: str) -> Program:
     """Return the package with another text in one module."""
     source = program().sources[module]
     assert source.count(old) == 1
-    return Program({**program().sources, module: source.replace(old, new)}, program().never_counted)
+    return edited({module: source.replace(old, new)})
 
 
 def changed(other: Program, name: str) -> set[str]:
     """Return the stages of a task type whose code has another digest in another program."""
-    knobs = KNOBS | {"task_type": name, "task": {"kind": name}, "combine": "weights", "architectures": ["bert"]}
-    found = set()
-    for spec in all_specs():
-        one, two = (each.digest(spec.roots, Narrowing(each, spec.roots).entries(knobs)) for each in (program(), other))
-        found |= {spec.name} if one != two else set()
-    return found
+    kind = {"task_type": name, "task": {"kind": name}}
+    return changed_stages(other, KNOBS | kind | {"combine": "weights", "architectures": ["bert"]})
 
 
 def test_the_parity_of_values_counts_for_exports_of_regression_alone() -> None:
     """Only the fields that a stage reads count, and only those of its own type."""
-    other = edited("tasks.task_types.regression.graph", "NEAR = 0.01", "NEAR = 0.02")
+    other = replaced("tasks.task_types.regression.graph", "NEAR = 0.01", "NEAR = 0.02")
     assert changed(other, "classification") == set()
     assert changed(other, "regression") == {
         "export-onnx",
@@ -146,10 +141,10 @@ def test_the_parity_of_values_counts_for_exports_of_regression_alone() -> None:
 
 def test_a_further_task_type_runs_no_stage_again() -> None:
     entry = '    "classification": CLASSIFICATION,\n'
-    other = edited("tasks.task_types.graphs", entry, entry + '    "third": REGRESSION,\n')
+    other = replaced("tasks.task_types.graphs", entry, entry + '    "third": REGRESSION,\n')
     assert changed(other, "classification") == changed(other, "regression") == set()
 
 
 def test_how_a_timed_call_is_made_counts_for_speed_alone() -> None:
-    other = edited("tasks.task_types.common_graph", "np.zeros_like(ids_BT)", "np.ones_like(ids_BT)")
+    other = replaced("tasks.task_types.common_graph", "np.zeros_like(ids_BT)", "np.ones_like(ids_BT)")
     assert changed(other, "classification") == changed(other, "regression") == {"measure-speed"}

@@ -7,9 +7,8 @@ import ast
 import pytest
 
 from tasks.ports.code.fingerprint import program
-from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
-from tests.stage_tasks import all_specs
+from tests.stage_tasks import changed_stages, edited
 
 DICTS = {"head": ("tasks.task_types.heads", "HEADS")}
 """The dict of each part that stages in keys choose from, by the name of the part's file."""
@@ -40,11 +39,7 @@ CHOSEN = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map"
 def remade(there: Program, task_type: str, **more: object) -> set[str]:
     """Return the stages of a task type whose code is another one in an edited program, with ``more`` knobs."""
     knobs = {**CHOSEN, "architectures": ["bert"], "task_type": task_type, "task": {"kind": task_type}, **more}
-    return {
-        spec.name
-        for spec in all_specs()
-        if len({one.digest(spec.roots, Narrowing(one, spec.roots).entries(knobs)) for one in (program(), there)}) > 1
-    }
+    return changed_stages(there, knobs)
 
 
 def with_statements(source: str) -> str:
@@ -59,14 +54,14 @@ def with_statements(source: str) -> str:
 @pytest.mark.parametrize("part", DICTS)
 def test_a_change_in_one_type_remakes_nothing_of_another(part: str) -> None:
     name = f"tasks.task_types.regression.{part}"
-    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    there = edited({name: with_statements(program().sources[name])})
     assert remade(there, "classification") == set()
     assert remade(there, "regression") == LEARNING
 
 
 def test_a_change_in_tags_remakes_nothing_of_classes_and_values() -> None:
     name = "tasks.task_types.tokens.sentence"
-    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    there = edited({name: with_statements(program().sources[name])})
     assert remade(there, "classification") == remade(there, "regression") == set()
     assert {*LEARNING, "score-model", "export-onnx"} - {"mix-answers"} <= remade(there, "tokens")
 
@@ -80,7 +75,7 @@ def test_a_further_type_remakes_nothing(part: str) -> None:
     lined = lined.replace(first, f"from tasks.task_types.further.{part} import {part.upper()} as FURTHER\n{first}")
     assert lined.count("FURTHER") == 2 and family in lined
     further = {module: lined, own: with_statements(here[f"tasks.task_types.classification.{part}"])}
-    there = Program({**here, **further}, program().never_counted)
+    there = edited(further)
     assert remade(there, "classification") == remade(there, "regression") == set()
     assert remade(there, "further") == LEARNING | LOADING
 
@@ -92,8 +87,7 @@ def test_the_losses_and_the_pooling_of_embedders_count_for_embedders_alone() -> 
         ("tasks.methods.losses.vectors", {"distill-predictions", "drop-layers"}),
         ("tasks.task_types.embedding.pooled", LEARNING | LOADING),
     ):
-        source = with_statements(program().sources[module])
-        there = Program({**program().sources, module: source}, program().never_counted)
+        there = edited({module: with_statements(program().sources[module])})
         assert remade(there, "classification") == set()
         for name in ("embedding", "retrieval"):
             assert always - {"mix-answers"} <= remade(there, name)

@@ -31,7 +31,7 @@ from tasks.errors import RecipeError, ServerError
 from tasks.ports.machine import device_class
 from tasks.ports.work_pools import device_of
 from tasks.recipe.recipe import Recipe
-from tests.prefect_server import ROOT, prefect_server_of_our_own
+from tests.prefect_server import IDLE, LAZY, ROOT, prefect_server_of_our_own
 
 DEPLOYMENTS = {
     "compress/own-recipe",
@@ -49,7 +49,7 @@ DEPLOYMENTS = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[dict[str, str]]:
-    with prefect_server_of_our_own() as environment:
+    with prefect_server_of_our_own(**LAZY, **IDLE) as environment:
         settings = {
             PREFECT_API_URL: environment["PREFECT_API_URL"],
             PREFECT_API_AUTH_STRING: environment["PREFECT_API_AUTH_STRING"],

@@ -4,10 +4,7 @@ is a stand-in on this machine that is asked over real HTTP."""
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from huggingface_hub import ModelCard, constants
 
 from flows.publish.hub_upload import push_version
 from tasks.errors import RegistryError
+from tests.command_line import Command
 from tests.hub_server import TOKEN, Hub, Repository, hub_server
 from tests.ports.tracking.test_tracker import NAME, checkpoint, new_tracker, registered
 
@@ -41,28 +39,22 @@ def pushed(home: Path, repo: str = "ann/small", **changes: Any) -> list[str]:
     return said
 
 
-def test_the_command_line_shows_first_and_uploads_when_asked_to(registered: Path, checkpoint: Path) -> None:
-    command = [sys.executable, "-m", "flows.cli", "push", NAME, "ann/small"]
-    with hub_server() as hub:
-        own = {"LIMBECK_HOME": str(registered), "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_TR")} | own
-        environment["HF_HUB_OFFLINE"] = "0"
-
-        def run(*more: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run([*command, *more], env=environment, capture_output=True, text=True)
-
-        dry = run()
-        assert dry.returncode == 0 and "nothing was uploaded. Add --upload" in dry.stdout, dry.stderr
-        assert "model.safetensors" in dry.stdout and f"{hub.url}/ann/small, private" in dry.stdout
-        assert not hub.repositories and not hub.tokens, "a dry run asks the Hub nothing"
-        done = run("--upload")
-        assert done.returncode == 0 and f"{hub.url}/ann/small/commit/" in done.stdout, done.stderr
-        found = hub.repositories["ann/small"]
-        assert found.private and found.commits == [f"{NAME} version 1: 4x312: 98.1% of the teacher"]
-        digest = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
-        assert hashlib.sha256(found.files["model.safetensors"]).hexdigest() == digest
-        assert {"config.json", "tokenizer.json", "README.md"} <= set(found.files)
-        assert TOKEN not in dry.stdout + dry.stderr + done.stdout + done.stderr
+def test_the_command_line_shows_first_and_uploads_when_asked_to(
+    registered: Path, checkpoint: Path, hub: Hub, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMBECK_HOME", str(registered))
+    dry = command("push", NAME, "ann/small")
+    assert dry.status == 0 and "nothing was uploaded. Add --upload" in dry.output, dry.error
+    assert "model.safetensors" in dry.output and f"{hub.url}/ann/small, private" in dry.output
+    assert not hub.repositories and not hub.tokens, "a dry run asks the Hub nothing"
+    done = command("push", NAME, "ann/small", "--upload")
+    assert done.status == 0 and f"{hub.url}/ann/small/commit/" in done.output, done.error
+    found = hub.repositories["ann/small"]
+    assert found.private and found.commits == [f"{NAME} version 1: 4x312: 98.1% of the teacher"]
+    digest = hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
+    assert hashlib.sha256(found.files["model.safetensors"]).hexdigest() == digest
+    assert {"config.json", "tokenizer.json", "README.md"} <= set(found.files)
+    assert TOKEN not in dry.output + dry.error + done.output + done.error
 
 
 def test_the_card_on_the_hub_has_the_stated_licence_and_the_judged_folder_stays(registered: Path, hub: Hub) -> None:

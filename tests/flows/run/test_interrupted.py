@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from tests import databases
+from tests.command_line import Command
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 700.0  # a hang ends the test; a slow machine does not
@@ -124,10 +125,9 @@ def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(
     assert "finetune-teacher: resuming at step" in read + out
 
 
-def test_a_run_that_is_cancelled_and_then_killed_leaves_nothing_running_and_loses_nothing(
-    tmp_path: Path, recipe: Path
+def test_a_run_that_is_cancelled_goes_on_although_its_server_is_killed(
+    tmp_path: Path, recipe: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One run, stopped in three ways one after another, since each start of its processes takes long."""
     home = tmp_path / "home"
     first = start(recipe, home)
     press_cancel(first, wait_for_training(first))
@@ -136,31 +136,39 @@ def test_a_run_that_is_cancelled_and_then_killed_leaves_nothing_running_and_lose
     assert not [said for said in logged if "Crash" in said], "what a person stopped is no crash"
     assert "Stopped: its run was cancelled" in logged
 
-    second = start(recipe, home)
-    wait_for_training(second)
-    second.kill()
-    second.communicate()
+    require_that_it_goes_on(home, set())
+    monkeypatch.setenv("LIMBECK_HOME", str(home))
+    explained = command("explain")
+    assert "stopped: FINISHED" in explained.output and "computed by run" in explained.output, explained.error
+    assert "never computed" in explained.output
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_leaves_nothing_running_and_loses_nothing(tmp_path: Path, recipe: Path) -> None:
+    home = tmp_path / "home"
+    killed = start(recipe, home)
+    wait_for_training(killed)
+    killed.kill()
+    killed.communicate()
     time.sleep(3)  # engine and server see that their parent is gone
     require_that_the_janitor_ends_what_was_left_open(home, folder_of_traps(tmp_path))
     assert not (tmp_path / "canary").exists(), "a file of the working folder was imported"
+    require_that_it_goes_on(home, leftovers(home))  # of the killed processes, until `limbeck gc` finds it old
 
-    left = leftovers(home)  # of the killed processes, until `limbeck gc` finds it old
-    third = limbeck(home, "resume")
-    read = wait_for_training(third)
-    # Its Prefect server alone is killed: the run used to wait for it for minutes. It goes on, and nothing is left open.
-    os.kill(prefect_server_of(third), signal.SIGKILL)
-    out, err = third.communicate(timeout=PATIENCE)
-    assert third.returncode == 0, err
+
+def require_that_it_goes_on(home: Path, left: set[Path]) -> None:
+    """Resume a stopped run, and kill its Prefect server alone: the run used to wait for it for minutes. It goes on, and
+    nothing is left open."""
+    resumed = limbeck(home, "resume")
+    read = wait_for_training(resumed)
+    os.kill(prefect_server_of(resumed), signal.SIGKILL)
+    out, err = resumed.communicate(timeout=PATIENCE)
+    assert resumed.returncode == 0, err
     assert "finetune-teacher: resuming at step" in read + out and "1 of" in out
     assert set(asked(home / "prefect.db", "select state_type from flow_run order by created desc limit 1")) == {
         ("COMPLETED",)
     }
     assert leftovers(home) <= left, "the run that went on has left something"
-
-    explained, err = limbeck(home, "explain").communicate(timeout=PATIENCE)
-    assert "stopped: FINISHED" in explained and "computed by run" in explained and "never computed" in explained, (
-        explained + err
-    )
 
 
 def require_an_orderly_end(stopped: subprocess.Popen[str], home: Path, way: str) -> None:

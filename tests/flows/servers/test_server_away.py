@@ -9,6 +9,8 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,8 @@ from flows.servers.local import prefect_for_a_run
 from flows.servers.watch import in_a_sentence, let_go
 from tasks.errors import RegistryError, ServerError
 from tasks.ports.tracking.client import require_reachable
+from tests.architecture.sources import ROOT
+from tests.engine.test_fork_server import alive, gone
 from tests.sleeping_server import own
 from tests.web_server import answered_by
 
@@ -120,6 +124,28 @@ def test_a_server_that_is_killed_is_started_again() -> None:
             time.sleep(0.05)
         time.sleep(0.5)
         assert server.process.args == ["sleep", "601"] and server.process.poll() is None and not server.lost
+
+
+STARTS = """
+import socket, sys, time
+from pathlib import Path
+from flows.home import Home
+from flows.servers.local import start
+with socket.socket() as taken:
+    process, _ = start(Home(Path(sys.argv[1])), "sleeper", ["sleep", "604"], {}, taken)
+    print(process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_no_server_outlives_the_process_that_started_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", STARTS, str(tmp_path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        server = int(process.stdout.readline())
+        assert alive(server)
+        process.kill()
+    gone(server)
 
 
 def test_a_paused_server_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tasks.ports.code.fingerprint import narrowing, program
+from tasks.ports.code.fingerprint import program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
-from tests.stage_tasks import all_specs
+from tests.stage_tasks import changed_stages, edited
 
 RECORDS = """
 from dataclasses import dataclass
@@ -190,15 +190,7 @@ def changed_by(module: str, old: str, new: str, **knobs: Any) -> set[str]:
     """Return the stages with these knobs whose code digest an edit of a module changes."""
     source = program().sources[module]
     assert source.count(old) == 1
-    edited = Program({**program().sources, module: source.replace(old, new)}, program().never_counted)
-    edited.modules = {name: parsed for name, parsed in program().modules.items() if name != module}
-    edited.pieces = {one: piece for one, piece in program().pieces.items() if one[0] != module}
-    return {
-        spec.name
-        for spec in all_specs()
-        if program().digest(spec.roots, narrowing(spec.roots).entries(knobs))
-        != edited.digest(spec.roots, Narrowing(edited, spec.roots).entries(knobs))
-    }
+    return changed_stages(edited({module: source.replace(old, new)}), knobs)
 
 
 CHOICE = {"task_type": "classification", "kind": "classification", "task": {"kind": "classification"}}

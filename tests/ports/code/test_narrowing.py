@@ -9,7 +9,7 @@ import pytest
 from tasks.ports.code.fingerprint import narrowing, program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program
-from tests.stage_tasks import all_specs
+from tests.stage_tasks import all_specs, edited, narrowed
 
 FAMILY = "def first(x):\n    return x\n\ndef second(x):\n    return -x\n\nKINDS = {'first': first, 'second': second}\n"
 EDITED = FAMILY.replace("return -x", "return x * 3")
@@ -272,10 +272,8 @@ def test_of_architectures_those_of_the_models_and_of_the_start_count() -> None:
         source = program().sources[module]
         told = source.replace("    logits_NV: Tensor =", "    model.eval()\n    logits_NV: Tensor =")
         assert told != source
-        edited = Program({**program().sources, module: told}, program().never_counted)
-        before, after = (
-            one.digest(roots, Narrowing(one, roots).entries(knobs | beside)) for one in (program(), edited)
-        )
+        programs = (program(), edited({module: told}))
+        before, after = (one.digest(roots, narrowed(one, roots).entries(knobs | beside)) for one in programs)
         return before != after
 
     models = {"architectures": ["bert"]}

@@ -33,6 +33,7 @@ from tasks.ports.tracking.run_context import TRAINING_PAGES, DataSource, candida
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import version_description
 from tests.forked import FORKS
+from tests.forked.strangers import ask_stranger
 from tests.report.figures import stated
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -199,28 +200,33 @@ ABANDONED = """
 import os, signal, sys
 from pathlib import Path
 from tests.ports.tracking.test_tracker import new_tracker, record
-tracker = new_tracker(Path(sys.argv[1]))
-tracker.open()
-tracker.stage_started(record())
-if sys.argv[2] == "term":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
-    os.kill(os.getpid(), signal.SIGTERM)
-raise RuntimeError("nobody closed the run")
+import mlflow.tracking
+for how in sys.argv[2:]:
+    if os.fork():
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == {"error": 1, "term": 143}[how]
+        continue
+    tracker = new_tracker(Path(sys.argv[1]) / how)
+    tracker.open()
+    tracker.stage_started(record())
+    if how == "term":
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+        os.kill(os.getpid(), signal.SIGTERM)
+    raise RuntimeError("nobody closed the run")
 """
 
 
-@pytest.mark.parametrize("how", ["error", "term"])
-def test_a_process_that_ends_early_leaves_no_run_open(template: Path, tmp_path: Path, how: str) -> None:
-    shutil.copyfile(template, tmp_path / "mlflow.db")
-    subprocess.run(
-        [sys.executable, "-c", ABANDONED, str(tmp_path), how],
-        cwd=ROOT,
-        capture_output=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    reader = new_tracker(tmp_path)
-    reader.experiment_id = reader.client.get_experiment_by_name("sst2/tiny").experiment_id
-    assert [run.info.status for run in everything(reader).values()] == ["KILLED", "KILLED"]
+def test_a_process_that_ends_early_leaves_no_run_open(template: Path, tmp_path: Path) -> None:
+    ways = ("error", "term")
+    for how in ways:
+        (tmp_path / how).mkdir()
+        shutil.copyfile(template, tmp_path / how / "mlflow.db")
+    words = [sys.executable, "-c", ABANDONED, str(tmp_path), *ways]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr.decode()
+    for how in ways:
+        reader = new_tracker(tmp_path / how)
+        reader.experiment_id = reader.client.get_experiment_by_name("sst2/tiny").experiment_id
+        assert [run.info.status for run in everything(reader).values()] == ["KILLED", "KILLED"], how
 
 
 def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(
@@ -558,15 +564,8 @@ def test_others_load_the_champion_in_a_clean_process_with_equal_logits(
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", CLEAN, f"sqlite:///{registered / 'mlflow.db'}", TEXT],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=True,
-    )
+    done = ask_stranger(CLEAN, f"sqlite:///{registered / 'mlflow.db'}", TEXT, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     model, tokenizer = (
         AutoModelForSequenceClassification.from_pretrained(checkpoint),
@@ -721,9 +720,8 @@ def test_pairs_go_in_by_name_and_a_regression_answers_with_its_logit(tiny_bert: 
     assert json.loads((package / "input_example.json").read_text()) == [
         {"text": "first text", "text_pair": "second text"}
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", PAIRS, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = ask_stranger(PAIRS, str(package), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     assert (
         answer["inputs"] == ["text", "text_pair"]

@@ -3,8 +3,6 @@ gate, registration, and predictions with places in the text."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tasks.scoring.predictions import FILE, read_predictions
 from tests.flows.test_compress import FAST
+from tests.forked.strangers import ask_stranger
 from tests.task_types.tokens.tables import write_tagged
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 5e-3, "batch_size": 16, "max_length": 12}
@@ -113,13 +112,7 @@ def test_a_pulled_model_and_its_graphs_find_entities_in_written_text(
     card = (folder / "README.md").read_text()
     assert "pipeline_tag: token-classification" in card
     snippet = card.split("```python\n")[1].split("```")[0]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", snippet.replace("FOLDER", str(folder))],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ask_stranger(snippet.replace("FOLDER", str(folder)), folder=tmp_path)
     assert done.returncode == 0, snippet + done.stderr[-2000:]
     assert "some" in done.stdout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.ports.code.fingerprint import program
-from tasks.ports.code.program import Program
+from tests.stage_tasks import edited
 from tests.task_types.test_keys import remade, with_statements
 
 OWN = {
@@ -28,13 +28,13 @@ OWN = {
 
 @pytest.mark.parametrize("name", OWN)
 def test_an_edit_remakes_no_stage_of_another_recipe(name: str) -> None:
-    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    there = edited({name: with_statements(program().sources[name])})
     assert remade(there, "classification") == OWN[name]
 
 
 def test_an_edit_of_trained_codes_remakes_no_graph_of_another_model() -> None:
     name = "tasks.exports.trained_bits"
-    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    there = edited({name: with_statements(program().sources[name])})
     assert remade(there, "classification", ways=["dynamic", "static"]) == set()
     assert remade(there, "classification", ways=["four-bit"]) == set()
     assert "quantize-as-trained" in remade(there, "classification", ways=["four-bit-trained"])
