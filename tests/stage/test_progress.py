@@ -43,8 +43,10 @@ async def left(**wanted: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_one_artifact_moves_on_the_task_runs_page_and_goes_when_the_stage_is_complete(
-    prefect_server: None, whole: bool
+    prefect_server: None, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
+    monkeypatch.setattr(stage_progress, "LAST", 60.0)  # seconds: a busy server answers late
+
     @task
     async def long() -> str:
         from prefect.runtime import task_run
