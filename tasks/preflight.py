@@ -19,7 +19,7 @@ from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.student_checks import own_knobs_apart, require_narrow_embedding
+from tasks.recipe.student_checks import general_phase, own_knobs_apart, require_narrow_embedding
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     LayerDropping,
@@ -202,13 +202,16 @@ def check_origin(student: Student, config: ModelConfig) -> None:
             f"student {student.name}: start: {student.start} copies the layers of a model among "
             f"{', '.join(target.from_teachers)}, and the teacher is a {model_type_of(config)}; use start: teacher"
         )
+    if target is not None:
+        target.check_shape(config, student)
 
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
     """Return the phases in which a student copies more than predictions, by section."""
     found: list[tuple[str, Any]] = []
-    if recipe.takes(student, "general") and general_start(student) and recipe.general_distillation is not None:
-        found.append(("general_distillation", recipe.general_distillation))
+    general = general_phase(recipe, student)
+    if general is not None and general_start(student):
+        found.append(("general_distillation", general))
     phase = recipe.inner_phase(student)
     return [*found, ("task_distillation.intermediate", phase)] if phase is not None else found
 
@@ -325,10 +328,11 @@ def words_asked(recipe: Recipe) -> str:
     """Return the section that needs word predictions of the pretrained teacher; empty if none does."""
     if recipe.augmentation is not None and recipe.augmentation.masked_lm == "teacher":
         return "augmentation.masked_lm: teacher"
-    triple = recipe.general_distillation is not None and recipe.general_distillation.method == "triple"
-    students = recipe.new_students if triple else ()
-    asked = any(recipe.takes(student, "general") and general_start(student) for student in students)
-    return "general_distillation.method: triple" if asked else ""
+    for student in recipe.new_students:
+        phase = general_phase(recipe, student)
+        if phase is not None and general_start(student) and phase.predicts_words:
+            return f"general_distillation.method: {phase.method}"
+    return ""
 
 
 def layers_of(config: ModelConfig) -> int:

@@ -57,6 +57,12 @@ SIZES: dict[str, dict[str, Any]] = {
     "distilbert": {"dim": 16, "n_layers": 4, "n_heads": 4, "hidden_dim": 32, "max_position_embeddings": 64},
     "electra": {**BERT_LIKE, "embedding_size": 8},
     "albert": {**BERT_LIKE, "embedding_size": 8},
+    "mobilebert": {
+        **BERT_LIKE,
+        "embedding_size": 8,
+        "intra_bottleneck_size": 8,
+        "num_feedforward_networks": 2,
+    },
     "deberta-v2": {
         **BERT_LIKE,
         "relative_attention": True,

@@ -17,6 +17,7 @@ from tasks.recipe.knobs import Knobs
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, GeneralSlice, IntermediateSlice, PredictionSlice
+from tasks.recipe.student_checks import general_phase
 from tasks.recipe.students import Shape, Student, general_start, takes_layers
 
 OF_ANSWERS = {"temperature", "hard_weight", "formula", "patience", "sampling"}
@@ -91,24 +92,20 @@ async def starting_point(recipe: Recipe, student: Student, shared: SharedArtifac
     """Return the checkpoint that a student starts from, or None if the engine builds it from the teacher."""
     if student.name in shared.starts:
         return shared.starts[student.name]
-    if (
-        not recipe.takes(student, "general")
-        or not general_start(student)
-        or shared.corpus is None
-        or recipe.general_distillation is None
-    ):
+    phase = general_phase(recipe, student)
+    if phase is None or not general_start(student) or shared.corpus is None:
         return None
     shape = shape_of(student)
-    key = (shape, student.start)
+    key = (shape, student.start, phase)
     if key not in shared.general:
-        own = {**chosen(recipe.general_distillation), "shape": shape, "start": student.start}
+        own = {**chosen(phase), "shape": shape, "start": student.start}
         knobs = GeneralSlice.model_validate(own)
         shared.general[key] = shared.begin(general_student(knobs, shared))
     return await shared.general[key]
 
 
 async def general_student(knobs: GeneralSlice, shared: SharedArtifacts) -> Artifact:
-    """Distil one shape on general text; students of the same shape and start share the checkpoint."""
+    """Distil one shape on general text; students of the same shape, start and phase share the checkpoint."""
     assert shared.corpus is not None
     shown = f"{knobs.shape.layers}x{knobs.shape.hidden or 'teacher'}"
     return await distill_general(knobs, base=shared.base, corpus=await shared.corpus, label=shown)

@@ -81,7 +81,7 @@ def knobs_of_candidate(recipe: Recipe, candidate: CandidateKnobs) -> Mapping[str
         return own
     student, last = recipe.as_student(candidate), candidate.prediction or recipe.task_distillation.prediction
     first: dict[StageName, Knobs | None] = {
-        "general": recipe.general_distillation,
+        "general": candidate.general or recipe.general_distillation,
         "intermediate": candidate.intermediate or recipe.task_distillation.intermediate,
     }
     taken: dict[str, object] = {

@@ -30,6 +30,10 @@ TWO_MAPS = ("intermediate.dense", "output.dense")
 """Paths of the maps of a feed-forward block in a layer of BERT's kind."""
 
 
+def any_shape(config: ModelConfig, shape: Any) -> None:
+    """Accept a shape: sizes are checked by themselves."""
+
+
 def unchanged(config: Any, kept: Sequence[int]) -> None:
     """Leave a config unchanged: only the names of its shape depend on the shape."""
 
@@ -123,6 +127,9 @@ class Architecture:
     from_teachers: Mapping[str, Build] = field(default_factory=dict)
     """Functions that build a student of this architecture, by the teacher's ``model_type``; the name of this
     architecture is then a ``start`` in recipes."""
+    check_shape: Callable[[ModelConfig, Any], None] = any_shape
+    """Raises ModelError for a student's shape that cannot be built from a teacher, given the teacher's config as a
+    mapping."""
     own_widths: bool = False
     """Whether such a student may differ from its teacher in widths."""
     start_note: str = ""
@@ -130,7 +137,8 @@ class Architecture:
 
     tie: Callable[[Any], Any] = nothing_to_tie
     """Shares weights, in place, that a plain folder holds as equal copies, and returns the model: a training must not
-    let the copies become different."""
+    let the copies become different. Or sets weights that must have a value, for example zero for padding. It is called
+    after loading and before saving."""
     is_copy: Callable[[ModelConfig, str], bool] = no_copy
     """Tells whether a stored tensor, by its name in the file, is a copy of another."""
 
@@ -168,6 +176,9 @@ class Architecture:
     """Keeps some layers of a model's stack, in place, before the new depth is written into its config."""
     feed_forward: tuple[str, str] | None = None
     """Paths, in a layer, of the two linear maps of its feed-forward block, over [B, T, D]; None if it has others."""
+    stacked: str = ""
+    """Path, in a layer, of a list of further feed-forward blocks, each with maps of the same paths; models may be
+    without it."""
     stands_alone: bool = False
     """Whether a layer takes a hidden state and returns one, independently of its number, so that it can replace
     another."""

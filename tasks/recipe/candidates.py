@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tasks.architectures.albert import SHARED_PARTS
-from tasks.recipe.distillation import Intermediate, Prediction
-from tasks.recipe.knobs import Choices
+from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
+from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
@@ -48,6 +48,9 @@ class DistilledCandidate(CandidateKnobs):
         None, description="Optional stages that it takes; empty: all of the recipe's that its start takes."
     )
     signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal of the prediction phase.")
+    general: GeneralDistillation | None = added_knob(
+        None, "Its own distillation on general text, instead of the recipe's."
+    )
     intermediate: Intermediate | None = Field(None, description="Its own first phase, instead of the recipe's.")
     prediction: Prediction | None = Field(None, description="Its own second phase, instead of the recipe's.")
 
@@ -139,7 +142,7 @@ class DistilledCandidate(CandidateKnobs):
         return Student(layers=layers, **common | {"seeds": self.planned_seeds, "start": start, "stages": taken})
 
 
-SAME_AS_OF_STUDENTS = ("name", "role", "start", "stages", "signal", "intermediate", "prediction", "seeds")
+SAME_AS_OF_STUDENTS = ("name", "role", "start", "stages", "signal", "general", "intermediate", "prediction", "seeds")
 """Knobs of a distilled candidate that an entry of ``students`` has, too."""
 
 

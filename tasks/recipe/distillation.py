@@ -8,16 +8,17 @@ from pydantic import Field
 
 from tasks.recipe.data import Sampling
 from tasks.recipe.knobs import Knobs, runtime_knob
-from tasks.recipe.methods import ByMethod, Matching, Patience, Relations, Replacing, SelfAttention, Triple
+from tasks.recipe.methods import ByMethod, FeatureMaps, Matching, Patience, Relations, Replacing, SelfAttention, Triple
 from tasks.recipe.training import SeededTraining, TaskTraining
 
 
 class GeneralDistillation(ByMethod, SeededTraining):
     """Distil the pretrained teacher on general text, independently of the task."""
 
-    method: Literal["relations", "layers", "triple", "self-attention"] = Field(
+    method: Literal["relations", "layers", "triple", "self-attention", "feature-maps"] = Field(
         "relations",
-        description="relations (MiniLM v2), layers (TinyBERT), triple (DistilBERT) or self-attention (MiniLM).",
+        description="relations (MiniLM v2), layers (TinyBERT), triple (DistilBERT), self-attention (MiniLM) or "
+        "feature-maps (MobileBERT).",
     )
     epochs: float = Field(1.0, gt=0, description="Passes over the corpus.")
     learning_rate: float = Field(
@@ -30,15 +31,24 @@ class GeneralDistillation(ByMethod, SeededTraining):
     self_attention: SelfAttention = Field(
         SelfAttention(), description="Distilled attention, with method: self-attention."
     )
+    feature_maps: FeatureMaps = Field(
+        FeatureMaps(), description="Distilled layers and words, with method: feature-maps."
+    )
+
+    @property
+    def predicts_words(self) -> bool:
+        """Whether the method predicts words, so that both models have a masked-LM head."""
+        return self.method == "triple" or (self.method == "feature-maps" and self.feature_maps.predictions > 0)
 
 
 class Intermediate(ByMethod):
     """First phase of task distillation: copy the inner layers of the fine-tuned teacher (TinyBERT,
     arXiv:1909.10351)."""
 
-    method: Literal["layers", "relations", "replacing", "self-attention"] = Field(
+    method: Literal["layers", "relations", "replacing", "self-attention", "feature-maps"] = Field(
         "layers",
-        description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus) or self-attention (MiniLM).",
+        description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus), self-attention (MiniLM) "
+        "or feature-maps (MobileBERT).",
     )
     epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
     learning_rate: float = Field(3e-4, gt=0, le=1, description="Peak learning rate.")
@@ -48,6 +58,9 @@ class Intermediate(ByMethod):
     replacing: Replacing = Field(Replacing(), description="How layers are replaced, with method: replacing.")
     self_attention: SelfAttention = Field(
         SelfAttention(), description="Distilled attention, with method: self-attention."
+    )
+    feature_maps: FeatureMaps = Field(
+        FeatureMaps(), description="Distilled layers, with method: feature-maps; on labelled rows, no words."
     )
     sampling: Sampling = Field(
         Sampling(), description="How substitutes are sampled, where the student uses augmentation."

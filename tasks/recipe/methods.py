@@ -10,7 +10,7 @@ from tasks.architectures import ModelConfig
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES
 from tasks.architectures.requirements import require_alone, require_global, require_signal, require_words
 from tasks.errors import ModelError
-from tasks.recipe.knobs import Knobs
+from tasks.recipe.knobs import Knobs, added_knob
 from tasks.recipe.training import Training
 
 
@@ -156,6 +156,9 @@ class Triple(Method):
         lt=1,
         description="Share of a batch's tokens that are predicted; rare tokens are sampled more often.",
     )
+    where: Literal["all", "masked"] = added_knob(
+        "all", "Tokens that are compared with the teacher's: all, or the masked ones only, as MobileBERT does."
+    )
 
     def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
         """Check that the masked-LM head is known, and that widths are equal if directions are compared."""
@@ -186,6 +189,78 @@ class Replacing(Method):
             raise ModelError(
                 f"{where}: a layer can replace the teacher's only with the same width and heads; remove hidden, "
                 f"heads and feed_forward"
+            )
+
+
+class FeatureMaps(Method):
+    """Distil the output and the attention of each layer, layer after layer, then predictions of masked words (Sun et
+    al. 2020, MobileBERT, arXiv:2004.02984)."""
+
+    called = "feature-maps"
+    weights = ("hidden", "mean", "variance", "attention")
+
+    transfer: Literal["progressive", "joint", "auxiliary"] = Field(
+        "progressive",
+        description="progressive: layers take turns, from the first to the last, then words; joint: all layers at "
+        "once, then words; auxiliary: all layers and words at once.",
+    )
+    freeze: Literal["soft", "hard"] = Field(
+        "soft", description="With transfer: progressive, earlier layers learn at a tenth of the rate, or not at all."
+    )
+    share: float = Field(
+        0.5, gt=0, lt=1, description="Share of the steps in which layers are transferred, where words come after them."
+    )
+    formula: Literal["normalised", "paper"] = Field(
+        "normalised",
+        description="normalised: outputs at mean 0 and variance 1, and their means and variances, as in the authors' "
+        "code; paper: outputs as they are.",
+    )
+    hidden: float = Field(100.0, ge=0, description="Weight of the difference of outputs; the paper's formula needs 1.")
+    mean: float = Field(5000.0, ge=0, description="Weight of the difference of the tokens' means, if normalised.")
+    variance: float = Field(5.0, ge=0, description="Weight of the difference of their variances, if normalised.")
+    attention: float = Field(1.0, ge=0, description="Weight of the attention distributions; needs equal head counts.")
+    predictions: float = Field(
+        1.0, ge=0, description="Weight of the predictions of masked words, on general text; 0: none."
+    )
+    words: float = Field(
+        0.5, ge=0, le=1, description="Weight of the masked words themselves relative to the teacher's predictions."
+    )
+    temperature: float = Field(1.0, gt=0, description="Divides the logits of both models' words.")
+    mask_share: float = Field(
+        0.15,
+        gt=0,
+        lt=1,
+        description="Share of a batch's tokens that are predicted; rare tokens are sampled more often.",
+    )
+
+    @model_validator(mode="after")
+    def moments_count(self) -> Self:
+        """Reject a formula that leaves out all that has a weight."""
+        if self.formula == "paper" and not self.hidden and not self.attention:
+            raise ValueError(
+                "hidden and attention are 0, and formula: paper has no means and variances; set one of them greater "
+                "than 0, or remove the phase"
+            )
+        return self
+
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
+        """Check that layers and widths are equal, and heads where attention is compared."""
+        require_signal(teacher, HIDDEN, where)
+        if self.predictions and where.endswith("general_distillation"):
+            require_words(teacher, where)
+        if self.attention:
+            require_global(teacher, where)
+            require_signal(teacher, SCORES, where)
+        for noun, mine, its in zip(Sizes._fields, ours, theirs, strict=True):
+            if mine != its and (noun != "heads" or self.attention):
+                raise ModelError(
+                    f"{where}: method feature-maps copies layer by layer, and the student has {noun} {mine} against "
+                    f"the teacher's {its}; give it {its}, or use method: layers"
+                )
+        if self.transfer == "auxiliary" and not where.endswith("general_distillation"):
+            raise ModelError(
+                f"{where}: transfer: auxiliary is beside the predictions of masked words, which only general text has; "
+                f"use transfer: joint"
             )
 
 

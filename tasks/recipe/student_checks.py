@@ -9,7 +9,7 @@ from typing import Protocol
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
-from tasks.recipe.distillation import Intermediate, TaskDistillation
+from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
 from tasks.recipe.judging import Scoring
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
@@ -27,6 +27,10 @@ class StudentSections(Protocol):
     @property
     def task_type(self) -> TaskType:
         """Its type."""
+
+    @property
+    def general_distillation(self) -> GeneralDistillation | None:
+        """Distillation on general text."""
 
     @property
     def augmentation(self) -> Augmentation | None:
@@ -59,6 +63,11 @@ class StudentSections(Protocol):
         """Return a student's first phase."""
 
 
+def general_phase(recipe: StudentSections, student: Student) -> GeneralDistillation | None:
+    """Return a student's distillation on general text, if it passes through one: its own, or the recipe's."""
+    return (student.general or recipe.general_distillation) if recipe.takes(student, "general") else None
+
+
 def check_stages(recipe: StudentSections, student: Student) -> None:
     """Reject a student's stages that are missing in the recipe or cannot work for this student."""
     own = ("intermediate",) if student.intermediate is not None else ()
@@ -67,6 +76,12 @@ def check_stages(recipe: StudentSections, student: Student) -> None:
         raise ValueError(
             f"student {student.name} uses the stages {missing}, which the recipe does not have; it has "
             f"{list(recipe.optional_stages)}"
+        )
+    if student.general is not None and not (general_start(student) and recipe.takes(student, "general")):
+        raise ValueError(
+            f"student {student.name} has a distillation on general text of its own (general), which takes the place "
+            f"of the recipe's, and it has none: the recipe needs general_distillation, and the student signal: teacher, "
+            f"the stage general, and a start that is drawn or of origin: pretrained"
         )
     if student.stages and student.signal == "labels":
         raise ValueError(
@@ -179,14 +194,15 @@ def own_knobs_apart(student: Student) -> list[str]:
     """Return the knobs of a student's shape that are given, but for those that only its start has; raise ModelError for
     those of another start."""
     given = [knob for knob in Shape.model_fields if getattr(student, knob) is not None]
+    own = OWN_KNOBS.get(student.start, ())
     for start, knobs in OWN_KNOBS.items():
-        other = [knob for knob in given if knob in knobs and student.start != start]
+        other = [knob for knob in given if knob in knobs and knob not in own]
         if other:
             raise ModelError(
                 f"student {student.name}: {', '.join(other)} can be set with start: {start} only, and it has start: "
                 f"{student.start}; remove them, or set start: {start}"
             )
-    return [knob for knob in given if knob not in OWN_KNOBS.get(student.start, ())]
+    return [knob for knob in given if knob not in own]
 
 
 def require_narrow_embedding(student: Student, width: int) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from tasks.architectures.albert import groups_of
 from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.errors import ModelError
-from tasks.recipe.distillation import Intermediate, Prediction
+from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.knobs import (
     LARGEST_INNER,
     LARGEST_LAYERS,
@@ -53,8 +53,13 @@ def named_starts() -> tuple[str, ...]:
 
 SHARED_LAYERS = {"share": "all|none|attention|ffn|groups:[1-9][0-9]*", "merge": "mean|random|layer:[1-9][0-9]*"}
 """Legal values of knobs about shared layers."""
-OWN_KNOBS = {"albert": ("embedding", *SHARED_LAYERS)}
-"""Knobs of a shape that only the start of this name reads."""
+WITHIN_LAYERS = {"norm": "no_norm|layer_norm", "activation": "relu|gelu"}
+"""Legal values of knobs about what stands within a narrow layer."""
+OWN_KNOBS = {
+    "albert": ("embedding", *SHARED_LAYERS),
+    "mobilebert": ("embedding", "bottleneck", "feed_forwards", "narrow_attention", *WITHIN_LAYERS),
+}
+"""Knobs of a shape that only the starts of these names read."""
 
 
 StageName = Literal["general", "augmentation", "intermediate"]
@@ -72,7 +77,7 @@ class Shape(Knobs):
 
     embedding: int | None = added_knob(
         None,
-        "With start: albert, the width of the embeddings; empty: 128, or the teacher's if that is less.",
+        "With start: albert or mobilebert, the width of the embeddings; empty: 128, or the teacher's if that is less.",
         ge=8,
         le=LARGEST_WIDTH,
     )
@@ -87,6 +92,33 @@ class Shape(Knobs):
         "layers that share), or random; empty: mean.",
     )
 
+    bottleneck: int | None = added_knob(
+        None,
+        "With start: mobilebert, the width within the layers, a multiple of the heads; empty: a quarter of the "
+        "teacher's width; the teacher's width: no bottleneck, the very teacher in MobileBERT's architecture.",
+        ge=1,
+        le=LARGEST_WIDTH,
+    )
+    feed_forwards: int | None = added_knob(
+        None,
+        "With start: mobilebert, feed-forward blocks stacked in a layer, each four bottlenecks wide inside unless "
+        "feed_forward is set; empty: 4.",
+        ge=1,
+        le=16,
+    )
+    narrow_attention: bool | None = added_knob(
+        None,
+        "With start: mobilebert, whether queries, keys and values read the bottleneck, as in MobileBERT-tiny; empty: "
+        "values read the full width, and queries and keys a bottleneck of their own.",
+    )
+    norm: str | None = added_knob(
+        None,
+        "With start: mobilebert, no_norm (a scale and a shift, which exports fold away) or layer_norm; empty: no_norm.",
+    )
+    activation: str | None = added_knob(
+        None, "With start: mobilebert, the activation of its feed-forward blocks, relu or gelu; empty: relu."
+    )
+
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
         """Reject a shape that no machine could hold; knobs left to the teacher are bounded by the check of its
@@ -96,8 +128,8 @@ class Shape(Knobs):
 
     @model_validator(mode="after")
     def can_be_shared(self) -> Self:
-        """Reject an unknown way to share layers, or to begin with shared ones."""
-        for knob, legal in SHARED_LAYERS.items():
+        """Reject an unknown way to share layers, to begin with shared ones, or of what stands within a layer."""
+        for knob, legal in (SHARED_LAYERS | WITHIN_LAYERS).items():
             value = getattr(self, knob)
             if value is not None and not fullmatch(legal, value):
                 raise ValueError(
@@ -130,6 +162,9 @@ class Student(Shape):
         None, description="Optional stages of this student; empty: all stages of the recipe that its start allows."
     )
     signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal of the prediction phase.")
+    general: GeneralDistillation | None = added_knob(
+        None, "This student's own distillation on general text, instead of the recipe's."
+    )
     intermediate: Intermediate | None = Field(
         None, description="This student's own first phase, instead of the recipe's."
     )

@@ -98,6 +98,8 @@ def inner_spec(
         loss=loss,
         pad=pad,
         begin=objective.begin,
+        after_step=(objective.after_step,),
+        phases=objective.phases,
         tally=tally,
     )
 

@@ -34,7 +34,7 @@ def distill_general(job: Job) -> dict[str, object]:
     encoded = read_corpus(job.inputs["corpus"], left=pads_left(tokenizer))
     teacher = freeze(
         load_masked_lm(job.inputs["base"], place)
-        if knobs.method == "triple"
+        if knobs.predicts_words
         else load_encoder(job.inputs["base"], place)
     )
     shape: Any = knobs.shape
@@ -65,6 +65,8 @@ def general_spec(
         loss=lambda indices: objective.loss(collate(encoded, indices.rows_B, pad, place, objective.width)),
         score=(lambda: -held_loss(objective, encoded, held, pad, knobs, place)) if len(held) else None,
         begin=objective.begin,
+        after_step=(objective.after_step,),
+        phases=objective.phases,
     )
 
 

@@ -24,6 +24,7 @@ GOLDEN = {
     "deberta-v2": ("6dc90425cb7da0be9ce1886534e2f34f", "16564a3a486e95fb3c960bc54223da00"),
     "distilbert": ("3a16b9af7bd3e6343767af4784ae5261", "f31c81fdd3e9ce0fc74394250b8516b8"),
     "electra": ("0161de1c34f26875424e0ac6cc9b9c71", "20dc3dc3783de92bf5592574c30c20b1"),
+    "mobilebert": ("7fb78971513f68678192cc2ae84adc9e", "e25e815f0e9f6a9836f3a30b6cc9c42b"),
     "modernbert": ("ea88d07f7632ee04932106bff6be5e48", "af0c848820be32d1479f8d06c6cd4e12"),
     "roberta": ("29e8d1efca20d99b377e18956c738b75", "02b65b2b6a5adcb7351fb22831a7aec7"),
     "xlnet": ("edb5bb8e664b1e85857400f0caa3a325", "92da4a4031fab4857bd02639219bcb14"),

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from tasks.training.data.rows import load_tokenizer
+from tasks.training.models.students import tied
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
 from tests.exports.test_four_bits import FORMATS_OF_FOUR_BITS
 from tests.families import NAMES, write_tiny
@@ -24,7 +25,7 @@ def write_family(name: str, folder: Path) -> Path:
     with torch.no_grad():
         for value in model.parameters():
             value.add_(torch.randn_like(value) * 0.1)
-    model.save_pretrained(folder / "model")
+    tied(model).save_pretrained(folder / "model")
     load_tokenizer(base).save_pretrained(folder / "model")
     return folder / "model"
 

@@ -23,13 +23,15 @@ MULTIPLE = 32
 def feed_forward_maps(model: Any) -> list[tuple[nn.Linear, nn.Linear]]:
     """Return the two maps of every feed-forward block, in order; shared blocks once. Raises ModelError for a model
     whose blocks are not two linear maps."""
-    paths = architecture_of(model.config).feed_forward
+    architecture = architecture_of(model.config)
+    paths = architecture.feed_forward
     if paths is None:
         raise ModelError(
             f"neurons of a {model.config.model_type} cannot be removed: its feed-forward blocks are not two linear "
             f"maps of [texts, tokens, width]; drop layers instead"
         )
-    pairs = ([layer.get_submodule(path) for path in paths] for layer in encoder_layers(model))
+    blocks = (block for layer in encoder_layers(model) for block in [layer, *getattr(layer, architecture.stacked, ())])
+    pairs = ([block.get_submodule(path) for path in paths] for block in blocks)
     return [(cast("nn.Linear", first), cast("nn.Linear", second)) for first, second in pairs]
 
 

@@ -73,7 +73,8 @@ def load_masked_lm(folder: Path, place: torch.device) -> Any:
 
 
 def tied(model: Any) -> Any:
-    """Return a loaded model that shares, in place, the weights of which its file has copies."""
+    """Return a model that shares, in place, the weights of which its file has copies, or has others as its architecture
+    needs them."""
     return architecture_of(model.config).tie(model)
 
 
@@ -131,7 +132,10 @@ def from_embeddings(model: Any, shape: SimpleNamespace, build: Callable[[Any], A
     axes_DE = principal_axes(model.get_input_embeddings().weight.detach(), table_VE.shape[1])
     teacher = tables(model)
     for name, value in tables(student).items():
-        value.data.copy_(teacher[name].detach() @ axes_DE)
+        source = teacher[name].detach()
+        # MobileBERT: positions and segments are as wide as the layers
+        other = (source.shape[1], value.shape[1]) != tuple(axes_DE.shape)
+        value.data.copy_(source @ (principal_axes(source, value.shape[1]) if other else axes_DE))
     return student
 
 
@@ -232,7 +236,7 @@ def freeze(model: Any) -> Any:
 
 def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write a plain Hugging Face folder: config, safetensors, tokenizer; local paths are removed."""
-    model.config._name_or_path = ""
+    tied(model).config._name_or_path = ""
     # Transformers refuses modules that stand in several places; each place gets a copy, and loading ties them again.
     model.save_pretrained(folder, state_dict=copied(model) if shares_modules(model) else None)
     tokenizer.name_or_path = ""

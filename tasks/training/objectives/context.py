@@ -6,6 +6,7 @@ An objective is a way for a student to copy more of its teacher than the answers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss
 from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.training.data.encoded import Batch, Encoded
+from tasks.training.models.phases import Phase
 from tasks.training.objectives.capture import Capture, Signals
 
 if TYPE_CHECKING:
@@ -55,6 +57,13 @@ class Objective:
 
     def begin(self, step: int, total: int) -> None:
         """Prepare for a step."""
+
+    def phases(self, total: int) -> Sequence[Phase]:
+        """Return the phases of a training of so many steps: by default one, in which all parameters learn."""
+        return [Phase(total)]
+
+    def after_step(self, step: int) -> None:
+        """Change the modules after a step of the optimizer; called without gradients."""
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the loss of a batch; ``theirs`` are the teacher's recorded signals of the batch, if there are any."""

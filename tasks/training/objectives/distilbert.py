@@ -67,7 +67,8 @@ class Triple(Objective):
         place, (host_BT, shown_BT) = batch.ids_BT.device, batch.on_host()
         chosen_BT = draw_targets(host_BT, shown_BT, self.weights_V, share=self.knobs.mask_share)
         # Known on the CPU: the number of tokens, which a GPU would be asked for.
-        kept_N = shown_BT.flatten().nonzero().squeeze(1)
+        compared_BT = chosen_BT if self.knobs.where == "masked" else shown_BT
+        kept_N = compared_BT.flatten().nonzero().squeeze(1)
         drawn_BT, kept_N = (values.to(place, non_blocking=True) for values in (chosen_BT, kept_N))
         ids_BT = masked_inputs(
             batch.ids_BT, drawn_BT, mask_token=self.tokenizer.mask_token_id, vocabulary=len(self.weights_V)

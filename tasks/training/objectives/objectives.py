@@ -7,12 +7,14 @@ from collections.abc import Callable
 from tasks.errors import RecipeError
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.distilbert import distilbert
+from tasks.training.objectives.feature_maps import feature_maps
 from tasks.training.objectives.layers import layers
 from tasks.training.objectives.relations import relations
 from tasks.training.objectives.self_attention import self_attention
 from tasks.training.objectives.theseus import replacing
 
 OBJECTIVES: dict[str, Callable[[DistillationContext], Objective]] = {
+    "feature-maps": feature_maps,
     "layers": layers,
     "relations": relations,
     "replacing": replacing,

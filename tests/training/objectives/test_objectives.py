@@ -218,7 +218,7 @@ def test_the_triple_loss_falls(scene: SimpleNamespace, tmp_path: Path) -> None:
     student = build_student(
         "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
     )
-    knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+    knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15, where="all")
     objective = Triple(student, base, knobs, load_tokenizer(scene.base), text)
     optimizer = torch.optim.AdamW(student.parameters(), lr=3e-3)
     losses = []
@@ -241,7 +241,7 @@ def test_checkpoints_of_the_triple_loss_are_judged_on_the_same_masked_words(scen
     student = build_student(
         "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
     ).eval()
-    losses = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+    losses = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15, where="all")
     objective = Triple(student, base, losses, load_tokenizer(scene.base), text)
     scores = []
     for seed in (0, 0, 1):
@@ -263,7 +263,7 @@ def test_padding_changes_no_part_of_the_triple_loss(scene: SimpleNamespace, monk
     student = build_student(
         "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
     ).eval()
-    knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+    knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15, where="all")
     objective = distilbert.Triple(student, base, knobs, tokenizer, read_corpus(scene.corpus))
     # Which tokens are drawn depends on the shape of a batch; here it is always the third of each row, shown as a mask.
     monkeypatch.setattr(
@@ -289,7 +289,7 @@ def test_chunks_of_the_vocabulary_change_nothing(scene: SimpleNamespace, monkeyp
         student = build_student(
             "distilbert", base, SimpleNamespace(layers=2, hidden=None, heads=None, feed_forward=None), seed=0
         )
-        knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15)
+        knobs = SimpleNamespace(soft=5.0, words=2.0, direction=1.0, temperature=2.0, mask_share=0.15, where="all")
         torch.manual_seed(3)
         loss = (
             distilbert.Triple(student, base, knobs, load_tokenizer(scene.base), text)
