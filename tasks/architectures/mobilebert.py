@@ -1,4 +1,4 @@
-"""MobileBERT (Sun et al. 2020, arXiv:2004.02984): narrow layers between bottlenecks, deep rather than wide. A MobileBERT
+"""MobileBERT (Sun et al. 2020, arXiv:2004.02984): narrow layers between bottlenecks, deep rather than wide. It
 is also built from a BERT.
 
 The paper trains a teacher with inverted bottlenecks first, so that the blocks of both models have outputs of one width.
@@ -14,7 +14,7 @@ from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 from tasks.architectures import ModelConfig
-from tasks.architectures.albert import SAMPLED_WORDS, SAME_IN_BOTH, leading_axes
+from tasks.architectures.albert import SAME_IN_BOTH, SAMPLED_WORDS, leading_axes
 from tasks.architectures.architecture import TWO_MAPS, Architecture, as_bias
 from tasks.architectures.norm_folding import fold_norms_or_not
 from tasks.errors import ModelError
@@ -65,8 +65,8 @@ def mobilebert_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     """Build a MobileBERT with a layer for each of a BERT's layers ``kept``, and the same kind of head.
 
     Its embeddings are fitted to the teacher's embedding output, and each layer begins as the identity; what is within
-    the layers is drawn. With a bottleneck as wide as the layers, which is no bottleneck, it has the teacher's own layers
-    and computes exactly what the BERT does.
+    the layers is drawn. With a bottleneck as wide as the layers, which is none, it has the teacher's own layers and
+    computes exactly what the BERT does.
 
     Raises ModelError for sizes that do not fit the teacher's.
     """

@@ -96,7 +96,7 @@ def fold_residual(block: Any, carried: Any) -> Any:
     after = carried / weight
     spread = float(after.abs().max() / after.abs().min())
     if spread > LARGEST_SPREAD:
-        raise ModelError(f"the factors of the dimensions of a stream differ by {spread:,.0f}, which float32 would round")
+        raise ModelError(f"the factors of the dimensions of a stream differ by {spread:,.0f}; float32 would round")
     scale_rows(block.dense, carried, after * bias)
     remove_norm(block)
     return after

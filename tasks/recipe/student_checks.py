@@ -80,8 +80,8 @@ def check_stages(recipe: StudentSections, student: Student) -> None:
     if student.general is not None and not (general_start(student) and recipe.takes(student, "general")):
         raise ValueError(
             f"student {student.name} has a distillation on general text of its own (general), which takes the place "
-            f"of the recipe's, and it has none: the recipe needs general_distillation, and the student signal: teacher, "
-            f"the stage general, and a start that is drawn or of origin: pretrained"
+            f"of the recipe's, and it passes through none: give the recipe general_distillation, and the student "
+            f"signal: teacher, the stage general, and a start that is drawn or of origin: pretrained"
         )
     if student.stages and student.signal == "labels":
         raise ValueError(

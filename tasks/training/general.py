@@ -33,9 +33,7 @@ def distill_general(job: Job) -> dict[str, object]:
     tokenizer = load_tokenizer(job.inputs["base"])
     encoded = read_corpus(job.inputs["corpus"], left=pads_left(tokenizer))
     teacher = freeze(
-        load_masked_lm(job.inputs["base"], place)
-        if knobs.predicts_words
-        else load_encoder(job.inputs["base"], place)
+        load_masked_lm(job.inputs["base"], place) if knobs.predicts_words else load_encoder(job.inputs["base"], place)
     )
     shape: Any = knobs.shape
     student = build_student(knobs.start, teacher, shape, seed=knobs.seed).requires_grad_(True)

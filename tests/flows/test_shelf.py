@@ -22,7 +22,7 @@ from tests.tiny import WORDS, write_tiny_bert
 
 RECIPES = sorted(path.stem for path in SHELF.glob("*.yaml"))
 SMALL = {"batch_size": 16, "max_length": 16, "precision": "fp32", "evaluations": 1}
-WIDTHS = {"hidden": 8, "heads": 4, "feed_forward": 16, "embedding": 8, "rewind_to": 1}
+WIDTHS = {"hidden": 8, "heads": 4, "feed_forward": 16, "embedding": 8, "rewind_to": 1, "bottleneck": 8}
 
 
 def shrink(values: Any, bert: Path) -> Any:
@@ -33,10 +33,12 @@ def shrink(values: Any, bert: Path) -> Any:
         return values
     small = {key: shrink(value, bert) for key, value in values.items() if key not in ("epochs", "holdout_rows")}
     if "learning_rate" in values or "epochs" in values or "steps" in values:
-        small |= SMALL | {"steps": 2}
+        small |= SMALL | {"steps": 26 if values.get("method") == "feature-maps" else 2}  # layers take turns
     small |= {key: size for key, size in WIDTHS.items() if isinstance(values.get(key), int)}
     if isinstance(values.get("heads"), int) and "hidden" not in values:
         small.pop("heads")
+    if isinstance(values.get("layers"), int):  # the tiny teacher has 12
+        small["layers"] = min(12, values["layers"])
     if "model" in values:
         small |= {"model": str(bert), "floor": 0.0}
     return small
@@ -123,6 +125,9 @@ LIKE_ANOTHER = (
     "lottery",
     "minilm-v2",
     "mnli-judged",
+    "mobilebert",
+    "mobilebert-small",
+    "mobilebert-tiny",
     "movement",
     "mrpc-small",
     "pkd-last",

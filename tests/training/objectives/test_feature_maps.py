@@ -47,7 +47,9 @@ def test_a_student_equal_to_its_teacher_loses_nothing_and_padding_changes_nothin
     assert float(same.transferred(batch, range(4)).mean()) == pytest.approx(0, abs=1e-6)
     made = objective(teacher, transfer="joint")
     made.student.eval()
-    padded = type(batch)(*(torch.nn.functional.pad(one, (0, 3)) for one in (batch.ids_BT, batch.mask_BT, batch.segments_BT)))
+    padded = type(batch)(
+        *(torch.nn.functional.pad(one, (0, 3)) for one in (batch.ids_BT, batch.mask_BT, batch.segments_BT))
+    )
     ours, wide = (float(made.loss(one).mean()) for one in (batch, padded))
     assert ours == pytest.approx(wide, rel=1e-5) and ours > 0
 
@@ -149,6 +151,8 @@ def loss_of(folder: Path, scene: SimpleNamespace) -> float:
     from tests.training.objectives.test_objectives import CPU, TASK
 
     student, teacher = (freeze(load_classifier(one, TASK, CPU)) for one in (folder, scene.teacher))
-    encoded = encode(load_tokenizer(scene.base), ["the film was good", "a book", "the plot was not very fine"], None, 16)
+    encoded = encode(
+        load_tokenizer(scene.base), ["the film was good", "a book", "the plot was not very fine"], None, 16
+    )
     made = FeatureMaps(student, teacher, FeatureMapsKnobs(predictions=0.0))
     return float(made.loss(collate(encoded, [0, 1, 2], 0, CPU)).mean())
