@@ -208,10 +208,8 @@ def check_origin(student: Student, config: ModelConfig) -> None:
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:
     """Return the phases in which a student copies more than predictions, by section."""
-    found: list[tuple[str, Any]] = []
     general = general_phase(recipe, student)
-    if general is not None and general_start(student):
-        found.append(("general_distillation", general))
+    found: list[tuple[str, Any]] = [("general_distillation", general)] if general and general_start(student) else []
     phase = recipe.inner_phase(student)
     return [*found, ("task_distillation.intermediate", phase)] if phase is not None else found
 

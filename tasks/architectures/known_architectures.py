@@ -12,7 +12,7 @@ from tasks.architectures.bert import BERT, ERNIE
 from tasks.architectures.deberta_v2 import DEBERTA_V2
 from tasks.architectures.distilbert import DISTILBERT
 from tasks.architectures.electra import ELECTRA
-from tasks.architectures.mobilebert import MOBILEBERT
+from tasks.architectures.mobilebert.facts import MOBILEBERT
 from tasks.architectures.modernbert import MODERNBERT
 from tasks.architectures.mpnet import MPNET
 from tasks.architectures.roberta import ROBERTA, ROBERTA_LIKE

@@ -12,8 +12,9 @@ import torch
 import transformers
 
 from tasks.architectures.known_architectures import shape_of
-from tasks.architectures.mobilebert import mobilebert_config, without_padding_row
-from tasks.architectures.norm_folding import fold_norms, fold_norms_or_not
+from tasks.architectures.mobilebert.facts import without_padding_row
+from tasks.architectures.mobilebert.norm_folding import fold_norms, fold_norms_or_not
+from tasks.architectures.mobilebert.of_bert import mobilebert_config
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.ports.rows.prepared import prepare_rows
@@ -68,7 +69,7 @@ def test_without_a_bottleneck_its_layers_are_the_berts_to_the_last_bit() -> None
 
 @pytest.mark.parametrize("form", [{}, TINY_FORM, {"norm": "layer_norm", "activation": "gelu"}])
 def test_with_a_bottleneck_every_layer_begins_as_the_identity(form: dict[str, Any]) -> None:
-    """So that its classifier reads the teacher's embedding output; a LayerNorm is none, and keeps the teacher's scale."""
+    """So that its classifier reads the teacher's embedding output; a LayerNorm is none."""
     teacher = tiny()
     student = build_student("mobilebert", teacher, Shape(layers=4, bottleneck=8, embedding=16, **form), seed=0).eval()
     ids_BT = torch.arange(1, 25).reshape(3, 8)

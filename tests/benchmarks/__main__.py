@@ -35,6 +35,7 @@ BENCHMARKS = {
     "finetune": ("tests.benchmarks.distillation", "finetune"),
     "augmentation": ("tests.benchmarks.augmentation", "augmentation"),
     "exports": ("tests.benchmarks.exports", "exports"),
+    "operations": ("tests.benchmarks.exports", "operations"),
     "memory": ("tests.benchmarks.memory", "memory"),
     "chain": ("tests.benchmarks.orchestration", "chain"),
     "cold": ("tests.benchmarks.orchestration", "cold"),

@@ -52,7 +52,7 @@ WITHOUT_NUMBERS = {
     "ensembles": {"mixture_weights": "calls by_weights or by_certainty"},
     "feature_maps": {
         "over_tokens": "the mean that each loss takes",
-        "require_alike": "refuses, and returns nothing",
+        "require_same_shape": "refuses, and returns nothing",
     },
     "hidden_states": {"Projections": "maps drawn at random; what they do to a loss is in hidden_state_loss"},
     "layer_dropping": {

@@ -20,21 +20,21 @@ EPS = 1e-12
 
 def feature_map_loss(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -> Loss:
     """Return the squared difference of the outputs at mean 0 and variance 1, per number of a valid token."""
-    require_alike(student_BTD, teacher_BTD, mask_BT)
+    require_same_shape(student_BTD, teacher_BTD, mask_BT)
     ours, theirs = (F.layer_norm(in_full(one), one.shape[-1:], eps=EPS) for one in (student_BTD, teacher_BTD.detach()))
     return over_tokens((ours - theirs).square().sum(-1), mask_BT, student_BTD.shape[-1])
 
 
 def token_mean_loss(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -> Loss:
     """Return the squared difference of the means over the width, per valid token."""
-    require_alike(student_BTD, teacher_BTD, mask_BT)
+    require_same_shape(student_BTD, teacher_BTD, mask_BT)
     ours, theirs = (in_full(one).mean(-1) for one in (student_BTD, teacher_BTD.detach()))
     return over_tokens((ours - theirs).square(), mask_BT)
 
 
 def token_variance_loss(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -> Loss:
     """Return the absolute difference of the variances over the width, per valid token."""
-    require_alike(student_BTD, teacher_BTD, mask_BT)
+    require_same_shape(student_BTD, teacher_BTD, mask_BT)
     ours, theirs = (in_full(one).var(-1, correction=0) for one in (student_BTD, teacher_BTD.detach()))
     return over_tokens((ours - theirs).abs(), mask_BT)
 
@@ -45,7 +45,7 @@ def over_tokens(values_BT: Tensor, mask_BT: Tensor, numbers: int = 1) -> Loss:
     return mean_of(values_BT.masked_fill(~kept_BT, 0.0).sum(), kept_BT.sum() * numbers)
 
 
-def require_alike(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -> None:
+def require_same_shape(student_BTD: Tensor, teacher_BTD: Tensor, mask_BT: Tensor) -> None:
     """Raise ModelError for outputs of different shapes, or a mask of others."""
     if student_BTD.shape != teacher_BTD.shape or mask_BT.shape != teacher_BTD.shape[:2]:
         raise ModelError(

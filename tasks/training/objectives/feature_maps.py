@@ -35,11 +35,11 @@ from tasks.training.objectives.capture import Capture, Signals, check_capture
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.distilbert import Triple
 
-SLOWER = 0.1
+RATE_OF_EARLIER = 0.1
 """Rate of earlier layers, with ``freeze: soft``, relative to that of the layer that is transferred."""
 
 
-class FeatureMaps(Objective):
+class Transfer(Objective):
     """Compares block outputs and attention, layer by layer; ``knobs`` are those of the section ``feature_maps``.
     ``words`` compares predictions of masked words, if that is part of the phase."""
 
@@ -52,35 +52,35 @@ class FeatureMaps(Objective):
         asked |= {"attention": list(every) if knobs.attention else []}
         # Bare encoders: logits of a whole vocabulary would be computed for nothing.
         self.of_student, self.of_teacher = (Capture(model.base_model, **asked) for model in (student, teacher))
-        self.plan: list[Part] = []
-        self.now, self.before = Part(0, tuple(every), words is not None), list[tuple[Tensor, Tensor]]()
+        self.plan: list[TransferPart] = []
+        self.now, self.before = TransferPart(0, tuple(every), words is not None), list[tuple[Tensor, Tensor]]()
 
     def check_capture(self, job: Job, batch: Batch) -> None:
         """Check the capture of the teacher."""
         check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
 
-    def parts(self, total: int) -> list[Part]:
+    def parts(self, total: int) -> list[TransferPart]:
         """Return the parts of a training of so many steps. Raises ModelError if some part would have none."""
         every, knobs = tuple(range(len(self.stack))), self.knobs
         if knobs.transfer == "auxiliary":
-            return [Part(total, every, self.words is not None)]
+            return [TransferPart(total, every, self.words is not None)]
         transferred = total if self.words is None else round(total * knobs.share)
-        last = [] if self.words is None else [Part(total - transferred, (), True)]
+        last = [] if self.words is None else [TransferPart(total - transferred, (), True)]
         if min(transferred, total - transferred if last else 1) < 1:
             raise ModelError(
                 f"feature_maps.share: {knobs.share} of {total:,} steps leaves a part without steps; give the phase more"
             )
         if knobs.transfer == "joint":
-            return [Part(transferred, every, False), *last]
+            return [TransferPart(transferred, every, False), *last]
         steps = steps_of_layers(transferred, len(every))
-        return [*(Part(count, (layer,), False) for layer, count in enumerate(steps)), *last]
+        return [*(TransferPart(count, (layer,), False) for layer, count in enumerate(steps)), *last]
 
     def phases(self, total: int) -> Sequence[Phase]:
         """Return the phases of the loop: which parameters learn in each part."""
         self.plan = self.parts(total)
         return [Phase(part.steps, self.learners(part)) for part in self.plan]
 
-    def learners(self, part: Part) -> Callable[[str], bool]:
+    def learners(self, part: TransferPart) -> Callable[[str], bool]:
         """Return whether a parameter learns in a part: all of them, or those of a layer that takes its turn, and with
         ``freeze: soft`` of those before it; the embeddings learn with the first layer alone."""
         if self.knobs.transfer != "progressive" or not part.layers:
@@ -118,7 +118,7 @@ class FeatureMaps(Objective):
     def after_step(self, step: int) -> None:
         """Take back nine tenths of the change of earlier layers: AdamW's update is proportional to its rate."""
         for value, before in self.before:
-            value.copy_(torch.lerp(before, value, SLOWER))
+            value.copy_(torch.lerp(before, value, RATE_OF_EARLIER))
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the loss of the current part; in evaluation that of all layers and of the words, so that checkpoints
@@ -161,7 +161,7 @@ class FeatureMaps(Objective):
         return {"steps_of_parts": [part.steps for part in self.plan]}
 
 
-class Part:
+class TransferPart:
     """A part of the training: its steps, the layers that are transferred in it, and whether words are predicted."""
 
     def __init__(self, steps: int, layers: tuple[int, ...], has_words: bool) -> None:
@@ -187,11 +187,11 @@ def require_layers(ours: int, theirs: int) -> None:
         )
 
 
-def feature_maps(context: DistillationContext) -> FeatureMaps:
+def feature_maps(context: DistillationContext) -> Transfer:
     """Return the objective for a distillation context; words are predicted on general text alone."""
     knobs = context.knobs.feature_maps
     if context.text is None or not knobs.predictions:
-        return FeatureMaps(context.student, context.teacher, knobs)
+        return Transfer(context.student, context.teacher, knobs)
     alone = TripleKnobs(
         soft=1 - knobs.words,
         words=knobs.words,
@@ -201,4 +201,4 @@ def feature_maps(context: DistillationContext) -> FeatureMaps:
         where="masked",
     )
     words = Triple(context.student, context.teacher, alone, context.tokenizer, context.text)
-    return FeatureMaps(context.student, context.teacher, knobs, words)
+    return Transfer(context.student, context.teacher, knobs, words)

@@ -18,7 +18,7 @@ from tasks.recipe.slices import GeneralSlice, IntermediateSlice
 from tasks.recipe.students import Shape
 from tasks.training.loop import StopSignal
 from tasks.training.models.students import build_student
-from tasks.training.objectives.feature_maps import FeatureMaps
+from tasks.training.objectives.feature_maps import Transfer
 from tests.methods.oracles import Oracle, reads
 from tests.training.objectives.test_objectives import FAST, batch, do, facts, scene, teacher, weights
 
@@ -26,9 +26,9 @@ __all__ = ["batch", "scene", "teacher"]
 NARROW = Shape(layers=4, bottleneck=8, embedding=8, feed_forwards=2)
 
 
-def objective(teacher: Any, **knobs: Any) -> FeatureMaps:
+def objective(teacher: Any, **knobs: Any) -> Transfer:
     student = build_student("mobilebert", teacher, NARROW, seed=0).requires_grad_(True)
-    return FeatureMaps(student, teacher, FeatureMapsKnobs(**{"predictions": 0.0, **knobs}))
+    return Transfer(student, teacher, FeatureMapsKnobs(**{"predictions": 0.0, **knobs}))
 
 
 def general(transfer: str, steps: int, **knobs: Any) -> GeneralSlice:
@@ -43,7 +43,7 @@ def general(transfer: str, steps: int, **knobs: Any) -> GeneralSlice:
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing_and_padding_changes_nothing(teacher: Any, batch: Any) -> None:
-    same = FeatureMaps(copy.deepcopy(teacher), teacher, FeatureMapsKnobs(predictions=0.0))
+    same = Transfer(copy.deepcopy(teacher), teacher, FeatureMapsKnobs(predictions=0.0))
     assert float(same.transferred(batch, range(4)).mean()) == pytest.approx(0, abs=1e-6)
     made = objective(teacher, transfer="joint")
     made.student.eval()
@@ -58,7 +58,7 @@ def test_a_student_equal_to_its_teacher_loses_nothing_and_padding_changes_nothin
 def test_layers_take_turns_as_in_the_reference(oracle: Oracle, teacher: Any) -> None:
     """Its steps count from 1, and at step 0 it transfers nothing: ours begins with its step 1."""
     three = SimpleNamespace(stack=range(3), knobs=FeatureMapsKnobs(predictions=0.0), words=None)
-    parts = FeatureMaps.parts(three, 3 * oracle.content["phase_length"])  # type: ignore[arg-type]
+    parts = Transfer.parts(three, 3 * oracle.content["phase_length"])  # type: ignore[arg-type]
     turns = [part.layers for part in parts for _ in range(part.steps)]
     for case in oracle.content["values"]:
         if 1 <= case["step"] <= 30:
@@ -154,5 +154,5 @@ def loss_of(folder: Path, scene: SimpleNamespace) -> float:
     encoded = encode(
         load_tokenizer(scene.base), ["the film was good", "a book", "the plot was not very fine"], None, 16
     )
-    made = FeatureMaps(student, teacher, FeatureMapsKnobs(predictions=0.0))
+    made = Transfer(student, teacher, FeatureMapsKnobs(predictions=0.0))
     return float(made.loss(collate(encoded, [0, 1, 2], 0, CPU)).mean())

@@ -1,5 +1,4 @@
-"""MobileBERT (Sun et al. 2020, arXiv:2004.02984): narrow layers between bottlenecks, deep rather than wide. It
-is also built from a BERT.
+"""A MobileBERT made from a BERT (Sun et al. 2020, arXiv:2004.02984).
 
 The paper trains a teacher with inverted bottlenecks first, so that the blocks of both models have outputs of one width.
 A BERT is such a teacher whose bottlenecks are identities: a student has its width between the layers, its heads and its
@@ -9,14 +8,12 @@ Shape letters: V words, P positions, S segments, N words of a sample, D width be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.architectures import ModelConfig
 from tasks.architectures.albert import SAME_IN_BOTH, SAMPLED_WORDS, leading_axes
-from tasks.architectures.architecture import TWO_MAPS, Architecture, as_bias
-from tasks.architectures.norm_folding import fold_norms_or_not
 from tasks.errors import ModelError
 
 if TYPE_CHECKING:
@@ -24,41 +21,34 @@ if TYPE_CHECKING:
 
 NARROWER = 4
 """Width between layers over the width within them, in the paper's model."""
-PAPERS_EMBEDDING, PAPERS_STACK = 128, 4
+PAPERS_TABLE, PAPERS_STACK = 128, 4
 """Width of the embeddings, and feed-forward blocks in a layer, of the paper's model; its tiny form has two blocks."""
 FIXED_EPS = 1e-5
 """What two of a layer's norms add to the variance in transformers, whatever the config says."""
-BETWEEN = ("bottleneck", "feed_forwards", "narrow_attention", "norm", "activation")
-"""Knobs of what a layer has between its bottlenecks."""
 
 
-def words(model: Any, states_ND: Tensor) -> Tensor:
-    """Return the logits [N, V] of MobileBERT's masked-LM head."""
-    logits_NV: Tensor = model.cls(states_ND)
-    return logits_NV
+class AskedShape(NamedTuple):
+    """The knobs of a student's shape; None where they are left to the teacher, or to the paper."""
 
+    hidden: int | None
+    heads: int | None
+    bottleneck: int | None
+    feed_forward: int | None
+    embedding: int | None
+    feed_forwards: int | None
+    narrow_attention: bool | None
+    norm: str | None
+    activation: str | None
 
-def fit_within(config: Any, kept: Sequence[int]) -> None:
-    """Make layers no wider within than between them, and as wide as their heads need; likewise the embeddings."""
-    heads = config.num_attention_heads
-    config.embedding_size = min(config.embedding_size, config.hidden_size)
-    config.intra_bottleneck_size = max(heads, min(config.intra_bottleneck_size, config.hidden_size) // heads * heads)
-    config.true_hidden_size = config.intra_bottleneck_size if config.use_bottleneck else config.hidden_size
+    @classmethod
+    def of(cls, shape: Any) -> AskedShape:
+        """Return the knobs of a shape."""
+        return cls(*(getattr(shape, name, None) for name in cls._fields))
 
-
-def without_padding_row(model: Any) -> Any:
-    """Set the row of [PAD] to zero, in place, and return the model: a token reads its neighbours' embeddings, and that
-    of the last one is padding in a batch, and nothing where the text is alone. Training does not change the row."""
-    import torch
-
-    table, pad = model.get_input_embeddings(), model.config.pad_token_id
-    if model.config.trigram_input and pad is not None:
-        with torch.no_grad():
-            table.weight[pad] = 0.0
-    return model
-
-
-# --- built from a BERT ------------------------------------------------------------------------------------------------
+    @property
+    def within_layers(self) -> list[str]:
+        """The names of the given knobs that say what is within a narrow layer."""
+        return [name for name in self._fields[3:] if getattr(self, name) is not None]
 
 
 def mobilebert_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
@@ -76,23 +66,32 @@ def mobilebert_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     student = mobilebert_class_like(model)._from_config(config, dtype=torch.float32)
     with torch.no_grad():
         if config.use_bottleneck:
-            fill_embeddings(student.base_model.embeddings, model.base_model.embeddings, config)
+            fit_embeddings(student.base_model.embeddings, model.base_model.embeddings, config)
             begin_as_identity(student.base_model, model.base_model, kept)
-            fill_heads(student, model)
+            copy_heads(student, model)
+            student.get_input_embeddings().weight[config.pad_token_id or 0] = 0.0
         else:
             copy_exactly(student, model, kept)
-    return without_padding_row(student)
+    return student
 
 
 def mobilebert_class_like(model: Any) -> Any:
     """Return MobileBERT's class with the same head as this BERT; raise ModelError if there is none."""
-    import transformers
+    import transformers as library
 
-    name = type(model).__name__
-    found = getattr(transformers, name.replace("Bert", "MobileBert", 1), None)
-    if found is None or type(model) is not getattr(transformers, name, None):
-        raise ModelError(f"there is no MobileBERT with the head of this {name}; use start: teacher for this task")
-    return found
+    alike = {
+        library.BertModel: library.MobileBertModel,
+        library.BertForMaskedLM: library.MobileBertForMaskedLM,
+        library.BertForMultipleChoice: library.MobileBertForMultipleChoice,
+        library.BertForQuestionAnswering: library.MobileBertForQuestionAnswering,
+        library.BertForSequenceClassification: library.MobileBertForSequenceClassification,
+        library.BertForTokenClassification: library.MobileBertForTokenClassification,
+    }
+    if type(model) not in alike:
+        raise ModelError(
+            f"there is no MobileBERT with the head of this {type(model).__name__}; use start: teacher for this task"
+        )
+    return alike[type(model)]
 
 
 def mobilebert_config(config: Any, shape: Any, layers: int) -> Any:
@@ -100,67 +99,63 @@ def mobilebert_config(config: Any, shape: Any, layers: int) -> Any:
     fit."""
     from transformers import MobileBertConfig
 
-    width, heads, knobs = config.hidden_size, config.num_attention_heads, knobs_of(shape)
-    within = width_within(knobs, width, heads)
-    whole, narrow = within == width, bool(knobs["narrow_attention"])
-    inner = config.intermediate_size if whole else knobs["feed_forward"] or NARROWER * within
-    sizes: dict[str, Any] = {name: getattr(config, name) for name in SAME_IN_BOTH if hasattr(config, name)}
-    sizes |= {} if whole else {"hidden_dropout_prob": 0.0, "hidden_act": knobs["activation"] or "relu"}
+    width, asked = config.hidden_size, AskedShape.of(shape)
+    within = width_within(asked, width, config.num_attention_heads)
+    whole, narrow = within == width, bool(asked.narrow_attention)
+    sizes = {name: getattr(config, name) for name in SAME_IN_BOTH if hasattr(config, name)}
+    if not whole:
+        sizes |= {"hidden_dropout_prob": 0.0, "hidden_act": asked.activation or "relu"}
+        sizes |= {"intermediate_size": asked.feed_forward or NARROWER * within}
     head = config.classifier_dropout
     return MobileBertConfig(
-        **sizes | {"intermediate_size": inner, "attn_implementation": config._attn_implementation},
+        **sizes,
+        attn_implementation=config._attn_implementation,
         num_hidden_layers=layers,
-        embedding_size=width if whole else min(knobs["embedding"] or PAPERS_EMBEDDING, width),
+        embedding_size=width if whole else min(asked.embedding or PAPERS_TABLE, width),
         trigram_input=not whole,
         use_bottleneck=not whole,
         intra_bottleneck_size=within,
         use_bottleneck_attention=narrow,
         key_query_shared_bottleneck=not whole and not narrow,
-        num_feedforward_networks=1 if whole else knobs["feed_forwards"] or PAPERS_STACK,
-        normalization_type="layer_norm" if whole else knobs["norm"] or "no_norm",
+        num_feedforward_networks=1 if whole else asked.feed_forwards or PAPERS_STACK,
+        normalization_type="layer_norm" if whole else asked.norm or "no_norm",
         classifier_activation=True,
         classifier_dropout=config.hidden_dropout_prob if head is None else head,
     )
 
 
-def check_shape(config: ModelConfig, shape: Any) -> None:
+def require_shape_within(config: ModelConfig, shape: Any) -> None:
     """Raise ModelError for a shape that does not fit a teacher's config."""
-    width_within(knobs_of(shape), int(config["hidden_size"]), int(config["num_attention_heads"]))
+    width_within(AskedShape.of(shape), int(config["hidden_size"]), int(config["num_attention_heads"]))
 
 
-def knobs_of(shape: Any) -> Mapping[str, Any]:
-    """Return the knobs of a student's shape by name; None where they are left to the teacher, or to the paper."""
-    return {name: getattr(shape, name, None) for name in ("hidden", "heads", "feed_forward", "embedding", *BETWEEN)}
-
-
-def width_within(knobs: Mapping[str, Any], width: int, heads: int) -> int:
+def width_within(asked: AskedShape, width: int, heads: int) -> int:
     """Return the width within the layers.
 
     Raises ModelError for another width or number of heads than the teacher's, for a bottleneck that is wider than the
     layers or does not divide by the heads, and for knobs of what a whole layer does not have.
     """
-    within = int(knobs["bottleneck"] or max(heads, width // NARROWER // heads * heads))
-    for knob, there in (("hidden", width), ("heads", heads)):
-        if knobs[knob] not in (None, there):
+    within = asked.bottleneck or max(heads, width // NARROWER // heads * heads)
+    for knob, value, there in (("hidden", asked.hidden, width), ("heads", asked.heads, heads)):
+        if value not in (None, there):
             raise ModelError(
-                f"start: mobilebert has its teacher's {knob} between the layers, {there}, and the shape says "
-                f"{knobs[knob]}; remove {knob}, and give the layers a bottleneck"
+                f"start: mobilebert has its teacher's {knob} between the layers, {there}, and the shape says {value}; "
+                f"remove {knob}, and give the layers a bottleneck"
             )
     if within > width or within % heads:
         raise ModelError(
             f"bottleneck is {within}, with layers {width} wide and {heads} heads; give it a multiple of {heads}, at "
             f"most {width}"
         )
-    idle = [knob for knob in ("feed_forward", "embedding", *BETWEEN[1:]) if knobs[knob] is not None]
-    if within == width and idle:
+    if within == width and asked.within_layers:
         raise ModelError(
             f"bottleneck is as wide as the layers ({width}), so that the layers are the teacher's own and "
-            f"{', '.join(idle)} cannot be set; remove that, or make the bottleneck narrower"
+            f"{', '.join(asked.within_layers)} cannot be set; remove that, or make the bottleneck narrower"
         )
     return within
 
 
-def fill_embeddings(ours: Any, theirs: Any, config: Any) -> None:
+def fit_embeddings(ours: Any, theirs: Any, config: Any) -> None:
     """Fit the embeddings to the teacher's embedding output y: codes of words are y on its first E principal axes, the
     map is the axes, its bias their mean; positions and segments are their mean change of y. The map of three tokens
     begins with that of the middle one alone."""
@@ -197,7 +192,7 @@ def begin_as_identity(student: Any, teacher: Any, kept: Sequence[int]) -> None:
             layer.output.bottleneck.LayerNorm.load_state_dict(theirs.state_dict())
 
 
-def fill_heads(student: Any, teacher: Any) -> None:
+def copy_heads(student: Any, teacher: Any) -> None:
     """Copy the pooler and the heads after it."""
     ours, theirs = (dict(model.named_modules()) for model in (student, teacher))
     ends = [(f"{prefix}pooler.dense", f"{other}pooler.dense") for prefix, other in (("", ""), ("mobilebert.", "bert."))]
@@ -205,10 +200,10 @@ def fill_heads(student: Any, teacher: Any) -> None:
         if ours.get(name) is not None and theirs.get(source) is not None:
             ours[name].load_state_dict(theirs[source].state_dict())
     if "cls.predictions" in ours:
-        fill_words_head(ours["cls.predictions"], theirs["cls.predictions"])
+        copy_words_head(ours["cls.predictions"], theirs["cls.predictions"])
 
 
-def fill_words_head(ours: Any, theirs: Any) -> None:
+def copy_words_head(ours: Any, theirs: Any) -> None:
     """Copy the masked-LM head. Its first E columns are the codes of words, which say another thing than the teacher's:
     they get the dimensions that matter least there, and begin at zero; the others are the teacher's."""
     import torch
@@ -244,33 +239,7 @@ def copy_exactly(student: Any, teacher: Any, kept: Sequence[int]) -> None:
         for value in (*layer.attention.output.LayerNorm.parameters(), *layer.output.dense.parameters()):
             value.mul_(scale)
         layer.intermediate.dense.weight.div_(scale)
-    fill_heads(student, teacher)
+    copy_heads(student, teacher)
     if hasattr(student, "cls"):
         for value in student.cls.predictions.transform.LayerNorm.parameters():
             value.div_(scale)
-
-
-MOBILEBERT = Architecture(
-    shape={
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "heads": "num_attention_heads",
-        "feed_forward": "intermediate_size",
-        "embedding": "embedding_size",
-        "bottleneck": "intra_bottleneck_size",
-        "feed_forwards": "num_feedforward_networks",
-    },
-    follow=fit_within,
-    from_teachers={"bert": mobilebert_from_bert},
-    check_shape=check_shape,
-    own_widths=True,
-    start_note="evenly spread layers' places in MobileBERT's architecture, of which each begins as the identity "
-    "(bottleneck, feed_forwards, embedding, narrow_attention, norm, activation)",
-    tie=without_padding_row,
-    feed_forward=TWO_MAPS,
-    stacked="ffn",
-    word_head=words,
-    stands_alone=True,
-    export_mask=as_bias,
-    for_export=fold_norms_or_not,
-)
