@@ -203,7 +203,7 @@ def check_origin(student: Student, config: ModelConfig) -> None:
             f"{', '.join(target.from_teachers)}, and the teacher is a {model_type_of(config)}; use start: teacher"
         )
     if target is not None:
-        target.check_shape(config, student)
+        target.check_shape(shape_of(config), student)
 
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:

@@ -30,7 +30,7 @@ TWO_MAPS = ("intermediate.dense", "output.dense")
 """Paths of the maps of a feed-forward block in a layer of BERT's kind."""
 
 
-def any_shape(config: ModelConfig, shape: Any) -> None:
+def any_shape(teacher: Mapping[str, int | None], shape: Any) -> None:
     """Accept a shape: sizes are checked by themselves."""
 
 
@@ -127,9 +127,8 @@ class Architecture:
     from_teachers: Mapping[str, Build] = field(default_factory=dict)
     """Functions that build a student of this architecture, by the teacher's ``model_type``; the name of this
     architecture is then a ``start`` in recipes."""
-    check_shape: Callable[[ModelConfig, Any], None] = any_shape
-    """Raises ModelError for a student's shape that cannot be built from a teacher, given the teacher's config as a
-    mapping."""
+    check_shape: Callable[[Mapping[str, int | None], Any], None] = any_shape
+    """Raises ModelError for a student's shape that cannot be built from a teacher, given the teacher's shape."""
     own_widths: bool = False
     """Whether such a student may differ from its teacher in widths."""
     start_note: str = ""

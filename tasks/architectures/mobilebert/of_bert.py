@@ -8,11 +8,10 @@ Shape letters: V words, P positions, S segments, N words of a sample, D width be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tasks.architectures import ModelConfig
 from tasks.architectures.albert import SAME_IN_BOTH, SAMPLED_WORDS, leading_axes
 from tasks.errors import ModelError
 
@@ -106,10 +105,10 @@ def mobilebert_config(config: Any, shape: Any, layers: int) -> Any:
     if not whole:
         sizes |= {"hidden_dropout_prob": 0.0, "hidden_act": asked.activation or "relu"}
         sizes |= {"intermediate_size": asked.feed_forward or NARROWER * within}
+    sizes["attn_implementation"] = config._attn_implementation
     head = config.classifier_dropout
     return MobileBertConfig(
         **sizes,
-        attn_implementation=config._attn_implementation,
         num_hidden_layers=layers,
         embedding_size=width if whole else min(asked.embedding or PAPERS_TABLE, width),
         trigram_input=not whole,
@@ -124,9 +123,9 @@ def mobilebert_config(config: Any, shape: Any, layers: int) -> Any:
     )
 
 
-def require_shape_within(config: ModelConfig, shape: Any) -> None:
-    """Raise ModelError for a shape that does not fit a teacher's config."""
-    width_within(AskedShape.of(shape), int(config["hidden_size"]), int(config["num_attention_heads"]))
+def require_shape_within(teacher: Mapping[str, int | None], shape: Any) -> None:
+    """Raise ModelError for a shape that does not fit a teacher's."""
+    width_within(AskedShape.of(shape), teacher["hidden"] or 0, teacher["heads"] or 1)
 
 
 def width_within(asked: AskedShape, width: int, heads: int) -> int:
