@@ -97,9 +97,10 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     if chosen.label in opened.classes:
         guess = replace(guess, labels=None)  # the file itself declares them, in order
     shape, why = student_of(wishes.teacher, own := task_type(kind))
-    rows = len(values[chosen.text])
+    rows = len(next(iter(values.values())))
     named = bool(wishes.text or wishes.pair or given.columns)  # by the user, or by nobody
-    form = PairForm(chosen.text, chosen.pair) if named or not has_forms(own) else form_of_pairs(values, chosen)
+    plain = named or not has_forms(own, chosen)
+    form = PairForm(chosen.text, chosen.pair) if plain else form_of_pairs(values, chosen)
     name = recipe_name(source)
     fields = {
         "schema": SCHEMA_FILE,

@@ -18,10 +18,10 @@ from tasks.ports.rows.row_files import StoredRows, has_split, read_split
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
 from tasks.scoring.onnx_models import FILES, ExportCard, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
-from tasks.scoring.windows import outputs_of_checkpoint_units
+from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.texts.truncation import batch_of
-from tasks.task_types.units import Units
+from tasks.task_types.units import Parts, Units
 
 TOGETHER = 8
 """Rows per batch in the parity check, so that it covers padding."""
@@ -111,12 +111,18 @@ def ask_torch(
     pairs: Sequence[str] | None,
     max_length: int,
     names: Sequence[str],
-    units: Units | None = None,
+    units: Units | Parts | None = None,
 ) -> dict[str, np.ndarray]:
     """Return a checkpoint's outputs, computed one row at a time: without padding, so that padding cannot affect
     them."""
     import torch
 
+    if isinstance(units, Parts):
+
+        def ask_apart(own: Sequence[str], second: Sequence[str], told: object) -> dict[str, np.ndarray]:
+            return ask_torch(model, tokenizer, own, second, max_length, names)
+
+        return outputs_of_parts(units, texts, pairs, ask_apart)
     if units is not None:
         return outputs_of_checkpoint_units(model, tokenizer, texts, names, max_length, units, together=1)
     found: dict[str, list[np.ndarray]] = {name: [] for name in names}
@@ -131,9 +137,13 @@ def ask_torch(
 
 
 def ask_together(
-    job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, units: Units | None = None
+    job: Job, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, units: Units | Parts | None = None
 ) -> dict[str, np.ndarray]:
     """Return the export's outputs, computed in padded batches."""
+    if isinstance(units, Parts):
+        return outputs_of_parts(
+            units, texts, pairs, lambda own, second, told: ask_together(job, own, second, max_length)
+        )
     model, found = OnnxModel(job.output, threads=job.threads), []
     if units is not None:
         return model.outputs(texts, pairs, max_length, units=units, together=TOGETHER)
@@ -276,6 +286,9 @@ def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping
         rows = read_split(job.inputs["rows"], "train")
         model = OnnxModel(job.inputs["export"], threads=job.threads)
         texts, pairs = part_of(rows, draw(len(rows), knobs.calibration_rows, knobs.seed))
+        units = GRAPHS[knobs.task_type].units
+        if isinstance(units, Parts):
+            texts, pairs, _ = units.read(texts, pairs)
         for row, text in enumerate(texts):
             yield model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length)
 

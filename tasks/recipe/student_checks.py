@@ -175,15 +175,22 @@ def check_units(recipe: StudentSections) -> None:
     spec = recipe.spec
     if not recipe.task_type.has_units:
         return
-    if spec.pair is not None:
+    apart = recipe.task_type.reads_units_apart
+    if apart and spec.pair is None:
+        raise ValueError(
+            f"task.pair names no column, and {spec.name} is of type {spec.kind}; name a column of lists, as in "
+            f'pair: "{{choices[]}}", or several columns, as in pair: "{{choice1 | choice2}}"'
+        )
+    if spec.pair is not None and not apart:
         raise ValueError(f"task.pair names a second text, and {spec.name} is of type {spec.kind}; leave pair out")
     if recipe.augmentation is not None:
+        harm = "change which option is right" if apart else "have another tag"
         raise ValueError(
-            f"augmentation replaces words, and {spec.name} is of type {spec.kind}, in which a replaced word may have "
-            f"another tag; remove the section augmentation"
+            f"augmentation replaces words, and {spec.name} is of type {spec.kind}, in which a replaced word may "
+            f"{harm}; remove the section augmentation"
         )
     last = [student.prediction or recipe.task_distillation.prediction for student in recipe.all_students]
-    if any(one.patience is not None for one in last):
+    if any(one.patience is not None for one in last) and not apart:
         raise ValueError(
             f"patience compares one token of each row, and {spec.name} is of type {spec.kind}, with an answer for each "
             f"word; remove patience"

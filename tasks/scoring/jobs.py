@@ -27,6 +27,7 @@ from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.speed import measure_latency, peak_increase
 from tasks.scoring.speed.texts import count_and_time_texts
 from tasks.task_types.answers import ANSWERS
+from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Answers
 
 SPLITS = ("validation", "holdout")
@@ -77,7 +78,9 @@ def score(job: Job) -> dict[str, object]:
         "bytes": weight_bytes(models[0]),
         "flops": flops_of(models[0], knobs.flops_length, knobs.task.kind),
         "flops_length": knobs.flops_length,
-        "truncated": truncated_share(models[0], validation.texts, validation.pairs, knobs.max_length),
+        "truncated": truncated_share(
+            models[0], validation.texts, validation.pairs, knobs.max_length, GRAPHS[knobs.task.kind].units
+        ),
         "provenance": PROVENANCE,
     }
     (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
@@ -236,7 +239,9 @@ def score_judging_set(job: Job) -> dict[str, object]:
         "means": card["means"]["validation"],
         "rows": card["rows"]["validation"],
         "headline": knobs.headline,
-        "truncated": truncated_share(models[0], rows.texts, rows.pairs, knobs.max_length),
+        "truncated": truncated_share(
+            models[0], rows.texts, rows.pairs, knobs.max_length, GRAPHS[knobs.task_type].units
+        ),
     }
     (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts

@@ -16,8 +16,8 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 
 from tasks.errors import ModelError
-from tasks.scoring.windows import ReadTexts, outputs_of_units
-from tasks.task_types.units import Units, overlap_of
+from tasks.scoring.windows import ReadTexts, outputs_of_parts, outputs_of_units
+from tasks.task_types.units import Parts, Units, overlap_of
 
 CARD = "onnx.json"
 """The file that marks a folder as an export; it holds the inputs, the labels and the padding."""
@@ -186,12 +186,20 @@ class OnnxModel:
         pairs: Sequence[str] | None,
         max_length: int,
         *,
-        units: Units | None = None,
+        units: Units | Parts | None = None,
         together: int = 1,
         report: Callable[[int], None] = lambda done: None,
     ) -> dict[str, np.ndarray]:
         """Return the outputs of all rows by name, computed row by row; those of their ``units`` if they are given,
         computed from ``together`` rows at once."""
+        if isinstance(units, Parts):
+
+            def ask_apart(
+                own: Sequence[str], second: Sequence[str], told: Callable[[int], None]
+            ) -> Mapping[str, np.ndarray]:
+                return self.outputs(own, second, max_length, report=told)
+
+            return outputs_of_parts(units, texts, pairs, ask_apart, report)
         if units is not None:
 
             def read(some: Sequence[str]) -> ReadTexts:

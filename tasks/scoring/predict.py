@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,12 +20,12 @@ from tasks.architectures.known_architectures import longest
 from tasks.errors import ModelError
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
-from tasks.scoring.windows import outputs_of_checkpoint_units
+from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
 from tasks.task_types.texts.truncation import batch_of
-from tasks.task_types.units import Units, flattened
+from tasks.task_types.units import Parts, Units, flattened
 
 BATCH = 64
 UNSTATED_LENGTH = 128
@@ -87,16 +88,33 @@ def outputs_of_checkpoint(
     report: Callable[[int], None],
 ) -> dict[str, np.ndarray]:
     """Return a checkpoint's outputs in row order; rows of similar length share a batch."""
-    import torch
-
     model, tokenizer = load(folder, task_type)
     graph = GRAPHS[task_type]
     names = [output.name for output in graph.outputs]
     max_length = longest(model.config, max_length)
+    if isinstance(graph.units, Parts):
+        return outputs_of_parts(
+            graph.units, texts, pairs, partial(ask_in_batches, model, tokenizer, max_length, names), report
+        )
     if graph.units is not None:
         return outputs_of_checkpoint_units(
             model, tokenizer, texts, names, max_length, graph.units, together=BATCH, report=report
         )
+    return ask_in_batches(model, tokenizer, max_length, names, texts, pairs, report)
+
+
+def ask_in_batches(
+    model: Any,
+    tokenizer: Any,
+    max_length: int,
+    names: Sequence[str],
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    report: Callable[[int], None],
+) -> dict[str, np.ndarray]:
+    """Return a checkpoint's outputs of texts, or of pairs of texts, in row order."""
+    import torch
+
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
     found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
     for start in range(0, len(order), BATCH):
@@ -112,12 +130,21 @@ def outputs_of_checkpoint(
     return {name: np.stack(rows) for name, rows in found.items()}
 
 
-def truncated_share(folder: Path, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> float:
-    """Return the share of rows that are truncated: longer than ``max_length`` tokens, or than the model's limit."""
+def truncated_share(
+    folder: Path,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    units: Units | Parts | None = None,
+) -> float:
+    """Return the share of rows, or of units that are read apart, that are truncated: longer than ``max_length`` tokens,
+    or than the model's limit."""
     from transformers import AutoConfig, AutoTokenizer
 
     max_length = longest(AutoConfig.from_pretrained(folder, local_files_only=True), max_length)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if isinstance(units, Parts):
+        texts, pairs, _ = units.read(texts, pairs)
     lengths = [len(ids) for ids in tokenizer(list(texts), list(pairs) if pairs else None, verbose=False)["input_ids"]]
     return float(np.mean(np.asarray(lengths) > max_length))
 
@@ -139,7 +166,7 @@ def predict_texts(
         folder = require_export(folder, require_export_format(export_format))
     task_type, length = stored_type(folder), max_length or judged_length(folder)
     graph, written = GRAPHS[task_type], texts
-    if graph.units is not None:
+    if isinstance(graph.units, Units):
         texts = [graph.units.prepared(text) for text in written]
     if is_export(folder):
         outputs = outputs_of_published(folder, texts, pairs, length, export_format, graph.units)
@@ -184,7 +211,7 @@ def outputs_of_published(
     pairs: Sequence[str] | None,
     max_length: int,
     export_format: str | None,
-    units: Units | None = None,
+    units: Units | Parts | None = None,
 ) -> dict[str, np.ndarray]:
     """Return the outputs of one graph in a folder of published exports, by default the fastest, for every row, rows
     first."""

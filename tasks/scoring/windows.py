@@ -1,5 +1,6 @@
 """Outputs of models for rows whose units have an answer each: texts are read in windows, and each unit is answered at
-one token of one of them. Shape letters: F windows, T tokens of a window, C outputs of a unit.
+one token of one of them; units that are read apart are asked as pairs of texts. Shape letters: F windows, T tokens of a
+window, C outputs of a unit.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import ModelError
-from tasks.task_types.units import Units, overlap_of, ragged_array
+from tasks.task_types.units import Parts, Units, by_row, overlap_of, ragged_array
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,20 @@ def outputs_of_units(
                 found[name][row] = gathered(of_windows, answered, units.count(texts[row]))
         report(start + len(rows))
     return {name: ragged_array(rows) for name, rows in found.items()}
+
+
+def outputs_of_parts(
+    parts: Parts,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    ask: Callable[[Sequence[str], Sequence[str], Callable[[int], None]], Mapping[str, np.ndarray]],
+    report: Callable[[int], None] = lambda done: None,
+) -> dict[str, np.ndarray]:
+    """Return the outputs of the units of every row by name, an array [N] of arrays [U, C]; ``ask`` returns those of
+    pairs of texts [U, C], and counts them where it reports."""
+    own, second, counts_N = parts.read(texts, pairs)
+    found = ask(own, second, lambda done: report(done * len(texts) // max(1, len(own))))
+    return {name: by_row(values, counts_N) for name, values in found.items()}
 
 
 def gathered(outputs: Sequence[np.ndarray], answered: Sequence[np.ndarray], count: int) -> np.ndarray:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
     from tasks.task_types.types import Output
-    from tasks.task_types.units import Units
+    from tasks.task_types.units import Parts, Units
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
 
@@ -178,9 +178,9 @@ class Head:
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
     """Prepares the untrained head of a model for a training, by the targets that the function returns; after the
     context, the model is a plain one again."""
-    units: Units | None = None
+    units: Units | Parts | None = None
     """The units of a row that have an answer each; None for one answer a row. Outputs that reach a loss are those of
-    units [U, C], and targets those of ``Units.targets``; ``targets`` then returns the labels as one array [N]."""
+    units [U, C], and targets those of ``Units.targets`` or ``Parts.targets``; ``targets`` then returns the labels as one array [N]."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
@@ -318,8 +318,8 @@ class View:
     """Further figures of the error analysis: lists of one value for each class, in the order of ``matrix_names``."""
     matrix_names: Callable[[Sequence[str]], Sequence[str]] = list
     """Returns the names of the matrix's rows and columns, from those of the task's classes."""
-    in_text: Callable[[Any, Sequence[str], str], str] | None = None
-    """Writes them with the passages of the row's text that they are about, where texts may be shown; None: as
+    in_text: Callable[[Any, Sequence[str], Sequence[str | None]], str] | None = None
+    """Writes them with the passages of the row's texts that they are about, where texts may be shown; None: as
     ``answer``."""
 
 
@@ -343,7 +343,7 @@ class Graph:
     """Tells by row [N] whether two models answer the same, up to what rounding may change."""
     timed_inputs: Callable[[np.ndarray], dict[str, np.ndarray]]
     """Returns the inputs of one timed call, from random tokens [B, T]: all that a model of the type may take."""
-    units: Units | None = None
+    units: Units | Parts | None = None
     """The units of a row that have an answer each; None for one answer a row. An output of rows is then an array [N] of
     arrays, those of the units of each row."""
     spans: Callable[[Mapping[str, np.ndarray], Card, Sequence[str]], list[Printed]] | None = None

@@ -57,6 +57,8 @@ class TaskType:
     """The metric that decides unless the recipe names another."""
     problem_type: str = ""
     """Its name in the config of a checkpoint; empty where transformers has none."""
+    pipeline: str = ""
+    """The pipeline of transformers in which MLflow keeps its models; empty: the one of its name at Hugging Face."""
     has_thresholds: bool = False
     """Whether a finished model has thresholds that are tuned on the selection rows."""
     learns_labels: bool = True
@@ -74,7 +76,12 @@ class TaskType:
     @property
     def has_units(self) -> bool:
         """Whether the units of a row, such as its words, have an answer each."""
-        return any("tokens" in output.axes for output in self.outputs)
+        return self.reads_units_apart or any("tokens" in output.axes for output in self.outputs)
+
+    @property
+    def reads_units_apart(self) -> bool:
+        """Whether each unit of a row, such as an option, is read as a pair of texts of its own."""
+        return any("options" in output.axes for output in self.outputs)
 
     @property
     def has_classes(self) -> bool:

@@ -151,12 +151,11 @@ class Answers:
     ) -> None:
         self.max_length, self.tokenizer, self.place = augmented.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, head, hidden=layers), load_file(folder / "answers.safetensors")
-        order = rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")
         places = places_of_answers(stored, augmented.rows.ids_N)
         self.outputs = {
             output.name: torch.from_numpy(stored[output.name][places]).to(self.place) for output in head.outputs
         }
-        self.summaries_NLD = torch.from_numpy(stored["summaries"][order]) if layers else None
+        self.summaries_NLD = torch.from_numpy(stored["summaries"][places]) if layers else None
 
     def sent(self, values: Tensor) -> Tensor:
         """Send values to the teacher's device, without waiting for it."""

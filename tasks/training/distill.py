@@ -239,7 +239,4 @@ def augmented_epochs(
 
 def first_rows(augmented: AugmentedRows) -> Encoded:
     """Return the tokens of the first two rows, for the check of a capture."""
-    rows = augmented.rows
-    return encode(
-        augmented.tokenizer, rows.texts[:2], None if rows.pairs is None else rows.pairs[:2], augmented.max_length
-    )
+    return augmented.rows.texts_alone(augmented.tokenizer, augmented.max_length, 2)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
@@ -38,8 +39,13 @@ class ProcessGroup:
     def share(self, indices: Indices) -> Indices:
         """Return this process's part of a batch. Every process takes the whole of a batch that is too small to share,
         which does not change its mean."""
-        rows_B = indices.rows_B
-        return replace(indices, rows_B=rows_B[self.rank :: self.size]) if len(rows_B) >= self.size else indices
+        rows_B, windows = indices.rows_B, indices.epoch.encoded.windows
+        if windows is None or windows.unit_S is not None:
+            return replace(indices, rows_B=rows_B[self.rank :: self.size]) if len(rows_B) >= self.size else indices
+        row_B = windows.row_F[rows_B]  # a loss needs all units of a row
+        rows = np.unique(row_B)
+        own = np.isin(row_B, rows[self.rank :: self.size])
+        return replace(indices, rows_B=rows_B[own]) if len(rows) >= self.size else indices
 
     def seed(self, seed: int, step: int) -> None:
         """Seed dropout by process and step, so that processes differ and a resumed training draws the same masks as an

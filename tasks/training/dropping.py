@@ -86,8 +86,7 @@ def hidden_states(
     models = [freeze(load_classifier(job.inputs[name], task, place)) for name in names]
     rows = read_rows(job.inputs["rows"], "selection", task.head)
     rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.head)
-    pairs = None if rows.pairs is None else rows.pairs[:SAMPLE]
-    encoded = encode(tokenizer, rows.texts[:SAMPLE], pairs, knobs.max_length)
+    encoded = rows.texts_alone(tokenizer, knobs.max_length, SAMPLE)
     for batch in by_length(encoded.lengths_N, size=32, tokens=8192):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():

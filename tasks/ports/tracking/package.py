@@ -59,7 +59,7 @@ def package(order: PackingOrder) -> None:
     mlflow.transformers.save_model(
         {"model": model, "tokenizer": tokenizer},
         str(output),
-        task=TASK_TYPES[order["task_type"]].hub_task,
+        task=TASK_TYPES[order["task_type"]].pipeline or TASK_TYPES[order["task_type"]].hub_task,
         signature=infer_signature(example, [dict(view.example_answer)]),
         input_example=example,
         # for MLflow's own server and for pyfunc: a text beyond the model's positions would be an error

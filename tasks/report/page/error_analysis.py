@@ -134,8 +134,7 @@ def example(one: ExampleRow, view: View, labels: Sequence[str], texts: ShownText
     found = (texts or {}).get(str(one.id)) or ()
 
     def write(given: Any) -> str:
-        text = found[0] if found else None
-        return view.answer(given, labels) if view.in_text is None or not text else view.in_text(given, labels, text)
+        return view.answer(given, labels) if view.in_text is None or not found else view.in_text(given, labels, found)
 
     def write_answer(given: ExampleAnswer) -> ShownAnswer:
         return ShownAnswer(write(given.answer), given.probability)

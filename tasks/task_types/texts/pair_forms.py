@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks.task_types.common_rows import are_strings, mean_words
 from tasks.task_types.interfaces import ColumnChoice
-from tasks.task_types.texts.templates import Unrendered, rendered
+from tasks.task_types.texts.templates import Unrendered, is_template, rendered
 from tasks.task_types.types import TaskType
 
 ROWS_LOOKED_AT = 2000
@@ -40,17 +40,21 @@ class PairForm:
         return ("group_exact",) if self.group else ()
 
 
-def has_forms(own: TaskType) -> bool:
-    """Tell whether the texts of a task type may be put together from several columns: those of optional pairs."""
-    return any(column.role == "pair" and not column.required for column in own.columns)
+def has_forms(own: TaskType, chosen: ColumnChoice) -> bool:
+    """Tell whether the texts of a task type may be put together from several columns: those of optional pairs, or of
+    which one is a template already."""
+    may = any(column.role == "pair" and not column.required for column in own.columns)
+    return may or (chosen.pair is not None and is_template(chosen.pair))
 
 
 def form_of_pairs(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> PairForm:
     """Return the form of the chosen texts of a table."""
     some = {name: values[:ROWS_LOOKED_AT] for name, values in columns.items()}
     plain = PairForm(chosen.text, chosen.pair)
+    if is_template(chosen.text) or (chosen.pair is not None and is_template(chosen.pair)):
+        return with_truncation(some, plain)
     form = with_questions(some, chosen) or with_words(some, chosen) or with_marks(some, plain)
-    return with_truncation(some, chosen, form)
+    return with_truncation(some, form)
 
 
 def with_questions(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> PairForm | None:
@@ -124,11 +128,11 @@ def fills(template: str, columns: Mapping[str, Sequence[Any]]) -> bool:
     return rows > 0 and wrong <= (1 - SHARE_OF_A_FORM) * rows
 
 
-def with_truncation(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice, form: PairForm) -> PairForm:
+def with_truncation(columns: Mapping[str, Sequence[Any]], form: PairForm) -> PairForm:
     """Return the form with the text that alone is cut, where one is a passage and the other one short."""
     if form.pair is None:
         return form
-    rows = len(columns[chosen.text])
+    rows = len(next(iter(columns.values())))
     texts = (rendered(name, columns, rows)[0] for name in (form.text, form.pair))
     first, second = (mean_words([one for one in values if isinstance(one, str)]) for values in texts)
     long, short = max(first, second), min(first, second)

@@ -4,6 +4,9 @@ In braces stands the name of a column. Between asterisks stand two further colum
 put between asterisks in the text, as Raffel et al. 2020 (T5, arXiv:1910.10683) write the Winograd schemas: its first
 character and the one behind its last (``*start:end*``), or its first word, from 0 on, and the words themselves, whose
 number counts (``*index+words*``). Braces of the text itself are doubled.
+
+Columns with bars between them (``{choice1 | choice2}``), and a column of lists (``{choices[]}``), stand for several
+texts, such as the options of a question: the template is filled with each of them, and every text is a line.
 """
 
 from __future__ import annotations
@@ -16,6 +19,12 @@ from typing import Any
 
 from tasks.errors import RecipeError
 
+BETWEEN_COLUMNS = "|"
+EACH = "[]"
+"""Behind the name of a column of lists."""
+LINES = "\n"
+"""Between the texts that a template gives for several columns, or for the elements of a list."""
+SPACE = re.compile(r"\s+")
 PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 FIELD = re.compile(r"\s*(.+?)\s*(?:\*\s*([^*:+]+?)\s*([:+])\s*([^*:+]+?)\s*\*\s*)?")
 BETWEEN_SPACES = re.compile(r"\S+")
@@ -33,11 +42,20 @@ class Field:
     """Column of the place where it ends, or of its words."""
     by_words: bool = False
     """Whether places count words, not characters."""
+    others: tuple[str, ...] = ()
+    """Further columns, each of which gives a text of its own."""
+    is_list: bool = False
+    """Whether the column holds lists, of which each element gives a text of its own."""
 
     @property
     def columns(self) -> list[str]:
         """The columns that it reads."""
-        return [name for name in (self.column, self.first, self.last) if name]
+        return [name for name in (self.column, self.first, self.last, *self.others) if name]
+
+    @property
+    def gives_lines(self) -> bool:
+        """Whether it gives several texts."""
+        return self.is_list or bool(self.others)
 
 
 @dataclass(frozen=True)
@@ -69,11 +87,23 @@ def template_parts(template: str) -> list[str | Field]:
         else:
             found.append(field_of(template, inside))
     found.append(template[end:])
+    if sum(isinstance(part, Field) and part.gives_lines for part in found) > 1:
+        raise RecipeError(
+            f"the template {template!r} has several texts in two places; name the columns of all options in one, as in "
+            f"{{choice1 | choice2}}, or one column of lists, as in {{choices[]}}"
+        )
     return [part for part in found if part]
 
 
 def field_of(template: str, inside: str) -> Field:
     """Return the field that stands between two braces. Raises RecipeError for a mark that cannot be read."""
+    names = [name.strip() for name in inside.split(BETWEEN_COLUMNS)]
+    if len(names) > 1:
+        if not all(names):
+            raise RecipeError(f"the template {template!r} names no column beside a bar; write {{choice1 | choice2}}")
+        return Field(names[0], others=tuple(names[1:]))
+    if names[0].endswith(EACH) and names[0] != EACH:
+        return Field(names[0].removesuffix(EACH).strip(), is_list=True)
     match = FIELD.fullmatch(inside)
     if match is None or (match.group(2) is None and "*" in inside):
         raise RecipeError(
@@ -107,9 +137,17 @@ def rendered(name: str, columns: Mapping[str, Sequence[Any]], rows: int) -> tupl
 
 
 def filled(parts: Sequence[str | Field], values: Mapping[str, object], notes: Counter[str]) -> str | Unrendered | None:
-    """Return the text of one row."""
-    if any(value is None or value == "" for value in values.values()):
+    """Return the text of one row, on several lines where a field gives several texts."""
+    several = next((part for part in parts if isinstance(part, Field) and part.gives_lines), None)
+    needed = {name for part in parts if isinstance(part, Field) and part is not several for name in part.columns}
+    if any(values[name] is None or values[name] == "" for name in needed):
         return None
+    if several is not None:
+        elements = elements_of(several, values)
+        if elements is None or isinstance(elements, Unrendered):
+            return elements
+        every = [filled([one if part is several else part for part in parts], values, notes) for one in elements]
+        return next((one for one in every if not isinstance(one, str)), LINES.join(map(on_one_line, every)))
     texts = list[str]()
     for part in parts:
         one = part if isinstance(part, str) else filled_field(part, values, notes)
@@ -117,6 +155,42 @@ def filled(parts: Sequence[str | Field], values: Mapping[str, object], notes: Co
             return one
         texts.append(one)
     return "".join(texts)
+
+
+def elements_of(field: Field, values: Mapping[str, object]) -> list[str] | Unrendered | None:
+    """Return the texts that a field gives in one row, in order; None if there is none. Trailing empty columns give no
+    text."""
+    cells: list[object] = [values[name] for name in field.columns]
+    where = f"the column {field.column!r}" if field.is_list else f"one of the columns {', '.join(field.columns)}"
+    if field.is_list:
+        (cell,) = cells
+        cell = cell.get("text") if isinstance(cell, dict) else cell
+        if cell is None or cell == "" or cell == []:
+            return None
+        if not isinstance(cell, list):
+            return Unrendered(f"the column {field.column!r} holds no list; name it without {EACH}")
+        cells = cell
+    else:
+        while cells and is_blank(cells[-1]):
+            cells.pop()
+    if not cells:
+        return None
+    if any(is_blank(cell) for cell in cells):
+        return Unrendered(f"text {1 + [is_blank(cell) for cell in cells].index(True)} of {where} is empty")
+    nested = next((cell for cell in cells if isinstance(cell, (list, dict))), None)
+    if nested is not None:
+        return Unrendered(f"{where} holds {nested!r} where a text is needed")
+    return [str(cell) for cell in cells]
+
+
+def is_blank(cell: object) -> bool:
+    """Tell whether a cell holds nothing, or spaces alone."""
+    return cell is None or (isinstance(cell, str) and not cell.strip())
+
+
+def on_one_line(text: object) -> str:
+    """Return a text without breaks between lines, which divide texts."""
+    return SPACE.sub(" ", str(text)).strip()
 
 
 def filled_field(field: Field, values: Mapping[str, object], notes: Counter[str]) -> str | Unrendered:

@@ -32,9 +32,9 @@ def entities_by_place(given: Any, names: Sequence[str]) -> str:
     return "; ".join(found) or NO_ENTITY
 
 
-def entities_in_text(given: Any, names: Sequence[str], text: str) -> str:
+def entities_in_text(given: Any, names: Sequence[str], texts: Sequence[str | None]) -> str:
     """Return entities by type, with their words."""
-    words = text.split(BETWEEN_WORDS)
+    words = (texts[0] or "").split(BETWEEN_WORDS)
     found = [
         f"{type_named(kind, names)}: {BETWEEN_WORDS.join(words[first:end])}"
         for kind, first, end in entities(str(given or ""))

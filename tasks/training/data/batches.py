@@ -25,6 +25,26 @@ def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int
     return [batches[index] for index in random.permutation(len(batches))]
 
 
+def whole_rows(
+    first_R: np.ndarray, lengths_F: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """Return the batches of one epoch as arrays of windows, of at most ``size`` rows with all of their windows;
+    ``first_R`` has the first window of each row, and behind them their number. Shape letters: R rows, F windows."""
+    costs_R = np.diff(first_R) * longest_windows(first_R, lengths_F)
+    planned = plan(costs_R, size=size, tokens=tokens, seed=seed, epoch=epoch)
+    return [windows_of(first_R, rows) for rows in planned]
+
+
+def longest_windows(first_R: np.ndarray, lengths_F: np.ndarray) -> np.ndarray:
+    """Return the length of each row's longest window."""
+    return np.maximum.reduceat(lengths_F, first_R[:-1]) if len(lengths_F) else lengths_F
+
+
+def windows_of(first_R: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the windows of some rows, row by row."""
+    return np.concatenate([np.arange(first_R[row], first_R[row + 1]) for row in rows])
+
+
 def by_length(lengths_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:
     """Return batches for a pass in which order does not matter, longest first, so that a lack of memory shows at
     once."""

@@ -1,7 +1,7 @@
 """Tokens of rows as one array: no padding is stored, so none is computed by accident; and batches of them.
 
-A row is read whole, or in windows where its units have an answer each. Shape letters: N rows, F windows, U units of all
-rows, S tokens of all rows together, B batch, T tokens of a row (padded within a batch only), K answered units of a
+A row is read whole, or in windows where its units have an answer each; a unit that is read apart is a window of its
+own. Shape letters: N rows, F windows, U units of all rows, S tokens of all rows together, B batch, T tokens of a row (padded within a batch only), K answered units of a
 batch.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from tasks.architectures.known_architectures import is_told_segments
 from tasks.errors import ModelError
 from tasks.task_types.texts.truncation import cut_pairs
-from tasks.task_types.units import overlap_of
+from tasks.task_types.units import Parts, overlap_of
 from tasks.training.precision import FUSED
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ class Windows:
     """Which rows, and which of their units, stand in the windows of encoded rows. Shape letter: F windows."""
 
     row_F: np.ndarray
-    unit_S: np.ndarray
-    """The number of the unit that each token answers, among the units of all rows; -1 for none."""
+    unit_S: np.ndarray | None
+    """The number of the unit that each token answers, among the units of all rows; -1 for none. None where each window
+    is one unit: those of a row are then in one batch."""
     counts_N: np.ndarray
     """The number of units of each row."""
 
@@ -69,6 +70,14 @@ class Encoded:
     def answers(self) -> int:
         """Return the number of answers of all rows."""
         return len(self.offsets) - 1 if self.windows is None else int(self.windows.counts_N.sum())
+
+    @property
+    def first_of_rows(self) -> np.ndarray | None:
+        """Return for each row its first window, and behind them the number of windows, where rows stay whole; else
+        None."""
+        if self.windows is None or self.windows.unit_S is not None:
+            return None
+        return np.concatenate([[0], np.cumsum(self.windows.counts_N)])
 
     def ids_of(self, ids_N: np.ndarray) -> np.ndarray:
         """Return a number for the tokens of each row, or of each window, from the ids of the rows."""
@@ -122,6 +131,16 @@ def encode_windows(tokenizer: Any, texts: Sequence[str], max_length: int, units:
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
     kept = Windows(row_F, np.concatenate(found), counts_N)
     return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer), kept)
+
+
+def encode_parts(
+    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, parts: Parts
+) -> Encoded:
+    """Tokenize the units of rows, each truncated to ``max_length`` tokens; each is a window of its row."""
+    own, second, counts_N = parts.read(texts, pairs)
+    row_F = np.repeat(np.arange(len(texts)), counts_N)
+    found = encode(tokenizer, own, second, max_length) if own else encode(tokenizer, [], None, max_length)
+    return replace(found, windows=Windows(row_F, None, counts_N))
 
 
 def flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
@@ -187,8 +206,8 @@ def collate(
         segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
         mask_BT[place_in_batch, there] = 1
     answers, answered_K = np.asarray(rows, dtype=np.int64), None
-    if encoded.windows is not None:
-        answers, answered_K = answers_in(encoded, encoded.windows, rows, width)
+    if encoded.windows is not None and encoded.windows.unit_S is not None:
+        answers, answered_K = answers_in(encoded, encoded.windows.unit_S, rows, width)
     host = torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
     others = torch.from_numpy(segments_BT), torch.from_numpy(answers)
     sent = [values.to(place, non_blocking=True) for values in (*host, *others)]
@@ -197,13 +216,13 @@ def collate(
 
 
 def answers_in(
-    encoded: Encoded, windows: Windows, rows: Sequence[int] | np.ndarray, width: int
+    encoded: Encoded, unit_S: np.ndarray, rows: Sequence[int] | np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the units that a padded batch of windows answers, and the places of their tokens among all of it."""
     unit_BT = np.full((len(rows), width), -1, dtype=np.int64)
     for place, row in enumerate(rows):
         start, length = encoded.offsets[row], encoded.lengths_N[row]
-        unit_BT[place, valid(length, width, left=encoded.left)] = windows.unit_S[start : start + length]
+        unit_BT[place, valid(length, width, left=encoded.left)] = unit_S[start : start + length]
     answered_K = np.flatnonzero(unit_BT.ravel() >= 0)
     return unit_BT.ravel()[answered_K], answered_K
 

@@ -19,12 +19,14 @@ from tasks.errors import DataError, ModelError
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.task_types.heads import HEADS
 from tasks.task_types.texts.truncation import state_truncation
-from tasks.training.data.encoded import Encoded, encode, encode_windows
+from tasks.task_types.units import Parts
+from tasks.training.data.encoded import Encoded, encode, encode_parts, encode_windows
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tasks.methods.losses.means import Loss
+    from tasks.ports.rows.row_files import StoredRows
     from tasks.task_types.types import Output
     from tasks.task_types.units import Units
 
@@ -40,7 +42,7 @@ class TaskHead:
     targets: Callable[[Sequence[Any]], np.ndarray]
     label_loss: Callable[[Mapping[str, Tensor], Tensor], Loss]
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
-    units: Units | None = None
+    units: Units | Parts | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Rows:
     pairs: list[str] | None
     labels_N: np.ndarray
     targets_U: np.ndarray | None = None
-    units: Units | None = None
+    units: Units | Parts | None = None
     groups_N: np.ndarray | None = None
     """Rows of one group are judged together; None where each is judged alone."""
 
@@ -82,10 +84,20 @@ class Rows:
 
     def tokens(self, tokenizer: Any, max_length: int) -> Encoded:
         """Return the tokens of the rows, at most ``max_length`` of each; a row with several answers is read in windows
-        of that length."""
+        of that length, or one unit after the other."""
         if self.units is None:
             return encode(tokenizer, self.texts, self.pairs, max_length)
+        if isinstance(self.units, Parts):
+            return encode_parts(tokenizer, self.texts, self.pairs, max_length, self.units)
         return encode_windows(tokenizer, self.texts, max_length, self.units)
+
+    def texts_alone(self, tokenizer: Any, max_length: int, most: int) -> Encoded:
+        """Return the tokens of the first rows, at most ``max_length`` of each, for measurements without answers: a long
+        row is cut."""
+        texts, pairs = self.texts[:most], None if self.pairs is None else self.pairs[:most]
+        if isinstance(self.units, Parts):
+            return encode_parts(tokenizer, texts, pairs, max_length, self.units)
+        return encode(tokenizer, texts, pairs, max_length)
 
 
 def read_task(folder: Path, task_type: str) -> Task:
@@ -113,14 +125,18 @@ def task_and_tokenizer(job: Job, task_type: str, model: str) -> tuple[Task, Any]
 def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     """Read one split of a rows folder."""
     rows = read_split(folder, split)
-    targets_U = None if head.units is None else targets_of_units(rows.texts, rows.labels, head.units)
+    targets_U = None if head.units is None else targets_of_units(rows, head.units)
     ids_N, labels_N = np.asarray(rows.ids, dtype=np.int64), head.targets(rows.labels)
     return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N)
 
 
-def targets_of_units(texts: Sequence[str], labels: Sequence[Any], units: Units) -> np.ndarray:
+def targets_of_units(rows: StoredRows, units: Units | Parts) -> np.ndarray:
     """Return the targets of the units of all rows [U]."""
-    found = [units.targets(label, units.count(text)) for text, label in zip(texts, labels, strict=True)]
+    if isinstance(units, Parts):
+        counts_N = units.read(rows.texts, rows.pairs)[2].tolist()
+        found = [units.targets(*row) for row in zip(rows.ids, rows.labels, counts_N, strict=True)]
+    else:
+        found = [units.targets(label, units.count(text)) for text, label in zip(rows.texts, rows.labels, strict=True)]
     return np.asarray([target for row in found for target in row], dtype=np.int64)
 
 

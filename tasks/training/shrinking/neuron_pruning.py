@@ -20,9 +20,8 @@ from tasks.errors import ModelError
 from tasks.methods.pruning.importance import OF_ROWS, OF_WEIGHTS, OfBatch, most_important
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
 from tasks.recipe.slices import NeuronSlice
-from tasks.training.data.batches import by_length
 from tasks.training.data.encoded import Encoded, collate
-from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.epochs import Epoch, Indices, batches_of_rows
 from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model
@@ -74,8 +73,7 @@ def measured_on(measure: OfBatch, model: Any, loss: Any, encoded: Encoded, some:
     """
     whole = Epoch(0, encoded, [])
     sums_LF = [torch.zeros(first.out_features) for first, _ in feed_forward_maps(model)]
-    for chosen in by_length(encoded.lengths_N[some], size=BATCH, tokens=TOKENS):
-        batch = some[chosen]
+    for batch in batches_of_rows(encoded, some, size=BATCH, tokens=TOKENS):
         with activations_of(model) as seen, torch.enable_grad():
             total = loss(Indices(whole, batch)).mean() * len(batch)
         flat = [(block, each) for block, found in enumerate(seen) for each in found]

@@ -22,9 +22,8 @@ from tasks.methods.pruning.importance import most_important
 from tasks.methods.pruning.stream_importance import OF_HEADS, OF_STREAM, norms_of_dimensions, norms_of_heads
 from tasks.methods.pruning.widths import attention_maps, heads_to_keep, narrowed, width_and_heads_of
 from tasks.recipe.slices import NeuronSlice, WidthSlice
-from tasks.training.data.batches import by_length
 from tasks.training.data.encoded import Encoded, collate
-from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.epochs import Epoch, Indices, batches_of_rows
 from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model, tables
@@ -144,8 +143,7 @@ def importance_on_rows(
     every row, because rows do not mix."""
     whole, (width, heads) = Epoch(0, encoded, []), width_and_heads_of(model.config)
     heads_LH, dimensions_D = torch.zeros(len(attention_maps(model)), heads), torch.zeros(width)
-    for chosen in by_length(encoded.lengths_N[some], size=BATCH, tokens=TOKENS):
-        batch = some[chosen]
+    for batch in batches_of_rows(encoded, some, size=BATCH, tokens=TOKENS):
         with stream_of(model) as seen, torch.enable_grad():
             total = loss(Indices(whole, batch)).mean() * len(batch)
         flat = [*seen.states, *(context for _, context in seen.contexts)]
