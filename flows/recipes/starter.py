@@ -199,13 +199,14 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
     """Return the type of task that fits best, and how the table would be used. Raises DataError if none fits."""
     from tasks.task_types.readers import READERS, able_to_read
 
-    able = able_to_read(values[chosen.label])
+    labels = values.get(chosen.label, [])  # the label of a type may be several columns
+    able = able_to_read(labels)
     asked = [name for name in able if chosen.task in (None, name)]
-    if all_differ(values[chosen.label]):
+    if all_differ(labels):
         asked = [name for name in asked if not task_type(name).has_classes]
     found = {name: guess for name in asked if (guess := READERS[name].guess(values, chosen)) is not None}
     if not found:
-        raise DataError(no_type_fits(file, values[chosen.label], chosen, able))
+        raise DataError(no_type_fits(file, labels, chosen, able))
     best = max(found, key=lambda name: found[name].fit)
     return best, found[best]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.choices.answers import ANSWERS as CHOICES
 from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
 from tasks.task_types.embedding.answers import ANSWERS as EMBEDDING
 from tasks.task_types.interfaces import Answers
@@ -13,6 +14,7 @@ from tasks.task_types.tokens.answers import ANSWERS as TOKENS
 ANSWERS: dict[str, Answers] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
+    "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.choices.graph import GRAPH as CHOICES
 from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
 from tasks.task_types.embedding.graph import GRAPH as EMBEDDING
 from tasks.task_types.interfaces import Graph
@@ -12,6 +13,7 @@ from tasks.task_types.tokens.graph import GRAPH as TOKENS
 GRAPHS: dict[str, Graph] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
+    "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,

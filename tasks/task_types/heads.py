@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.choices.head import HEAD as CHOICES
 from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.embedding.head import HEAD as EMBEDDING
 from tasks.task_types.interfaces import Head
@@ -12,6 +13,7 @@ from tasks.task_types.tokens.head import HEAD as TOKENS
 HEADS: dict[str, Head] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
+    "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,

@@ -180,7 +180,7 @@ class Head:
     context, the model is a plain one again."""
     units: Units | Parts | None = None
     """The units of a row that have an answer each; None for one answer a row. Outputs that reach a loss are those of
-    units [U, C], and targets those of ``Units.targets`` or ``Parts.targets``; ``targets`` then returns the labels as one array [N]."""
+    units [U, C], and targets those of ``units.targets``; ``targets`` then returns the labels as one array [N]."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tasks.task_types.choices.rows import READER as CHOICES
 from tasks.task_types.classification.rows import READER as CLASSIFICATION
 from tasks.task_types.embedding.rows import READER as EMBEDDING
 from tasks.task_types.interfaces import ColumnChoice, Reader
@@ -17,6 +18,7 @@ from tasks.task_types.tokens.rows import READER as TOKENS
 READERS: dict[str, Reader] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
+    "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,

@@ -92,6 +92,7 @@ class TaskType:
 CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
 VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
 TAG_LOGITS = (Output("logits", ("batch", "tokens", "classes")),)
+OPTION_SCORES = (Output("logits", ("batch", "options")),)
 LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
 SENTENCE_VECTORS = (Output("sentence_embedding", ("batch", "width"), is_distribution=False),)
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
@@ -102,6 +103,9 @@ PASSAGE = Column("pair", "a passage that answers the query")
 RELEVANCE = Column("label", "1, or 0 where it answers another query", required=False)
 CLASS, NUMBER = Column("label", "the class, by name or number"), Column("label", "the number")
 SEVERAL_LABELS = Column("label", "the labels: lists, texts with a separator, or columns of 0 and 1", several=True)
+
+OPTIONS_COLUMN = Column("pair", "the options, as a list or as columns")
+RIGHT_OPTION = Column("label", "the right option: its place from 0, its letter or its text", several=True)
 
 TOKENS = Column("text", "the words, as a list or with spaces between them", is_words=True, usual="tokens")
 TAGS = Column("label", "a tag for each word: O, or B-, I- and a type", usual="tags")
@@ -159,6 +163,18 @@ MULTI_LABEL = TaskType(
     has_thresholds=True,
 )
 
+CHOICES = TaskType(
+    name="choices",
+    description="The right one of several options for each text, such as an answer to a question.",
+    hub_task="multiple-choice",
+    auto_class="AutoModelForMultipleChoice",
+    columns=(TEXT, OPTIONS_COLUMN, RIGHT_OPTION),
+    outputs=OPTION_SCORES,
+    metrics=("accuracy",),
+    headline="accuracy",
+    pipeline="feature-extraction",
+)
+
 EMBEDDING = TaskType(
     name="embedding",
     description="A vector of each text; pairs of texts with scores of their similarity judge the vectors.",
@@ -193,6 +209,7 @@ METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc
 TASK_TYPES: dict[str, TaskType] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
+    "choices": CHOICES,
     "tokens": ENTITIES,
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,

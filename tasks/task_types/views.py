@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.choices.view import VIEW as CHOICES
 from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.embedding.view import VIEW as EMBEDDING
 from tasks.task_types.interfaces import View
@@ -13,6 +14,7 @@ from tasks.task_types.tokens.view import VIEW as TOKENS
 VIEWS: dict[str, View] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
+    "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,

@@ -24,7 +24,7 @@ from tasks.task_types.heads import HEADS
 from tasks.training.answers import Answers, summary_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.contributions import read_contributions
-from tasks.training.data.encoded import Encoded, collate, encode
+from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.data.substitutes import read_substitutes

@@ -23,7 +23,7 @@ from tasks.methods.layers.layer_strategies import kept_layers
 from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.training.data.batches import by_length
 from tasks.training.data.contributions import write_contributions
-from tasks.training.data.encoded import collate, encode
+from tasks.training.data.encoded import collate
 from tasks.training.data.rows import read_rows, task_and_tokenizer
 from tasks.training.distill import TeacherStudent, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels

@@ -66,6 +66,13 @@ def test_a_change_in_tags_remakes_nothing_of_classes_and_values() -> None:
     assert {*LEARNING, "score-model", "export-onnx"} - {"mix-answers"} <= remade(there, "tokens")
 
 
+def test_a_change_in_options_remakes_nothing_of_words_and_classes() -> None:
+    name = "tasks.task_types.choices.options"
+    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    assert remade(there, "classification") == remade(there, "tokens") == set()
+    assert {*LEARNING, "score-model", "export-onnx"} - {"mix-answers"} <= remade(there, "choices")
+
+
 @pytest.mark.parametrize("part", DICTS)
 def test_a_further_type_remakes_nothing(part: str) -> None:
     module, family = DICTS[part]

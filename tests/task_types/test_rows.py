@@ -244,7 +244,7 @@ def test_a_table_without_a_text_fits_no_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", TASK_TYPES)
 def test_a_task_has_the_metrics_of_its_type(name: str) -> None:
     kind = TASK_TYPES[name]
-    needed = {} if kind.learns_labels else {"pair": "other"}
+    needed = {"pair": "other"} if any(one.role == "pair" and one.required for one in kind.columns) else {}
     assert recipe(kind=name, **needed).spec.metrics == (kind.headline,), "without metrics, the one that decides"
     needed |= {"group": "question"} if {*kind.metrics} & {*OF_GROUPS} else {}
     whole = recipe(kind=name, **needed, metrics=kind.metrics, headline=kind.metrics[-1])

@@ -1,8 +1,8 @@
 """Tokens of rows as one array: no padding is stored, so none is computed by accident; and batches of them.
 
 A row is read whole, or in windows where its units have an answer each; a unit that is read apart is a window of its
-own. Shape letters: N rows, F windows, U units of all rows, S tokens of all rows together, B batch, T tokens of a row (padded within a batch only), K answered units of a
-batch.
+own. Shape letters: N rows, F windows, U units of all rows, S tokens of all rows together, B batch, T tokens of a row
+(padded within a batch only), K answered units of a batch.
 """
 
 from __future__ import annotations
