@@ -17,6 +17,7 @@ from flows.home import Home
 from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
+from tests.task_types.choices.tables import write_questions
 from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import WORDS, write_tiny_bert
 
@@ -64,7 +65,10 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     values_of_data = values.get("data") or {}
     kind = task.get("kind") if isinstance(task := values["task"], Mapping) else ""
     data = write_tagged(folder / "tagged", 100) if kind == "tokens" else data
+    data = write_questions(folder / "questions", 200) if kind == "choices" else data
     values["task"] = {"name": "tiny", **({"kind": kind} if kind else {"labels": ["negative", "positive"]})}
+    if kind == "choices":
+        values["task"] |= {"text": "context", "pair": "{choices[]}"}
     if kind == "embedding":
         values["task"]["pair"] = "other"
         texts = [row.partition(",")[0] for row in rows]
@@ -111,6 +115,8 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 
 LIKE_ANOTHER = (
     "albert",
+    "choices-race",
+    "choices-small",
     "distilbert",
     "dropout",
     "dropped-distilled-int8",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -79,3 +80,34 @@ def test_passages_that_may_not_be_meant_are_counted() -> None:
     (one,), (other,) = inside.items(), others.items()
     assert "inside of a word" in one[0] and one[1] == 1
     assert "others than those of 'words'" in other[0] and other[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "columns", "expected"),
+    [
+        ("{a | b}", {"a": "one", "b": "two"}, "one\ntwo"),
+        ("{a | b}", {"a": "one", "b": None}, "one"),
+        ("{a | b}", {"a": None, "b": " "}, None),
+        ("{q} {a | b}!", {"q": "Who?", "a": "one", "b": "two\nlines"}, "Who? one!\nWho? two lines!"),
+        ("{q} {c[]}", {"q": "Who?", "c": ["one", "two"]}, "Who? one\nWho? two"),
+        ("{q} {c[]}", {"q": None, "c": ["one", "two"]}, None),
+        ("{c[]}", {"c": {"text": ["one"], "label": ["A"]}}, "one"),
+        ("{c[]}", {"c": []}, None),
+        ("{a | b}", {"a": 1, "b": 2.5}, "1\n2.5"),
+    ],
+)
+def test_several_texts_are_lines(template: str, columns: dict[str, Any], expected: str | None) -> None:
+    found, _ = rendered(template, {name: [value] for name, value in columns.items()}, 1)
+    assert found == [expected] and set(columns_in(template)) == set(columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"a": None, "b": "two"}, "text 1 of one of the columns a, b is empty"),
+        ({"a": "one", "b": ["two"]}, "one of the columns a, b holds \\['two'\\] where a text is needed"),
+    ],
+)
+def test_a_gap_among_several_texts_is_a_sentence(columns: dict[str, Any], reason: str) -> None:
+    (found,), _ = rendered("{a | b}", {name: [value] for name, value in columns.items()}, 1)
+    assert isinstance(found, Unrendered) and re.fullmatch(reason, found.reason)
