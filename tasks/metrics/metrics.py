@@ -7,6 +7,7 @@ from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, 
 from tasks.metrics.of_entities import ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL
 from tasks.metrics.of_groups import F1_GROUP_EXACT, GROUP_EXACT, GROUP_F1, GROUP_PARITY
 from tasks.metrics.of_label_sets import LABEL_MACRO_F1, MICRO_F1, SUBSET_ACCURACY
+from tasks.metrics.of_lists import AVERAGE_PRECISION
 from tasks.metrics.of_ranks import MRR_AT_10, NDCG_AT_10, RECALL_AT_1, RECALL_AT_10, RECALL_AT_100
 from tasks.metrics.of_scores import AUROC
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
@@ -34,6 +35,7 @@ METRICS: dict[str, Metric] = {
     "subset_accuracy": SUBSET_ACCURACY,
     "ndcg_at_10": NDCG_AT_10,
     "mrr_at_10": MRR_AT_10,
+    "average_precision": AVERAGE_PRECISION,
     "recall_at_1": RECALL_AT_1,
     "recall_at_10": RECALL_AT_10,
     "recall_at_100": RECALL_AT_100,

@@ -80,8 +80,10 @@ class Prediction(TaskTraining):
     hard_weight: float = Field(
         0.1, ge=0, le=1, description="Weight of the true labels relative to the teacher's predictions."
     )
-    formula: Literal["default", "paper"] = Field(
-        "default", description="paper: the reference's mean over classes, without the factor T squared."
+    formula: Literal["default", "paper", "margins", "scores", "lists"] = Field(
+        "default",
+        description="paper: the reference's mean over classes, without the factor T squared. Of ranking: margins, the "
+        "differences of scores within a query (its default), scores, or lists, the softened shares of a query's texts.",
     )
     patience: Patience | None = Field(
         None, description="Distil the teacher's summary token in addition to its predictions; empty: disabled."

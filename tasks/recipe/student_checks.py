@@ -170,8 +170,23 @@ def check_follower(recipe: StudentSections, student: Student, made_from: str, be
         )
 
 
+def check_formulas(recipe: StudentSections) -> None:
+    """Reject a formula of a last phase that the task's type does not have."""
+    legal = recipe.task_type.formulas
+    last = [student.prediction or recipe.task_distillation.prediction for student in recipe.all_students]
+    other = next(
+        (one.formula for one in [recipe.task_distillation.prediction, *last] if one.formula not in legal), None
+    )
+    if other is not None:
+        raise ValueError(
+            f"formula is {other!r}, and {recipe.spec.name} is of type {recipe.spec.kind}; legal are {', '.join(legal)}"
+        )
+
+
 def check_units(recipe: StudentSections) -> None:
-    """Reject parts of a recipe that only work with one answer a row, for a task type whose rows have several."""
+    """Reject parts of a recipe that only work with one answer a row, for a task type whose rows have several, and
+    formulas of another type."""
+    check_formulas(recipe)
     spec = recipe.spec
     if not recipe.task_type.has_units:
         return
@@ -184,7 +199,7 @@ def check_units(recipe: StudentSections) -> None:
     if spec.pair is not None and not apart:
         raise ValueError(f"task.pair names a second text, and {spec.name} is of type {spec.kind}; leave pair out")
     if recipe.augmentation is not None:
-        harm = "change which option is right" if apart else "have another tag"
+        harm = "change which option or text is right" if apart else "have another tag"
         raise ValueError(
             f"augmentation replaces words, and {spec.name} is of type {spec.kind}, in which a replaced word may "
             f"{harm}; remove the section augmentation"

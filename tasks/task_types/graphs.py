@@ -7,6 +7,7 @@ from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
 from tasks.task_types.embedding.graph import GRAPH as EMBEDDING
 from tasks.task_types.interfaces import Graph
 from tasks.task_types.multi_label.graph import GRAPH as MULTI_LABEL
+from tasks.task_types.ranking.graph import GRAPH as RANKING
 from tasks.task_types.regression.graph import GRAPH as REGRESSION
 from tasks.task_types.tokens.graph import GRAPH as TOKENS
 
@@ -18,4 +19,5 @@ GRAPHS: dict[str, Graph] = {
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,
     "retrieval": EMBEDDING,
+    "ranking": RANKING,
 }

@@ -7,6 +7,7 @@ from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.embedding.head import HEAD as EMBEDDING
 from tasks.task_types.interfaces import Head
 from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
+from tasks.task_types.ranking.head import HEAD as RANKING
 from tasks.task_types.regression.head import HEAD as REGRESSION
 from tasks.task_types.tokens.head import HEAD as TOKENS
 
@@ -18,4 +19,5 @@ HEADS: dict[str, Head] = {
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,
     "retrieval": EMBEDDING,
+    "ranking": RANKING,
 }

@@ -11,6 +11,7 @@ from tasks.task_types.classification.rows import READER as CLASSIFICATION
 from tasks.task_types.embedding.rows import READER as EMBEDDING
 from tasks.task_types.interfaces import ColumnChoice, Reader
 from tasks.task_types.multi_label.rows import READER as MULTI_LABEL
+from tasks.task_types.ranking.rows import READER as RANKING
 from tasks.task_types.regression.rows import READER as REGRESSION
 from tasks.task_types.retrieval.rows import READER as RETRIEVAL
 from tasks.task_types.tokens.rows import READER as TOKENS
@@ -23,6 +24,7 @@ READERS: dict[str, Reader] = {
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
+    "ranking": RANKING,
 }
 
 

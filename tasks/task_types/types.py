@@ -23,6 +23,8 @@ class Column:
     """Whether a cell may be a list of words: they are joined by spaces."""
     usual: str = ""
     """Its name in a task that does not name it; empty: its role."""
+    is_gathered: bool = False
+    """Whether rows with one text are one row, of which each second text is a line."""
     several: bool = False
     """Whether several columns of the table may stand for it, named with commas between them."""
 
@@ -59,6 +61,8 @@ class TaskType:
     """Its name in the config of a checkpoint; empty where transformers has none."""
     pipeline: str = ""
     """The pipeline of transformers in which MLflow keeps its models; empty: the one of its name at Hugging Face."""
+    formulas: tuple[str, ...] = ("default", "paper")
+    """The formulas of a loss on a teacher's predictions that a recipe may name."""
     has_thresholds: bool = False
     """Whether a finished model has thresholds that are tuned on the selection rows."""
     learns_labels: bool = True
@@ -81,7 +85,7 @@ class TaskType:
     @property
     def reads_units_apart(self) -> bool:
         """Whether each unit of a row, such as an option, is read as a pair of texts of its own."""
-        return any("options" in output.axes for output in self.outputs)
+        return any({"options", "candidates"} & {*output.axes} for output in self.outputs)
 
     @property
     def has_classes(self) -> bool:
@@ -93,6 +97,7 @@ CLASS_LOGITS = (Output("logits", ("batch", "classes")),)
 VALUES = (Output("logits", ("batch", "one"), is_distribution=False),)
 TAG_LOGITS = (Output("logits", ("batch", "tokens", "classes")),)
 OPTION_SCORES = (Output("logits", ("batch", "options")),)
+RELEVANCE_SCORES = (Output("logits", ("batch", "candidates"), is_distribution=False),)
 LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
 SENTENCE_VECTORS = (Output("sentence_embedding", ("batch", "width"), is_distribution=False),)
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
@@ -106,6 +111,9 @@ SEVERAL_LABELS = Column("label", "the labels: lists, texts with a separator, or 
 
 OPTIONS_COLUMN = Column("pair", "the options, as a list or as columns")
 RIGHT_OPTION = Column("label", "the right option: its place from 0, its letter or its text", several=True)
+
+QUERY, GRADE = Column("text", "the query"), Column("label", "how well the text answers it, 0 for not at all")
+TEXT_TO_RANK = Column("pair", "a text, in a row of its own, or a list of texts", is_gathered=True)
 
 TOKENS = Column("text", "the words, as a list or with spaces between them", is_words=True, usual="tokens")
 TAGS = Column("label", "a tag for each word: O, or B-, I- and a type", usual="tags")
@@ -203,6 +211,18 @@ RETRIEVAL = TaskType(
     usual_layers=6,
 )
 
+RANKING = TaskType(
+    name="ranking",
+    description="A score of each text for a query, such as of the passages that a search has found.",
+    hub_task="text-classification",
+    auto_class="AutoModelForSequenceClassification",
+    columns=(QUERY, TEXT_TO_RANK, GRADE),
+    outputs=RELEVANCE_SCORES,
+    metrics=("ndcg_at_10", "mrr_at_10", "average_precision"),
+    headline="ndcg_at_10",
+    formulas=("default", "margins", "scores", "lists"),
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
@@ -214,6 +234,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
+    "ranking": RANKING,
 }
 
 

@@ -7,6 +7,7 @@ from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.embedding.view import VIEW as EMBEDDING
 from tasks.task_types.interfaces import View
 from tasks.task_types.multi_label.view import VIEW as MULTI_LABEL
+from tasks.task_types.ranking.view import VIEW as RANKING
 from tasks.task_types.regression.view import VIEW as REGRESSION
 from tasks.task_types.retrieval.view import VIEW as RETRIEVAL
 from tasks.task_types.tokens.view import VIEW as TOKENS
@@ -19,4 +20,5 @@ VIEWS: dict[str, View] = {
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
+    "ranking": RANKING,
 }

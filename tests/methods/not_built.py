@@ -74,7 +74,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
     "task_metrics": {
         "answers in a text": "squad_v2",
         "translation and summaries": "sacrebleu rouge",
-        "ranking": "ranking",
     },
 }
 """Names of cases, by method and by what is missing."""

@@ -21,7 +21,7 @@ ONE_ANSWER = [name for name, one in TASK_TYPES.items() if not one.has_units]
 """Types whose rows have one answer; the tests of ``tokens/`` ask the others the same."""
 DRAW = np.random.default_rng(0)
 CLASSES, VALUES = ANSWERS["classification"], ANSWERS["regression"]
-WIDTHS = {"batch": 80, "tokens": 7, "classes": 3, "one": 1, "width": 6}
+WIDTHS = {"batch": 80, "tokens": 7, "options": 7, "candidates": 7, "classes": 3, "one": 1, "width": 6}
 """The length of each axis of an output here."""
 
 
@@ -38,6 +38,8 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
     }
     if not TASK_TYPES[name].has_units:
         return found
+    if TASK_TYPES[name].reads_units_apart:  # each unit has one number
+        found = {one: values[..., None] for one, values in found.items()}
     lengths_N = [1 + row % WIDTHS["tokens"] for row in range(WIDTHS["batch"])]
     return {
         name: ragged_array([one[:many] for one, many in zip(values, lengths_N, strict=True)])

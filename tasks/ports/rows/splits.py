@@ -8,7 +8,7 @@ removed from train. With a column of groups, rows are divided by groups: no grou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -19,6 +19,7 @@ from tasks.ports.rows.data_leakage import HELD, leaked, leaked_by_group
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, numbered, related, sentences_of, standing_alone
 from tasks.recipe.data import Data
 from tasks.results.facts import Purge
+from tasks.task_types.texts.templates import LINES, on_one_line
 
 MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # largest share of train for a held-back split
 MOST_PURGED = 0.4  # largest share of train that may be removed because it overlaps with held-back rows
@@ -60,6 +61,25 @@ class Split:
         """The group number of every row: the user's groups, or groups of overlapping rows; results within one group are
         not independent. [N]"""
         return related(self.sentences) if self.groups is None else numbered(self.groups)
+
+
+def gathered_rows(rows: Split) -> Split:
+    """Return rows of which those with one text are one: its second texts are lines, in their order, and its label is
+    the list of theirs. A table whose labels are lists has such rows already."""
+    if rows.pairs is None or any(isinstance(label, list) for label in rows.labels):
+        return rows
+    places: dict[Any, list[int]] = {}
+    for row, text in enumerate(rows.texts):
+        places.setdefault(text if isinstance(text, str) else (row,), []).append(row)
+    found = rows.take([own[0] for own in places.values()])
+    pairs: list[Any] = []
+    for own in places.values():
+        cells: list[Any] = [rows.pairs[row] for row in own]
+        other = next((cell for cell in cells if not isinstance(cell, str) or not cell.strip()), None)
+        whole = all(isinstance(cell, str) and cell.strip() for cell in cells)
+        pairs.append(LINES.join(map(on_one_line, cells)) if whole else other)
+    labels = [[rows.labels[row] for row in own] for own in places.values()]
+    return replace(found, pairs=pairs, labels=labels)
 
 
 @dataclass(frozen=True)

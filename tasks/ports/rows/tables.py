@@ -14,7 +14,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.ports.rows.encodings import plain_name
-from tasks.ports.rows.splits import Split
+from tasks.ports.rows.splits import Split, gathered_rows
 from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import TableRows
@@ -153,6 +153,8 @@ def read_split(
         units if spec.group else None,
     )
     said, broken = (tuple(line for one in read for line in getattr(one, name)) for name in ("said", "broken"))
+    if any(column.is_gathered for column in columns):
+        rows = gathered_rows(rows)
     return ReadRows(rows, said, read[0].classes, broken)
 
 

@@ -18,15 +18,13 @@ import torch
 from torch import Tensor
 
 from tasks.methods.losses.ensembles import mixed_values
-from tasks.methods.losses.means import Loss, in_full
+from tasks.methods.losses.lists import by_row_of_units
+from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss, class_prediction_loss
 from tasks.task_types.choices.options import BITS, OPTIONS, RIGHT
 from tasks.task_types.interfaces import Head
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import OPTION_SCORES
-
-ABSENT = -1e4
-"""The score of an option that a row does not have: its probability is 0, and so are its terms of a divergence."""
 
 
 def model_of_options() -> Any:
@@ -49,11 +47,7 @@ def labels_as_texts(labels: Sequence[Any]) -> np.ndarray:
 
 def rows_of_options(scores_U1: Tensor, targets_U: Tensor) -> Tensor:
     """Return scores by row [B, K], those of absent options very low; options of a row stand together."""
-    _, row_U, counts_B = torch.unique_consecutive(targets_U >> BITS, return_inverse=True, return_counts=True)
-    starts_B = counts_B.cumsum(0) - counts_B
-    place_U = torch.arange(len(row_U), device=row_U.device) - starts_B[row_U]
-    scores_BK = torch.full((len(counts_B), int(counts_B.max())), ABSENT, device=scores_U1.device)
-    return scores_BK.index_put((row_U, place_U), in_full(scores_U1).squeeze(1))
+    return by_row_of_units(scores_U1, targets_U >> BITS)
 
 
 def right_options(targets_U: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Rows of choices: a text, its options, and which of them is right.
 
-The options are those of a column of lists (``pair: "{choices[]}"``) or of several columns (``pair: "{choice1 |
-choice2}"``), with more text before or behind each (``"{question} {choices[]}"``). A label is the place of the right
-option from 0 on, its text, its letter, the name of its column, or its key where a column of keys is named beside it (``label: answerKey,
+The options are those of a column of lists (``{choices[]}`` as pair) or of several columns (``{choice1 | choice2}``),
+with more text before or behind each (``{question} {choices[]}``). A label is the place of the right option from 0 on,
+its text, its letter, the name of its column, or its key where a column of keys is named beside it (``answerKey,
 choices_label``). It is stored with the number of options, as in ``1/4``.
 """
 

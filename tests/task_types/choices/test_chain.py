@@ -137,15 +137,18 @@ def test_every_method_works_on_options(
     """Students on layers, dropped and pruned models, a baseline, graphs; snippets run without our code."""
     home = Home(tmp_path / "home").create()
     recipe = Recipe.model_validate(values_of_all(tiny_bert, write_questions(home.root / "table")))
-    models = {one["name"]: one for one in run_recipe(recipe, home=home, json_path=home.root / "out.json")["models"]}
+    result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
+    models = {one["name"]: one for one in result["models"]}
     named = {"teacher", "half", "inner", "labels", "contribution-2", "fewer", "narrow", "half-onnx", "half-int8"}
     assert {*models} == named
     accuracy = {name: one["metrics"]["validation"]["accuracy"]["value"] for name, one in models.items()}
     assert accuracy["half-onnx"] == pytest.approx(accuracy["half"])
+    assert models["half-onnx"]["export"]["largest_difference"] < 1e-3
+    assert [stage["name"] for stage in result["stages"]].count("answer-rows") == 1  # for three students, two seeds
     folder = tmp_path / "model"
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
-    (version,) = [one["version"] for name, one in models.items() if name == "half"]
-    tracker.download("answerer", str(version["number"]), folder)
+    number = next(one["version"] for one in result["registered"] if one["candidate"] == "half")
+    tracker.download("answerer", str(number), folder)
     asked = (["the song was good"], ["a film\na song\na book"])
     (ours,), (graphs,) = (
         predict_texts(place, *asked, export_format=one) for place, one in ((folder, None), (folder, "onnx"))
@@ -160,7 +163,7 @@ def test_every_method_works_on_options(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"augmentation": {"masked_lm": "teacher"}}, "may change which option is right"),
+        ({"augmentation": {"masked_lm": "teacher"}}, "may change which option or text is right"),
         ({"task": {"name": "about", "kind": "choices"}}, "task.pair names no column"),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a}", "metrics": ["f1"]}}, "legal are accuracy"),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a}", "group": "b"}}, "remove group"),
