@@ -18,6 +18,7 @@ from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tests.task_types.choices.tables import write_questions
+from tests.task_types.ranking.tables import write_graded
 from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import WORDS, write_tiny_bert
 
@@ -67,6 +68,9 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     data = write_tagged(folder / "tagged", 100) if kind == "tokens" else data
     data = write_questions(folder / "questions", 200) if kind == "choices" else data
     values["task"] = {"name": "tiny", **({"kind": kind} if kind else {"labels": ["negative", "positive"]})}
+    data = write_graded(folder / "graded", 200) if kind == "ranking" else data
+    if kind == "ranking":
+        values["task"] |= {"text": "query", "pair": "passage"}
     if kind == "choices":
         values["task"] |= {"text": "context", "pair": "{choices[]}"}
     if kind == "embedding":
@@ -146,6 +150,7 @@ LIKE_ANOTHER = (
     "poor-mans-top",
     "pruned-neurons",
     "pruned-width",
+    "reranker-small",
     "smallest",
     "sst2-cut-distil-cut",
     "sst2-methods",
