@@ -13,7 +13,7 @@ import numpy as np
 
 from tasks.metrics.definition import SumMetric
 
-PLACES = 10
+LIST_PLACES = 10
 """Places of a list that its reader looks at."""
 
 
@@ -30,15 +30,15 @@ def order_of(scores: Any) -> np.ndarray:
 def gain_of_list(scores_K: np.ndarray, grades_K: np.ndarray) -> float:
     """Return the discounted gain of ten texts as a share of the best one; 0 without a relevant text."""
     gains_K = np.exp2(grades_K) - 1
-    discounts = 1 / np.log2(np.arange(2, PLACES + 2))
-    first, best = (gains_K[np.argsort(-by, kind="stable")][:PLACES] for by in (scores_K, gains_K))
+    discounts = 1 / np.log2(np.arange(2, LIST_PLACES + 2))
+    first, best = (gains_K[np.argsort(-by, kind="stable")][:LIST_PLACES] for by in (scores_K, gains_K))
     most = float(best @ discounts[: len(best)])
     return float(first @ discounts[: len(first)]) / most if most else 0.0
 
 
 def reciprocal_of_list(scores_K: np.ndarray, grades_K: np.ndarray) -> float:
     """Return the reciprocal place of the first relevant text among ten; 0 if there is none."""
-    relevant = np.flatnonzero(grades_K[np.argsort(-scores_K, kind="stable")][:PLACES] > 0)
+    relevant = np.flatnonzero(grades_K[np.argsort(-scores_K, kind="stable")][:LIST_PLACES] > 0)
     return 1 / (1 + float(relevant[0])) if len(relevant) else 0.0
 
 

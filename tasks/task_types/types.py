@@ -171,7 +171,7 @@ MULTI_LABEL = TaskType(
     has_thresholds=True,
 )
 
-CHOICES = TaskType(
+MULTIPLE_CHOICE = TaskType(
     name="choices",
     description="The right one of several options for each text, such as an answer to a question.",
     hub_task="multiple-choice",
@@ -211,7 +211,7 @@ RETRIEVAL = TaskType(
     usual_layers=6,
 )
 
-RANKING = TaskType(
+RERANKING = TaskType(
     name="ranking",
     description="A score of each text for a query, such as of the passages that a search has found.",
     hub_task="text-classification",
@@ -229,12 +229,12 @@ METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc
 TASK_TYPES: dict[str, TaskType] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
-    "choices": CHOICES,
+    "choices": MULTIPLE_CHOICE,
     "tokens": ENTITIES,
     "multi-label": MULTI_LABEL,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
-    "ranking": RANKING,
+    "ranking": RERANKING,
 }
 
 

@@ -18,7 +18,7 @@ from tasks.errors import RecipeError
 from tasks.methods.losses.means import Loss, in_full, mean_of
 from tasks.methods.losses.soft_targets import soft_target_loss
 
-ABSENT = -1e4
+ABSENT_UNIT = -1e4
 """The score of a unit that a row does not have: its probability is 0, and so are its terms of a divergence."""
 
 
@@ -28,7 +28,7 @@ def by_row_of_units(scores_U1: Tensor, row_U: Tensor) -> Tensor:
     _, place_B, counts_B = torch.unique_consecutive(row_U, return_inverse=True, return_counts=True)
     starts_B = counts_B.cumsum(0) - counts_B
     place_U = torch.arange(len(row_U), device=row_U.device) - starts_B[place_B]
-    scores_BK = torch.full((len(counts_B), int(counts_B.max())), ABSENT, device=scores_U1.device)
+    scores_BK = torch.full((len(counts_B), int(counts_B.max())), ABSENT_UNIT, device=scores_U1.device)
     return scores_BK.index_put((place_B, place_U), in_full(scores_U1).squeeze(1))
 
 

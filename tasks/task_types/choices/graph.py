@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.task_types.choices.options import OPTIONS
+from tasks.task_types.choices.options import OPTION_PARTS
 from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Card, Graph, Printed
 from tasks.task_types.stored import STATED
@@ -42,5 +42,5 @@ GRAPH = Graph(
     predictions=options_with_probabilities,
     equal=same_choice,
     timed_inputs=one_pass,
-    units=OPTIONS,
+    units=OPTION_PARTS,
 )

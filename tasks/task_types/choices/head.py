@@ -21,7 +21,7 @@ from tasks.methods.losses.ensembles import mixed_values
 from tasks.methods.losses.lists import by_row_of_units
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss, class_prediction_loss
-from tasks.task_types.choices.options import BITS, OPTIONS, RIGHT
+from tasks.task_types.choices.options import BITS, IS_RIGHT, OPTION_PARTS
 from tasks.task_types.interfaces import Head
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import OPTION_SCORES
@@ -52,7 +52,7 @@ def rows_of_options(scores_U1: Tensor, targets_U: Tensor) -> Tensor:
 
 def right_options(targets_U: Tensor) -> Tensor:
     """Return the place of the right option of each row [B], -1 where it is unknown."""
-    is_right_U = (targets_U & ((1 << BITS) - 1)) == RIGHT
+    is_right_U = (targets_U & ((1 << BITS) - 1)) == IS_RIGHT
     is_right_BK = rows_of_options(is_right_U.float()[:, None], targets_U) > 0
     return torch.where(is_right_BK.any(1), is_right_BK.int().argmax(1), -1)
 
@@ -97,5 +97,5 @@ HEAD = Head(
     teacher_loss=option_teacher_loss,
     mix=mixed_scores,
     start_from_labels=options_as_drawn,
-    units=OPTIONS,
+    units=OPTION_PARTS,
 )

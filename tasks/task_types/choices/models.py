@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForMultipleChoice
 
 from tasks.errors import ModelError
 
-MASKS = ("attention_mask", "input_mask")
+NAMES_OF_MASKS = ("attention_mask", "input_mask")
 """Names of masks, which the encoder gets as they are given: a traced graph has a bias of scores in place of one."""
 
 
@@ -29,10 +29,12 @@ class OneByOne:
         plain: Any = super()
         if input_ids.dim() != 2:
             return plain.forward(input_ids=input_ids, **kwargs)
-        masks = {name: kwargs.pop(name) for name in MASKS if name in kwargs}
+        masks = {name: kwargs.pop(name) for name in NAMES_OF_MASKS if name in kwargs}
         rows = {name: one[:, None] if isinstance(one, Tensor) else one for name, one in kwargs.items()}
 
-        def with_masks(module: Any, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        def with_masks(
+            module: Any, args: tuple[object, ...], given: dict[str, object]
+        ) -> tuple[object, dict[str, object]]:
             return args, {**given, **masks}
 
         hook = self.base_model.register_forward_pre_hook(with_masks, with_kwargs=True)

@@ -11,12 +11,12 @@ from typing import Any
 from tasks.task_types.texts.templates import LINES
 from tasks.task_types.units import Parts
 
-WRONG, RIGHT, UNKNOWN = 0, 1, 2
+IS_WRONG, IS_RIGHT, IS_UNKNOWN = 0, 1, 2
 """An option of a row with a label that is not it, or is it; an option of a row without a label."""
 BITS = 2
 """Bits of a target that say which of these it is; the others are the id of the row."""
 OF = "/"
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+OPTION_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def options_in(pair: str) -> list[str]:
@@ -43,8 +43,8 @@ def place_in_text(given: str) -> tuple[int, int]:
 def option_targets(row: int, label: Any, count: int) -> list[int]:
     """Return the targets of a row's options."""
     right = place_in_text(label)[0] if label else None
-    codes = [UNKNOWN if right is None else RIGHT if place == right else WRONG for place in range(count)]
+    codes = [IS_UNKNOWN if right is None else IS_RIGHT if place == right else IS_WRONG for place in range(count)]
     return [(row << BITS) | code for code in codes]
 
 
-OPTIONS = Parts(pairs=read_options, targets=option_targets)
+OPTION_PARTS = Parts(pairs=read_options, targets=option_targets)

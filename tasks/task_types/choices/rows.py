@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.architectures import ModelConfig
 from tasks.errors import DataError
-from tasks.task_types.choices.options import LETTERS, options_in, place_text
+from tasks.task_types.choices.options import OPTION_LETTERS, options_in, place_text
 from tasks.task_types.common_rows import are_strings, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.texts.templates import Field, is_template, on_one_line, rendered, template_parts
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 FEWEST_OPTIONS = 2
 LONGEST_NAMED = 40
 """Characters of an option that a message quotes."""
-FITS = 0.97
+OPTIONS_FIT = 0.97
 """How well a table fits that has options and a label that names one of them."""
 SHARE_OF_LABELS = 0.95
 """Share of the labels that must name an option for a guess."""
-LOOKED_AT = 500
+ROWS_OF_A_GUESS = 500
 """Rows of a table that are looked at for a guess."""
 LABEL_NAMES = ("label", "answer", "answerkey", "answer_key", "gold", "target", "correct", "correct_answer")
 LIST_NAMES = ("choices", "options", "endings", "answers", "candidates", "choices_text", "alternatives")
@@ -76,7 +76,7 @@ def right_places(rows: TableRows, names: Sequence[str] | None = None) -> list[st
             raise DataError(f"{rows.file}, row {row}: {error} (column {rows.names['label']!r})") from None
         if len(options) < FEWEST_OPTIONS:
             raise DataError(
-                f"{rows.file}, row {row}: there is one option, {quoted(options[0])}, and a choice needs "
+                f"{rows.file}, row {row}: there is one option, {in_quotes(options[0])}, and a choice needs "
                 f"{FEWEST_OPTIONS}; write the pair as a list, {{choices[]}}, or as columns, {{choice1 | choice2}}"
             )
         found.append(None if place is None else place_text(place, len(options)))
@@ -116,18 +116,18 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
     ending = same or [place for place, option in enumerate(options) if option.endswith(f" {text}")]
     if ending:
         return ending[0]
-    if text.upper() in LETTERS[: len(options)] and len(text) == 1:
-        return LETTERS.index(text.upper())
+    if text.upper() in OPTION_LETTERS[: len(options)] and len(text) == 1:
+        return OPTION_LETTERS.index(text.upper())
     if text.isdecimal() and int(text) < len(options):
         return int(text)
-    listed = ", ".join(quoted(option) for option in options[:4])
+    listed = ", ".join(in_quotes(option) for option in options[:4])
     raise ValueError(
-        f"the label {quoted(text)} names none of {len(options)} options ({listed}); write a place from 0 on, a letter, "
-        f"or the text, or name the column of their keys beside the label, as in label: answer, keys"
+        f"the label {in_quotes(text)} names none of {len(options)} options ({listed}); write a place from 0 on, a "
+        f"letter, or the text, or name the column of their keys beside the label, as in label: answer, keys"
     )
 
 
-def place_of_key(label: Mapping[str, Any], options: Sequence[str]) -> int | None:
+def place_of_key(label: Mapping[str, object], options: Sequence[str]) -> int | None:
     """Return the place of an answer among the keys beside it. Raises ValueError where it is none of them."""
     cells = [cell.get("label") if isinstance(cell, Mapping) else cell for cell in label.values()]
     keys = next((cell for cell in cells if isinstance(cell, list)), None)
@@ -143,7 +143,7 @@ def place_of_key(label: Mapping[str, Any], options: Sequence[str]) -> int | None
     return written.index(str(answer))
 
 
-def quoted(text: str) -> str:
+def in_quotes(text: str) -> str:
     """Return the beginning of a text in quotes."""
     return repr(text if len(text) <= LONGEST_NAMED else text[:LONGEST_NAMED].rstrip() + " …")
 
@@ -179,7 +179,7 @@ def no_options_in_config(config: ModelConfig) -> None:
 
 def columns_of_options(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
     """Return the columns of a table with options and a label that names one of them; None for any other table."""
-    some = {name: values[:LOOKED_AT] for name, values in columns.items()}
+    some = {name: values[:ROWS_OF_A_GUESS] for name, values in columns.items()}
     for field, used in option_fields(some):
         others = {name: values for name, values in some.items() if name not in used}
         text, before, why = texts_beside(others)
@@ -281,7 +281,7 @@ def guess_options(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) ->
     sizes = f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
     chance = sum(number / count for count, number in counts.items()) / counts.total()
     reason = f"each row has {sizes} options, and {chosen.label} names the right one; guessing is right in {chance:.0%}"
-    return TableGuess(FITS, reason, ("accuracy",))
+    return TableGuess(OPTIONS_FIT, reason, ("accuracy",))
 
 
 READER = Reader(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.task_types.choices.options import LETTERS, options_in, place_in_text
+from tasks.task_types.choices.options import OPTION_LETTERS, options_in, place_in_text
 from tasks.task_types.interfaces import Code, ErrorFigure, View
 
 LONGEST_OPTION = 120
@@ -27,7 +27,7 @@ def option_by_letter(given: Any, names: Sequence[str]) -> str:
     if not isinstance(given, str) or not given:
         return "—"
     place, count = place_in_text(given)
-    letter = LETTERS[place] if place < len(LETTERS) else str(place)
+    letter = OPTION_LETTERS[place] if place < len(OPTION_LETTERS) else str(place)
     return f"{letter} of {count}"
 
 

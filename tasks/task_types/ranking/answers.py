@@ -18,7 +18,7 @@ from tasks.task_types.types import RELEVANCE_SCORES
 
 LEAST_OVER_CHANCE = 0.05
 """Minimum margin of a teacher's nDCG@10 above that of a random order."""
-ROUNDING = 1e-3
+SCORE_ROUNDING = 1e-3
 """Distance of scores within which two predictions are the same."""
 ORDERS_DRAWN = 20
 """Random orders of every query, from whose mean gain the floor is taken."""
@@ -39,7 +39,9 @@ def same_first(ours_N: np.ndarray, theirs_N: np.ndarray) -> float:
 def same_scores(before_N: np.ndarray, after_N: np.ndarray) -> np.ndarray:
     """Tell by row whether all scores are the same, up to rounding."""
     both = zip(before_N, after_N, strict=True)
-    return np.asarray([bool(np.allclose(numbers_in(one), numbers_in(other), atol=ROUNDING)) for one, other in both])
+    return np.asarray(
+        [bool(np.allclose(numbers_in(one), numbers_in(other), atol=SCORE_ROUNDING)) for one, other in both]
+    )
 
 
 def refuse_merged_texts(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:

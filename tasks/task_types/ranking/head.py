@@ -57,9 +57,9 @@ def ranking_teacher_loss(
     formula: str,
 ) -> Loss:
     """Return the loss on the teacher's scores of the texts of each query, mixed with that on relevance."""
-    mixture: dict[str, Any] = {"temperature": temperature, "hard_weight": hard_weight, "formula": formula}
+    mixture = {"temperature": temperature, "hard_weight": hard_weight}
     rows_U, grades_U = targets_B >> GRADE_BITS, grades_of(targets_B)
-    return list_prediction_loss(ours["logits"], theirs["logits"], rows_U, grades_U, **mixture)
+    return list_prediction_loss(ours["logits"], theirs["logits"], rows_U, grades_U, **mixture, formula=formula)
 
 
 def mixed_rankings(scores_MN1: Tensor, weights_MN: Tensor, temperature: float) -> Tensor:

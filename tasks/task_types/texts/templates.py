@@ -24,7 +24,7 @@ EACH = "[]"
 """Behind the name of a column of lists."""
 LINES = "\n"
 """Between the texts that a template gives for several columns, or for the elements of a list."""
-SPACE = re.compile(r"\s+")
+ANY_SPACE = re.compile(r"\s+")
 PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 FIELD = re.compile(r"\s*(.+?)\s*(?:\*\s*([^*:+]+?)\s*([:+])\s*([^*:+]+?)\s*\*\s*)?")
 BETWEEN_SPACES = re.compile(r"\S+")
@@ -171,26 +171,26 @@ def elements_of(field: Field, values: Mapping[str, object]) -> list[str] | Unren
             return Unrendered(f"the column {field.column!r} holds no list; name it without {EACH}")
         cells = cell
     else:
-        while cells and is_blank(cells[-1]):
+        while cells and is_nothing(cells[-1]):
             cells.pop()
     if not cells:
         return None
-    if any(is_blank(cell) for cell in cells):
-        return Unrendered(f"text {1 + [is_blank(cell) for cell in cells].index(True)} of {where} is empty")
+    if any(is_nothing(cell) for cell in cells):
+        return Unrendered(f"text {1 + [is_nothing(cell) for cell in cells].index(True)} of {where} is empty")
     nested = next((cell for cell in cells if isinstance(cell, (list, dict))), None)
     if nested is not None:
         return Unrendered(f"{where} holds {nested!r} where a text is needed")
     return [str(cell) for cell in cells]
 
 
-def is_blank(cell: object) -> bool:
+def is_nothing(cell: object) -> bool:
     """Tell whether a cell holds nothing, or spaces alone."""
     return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
 def on_one_line(text: object) -> str:
     """Return a text without breaks between lines, which divide texts."""
-    return SPACE.sub(" ", str(text)).strip()
+    return ANY_SPACE.sub(" ", str(text)).strip()
 
 
 def filled_field(field: Field, values: Mapping[str, object], notes: Counter[str]) -> str | Unrendered:

@@ -18,7 +18,7 @@ from tasks.recipe.training import SeededTraining
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.choices.head import rows_of_options
 from tasks.task_types.choices.models import AutoModelForOptions
-from tasks.task_types.choices.options import OPTIONS, option_targets
+from tasks.task_types.choices.options import OPTION_PARTS, option_targets
 from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import collate, encode_parts
 from tasks.training.data.epochs import Epoch, Indices, batches_of_rows, planned
@@ -61,7 +61,7 @@ def encoded_rows(tokenizer: Any) -> Any:
     counts = [2, 3, 4, 2, 3, 2, 4, 2]
     texts = [f"the film was good {'bad ' * number}" for number in range(8)]
     pairs = ["\n".join("a song" + " fine" * option for option in range(count)) for count in counts]
-    return encode_parts(tokenizer, texts, pairs, 16, OPTIONS), np.asarray(counts)
+    return encode_parts(tokenizer, texts, pairs, 16, OPTION_PARTS), np.asarray(counts)
 
 
 def test_batches_hold_whole_rows(tiny_bert: Path) -> None:

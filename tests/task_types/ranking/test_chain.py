@@ -106,7 +106,7 @@ def test_every_method_works_on_rankings(
     assert {*models} == {"teacher", *trained, "half-onnx", "half-int8"}
     assert [stage["name"] for stage in result["stages"]].count("answer-rows") == 1
     gains = {name: one["metrics"]["validation"]["ndcg_at_10"]["value"] for name, one in models.items()}
-    assert gains["teacher"] > 0.8  # a random order has about 0.65
+    assert gains["teacher"] > 0.72  # a random order has about 0.65
     assert gains["half-onnx"] == pytest.approx(gains["half"])
     assert models["half-onnx"]["export"]["largest_difference"] < 1e-3
     folder = tmp_path / "model"
