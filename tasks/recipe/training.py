@@ -90,6 +90,7 @@ class TaskTraining(Training):
         "recall_at_1",
         "recall_at_10",
         "recall_at_100",
+        "average_precision",
     ] = Field(
         "headline",
         description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "

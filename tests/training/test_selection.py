@@ -33,7 +33,9 @@ TAGS = [(np.array(["1 2 0", "0 0", "3"]), np.array(["1 2 0", "1 0", "3"]))]
 SETS = [RANDOM.integers(0, 8, (2, 60)), np.array([[0] * 6, [0, 3] * 3])]
 RANKS = [(np.repeat(RANDOM.integers(1, 200, 30), 2).astype(float), np.ones(60))]
 CASES = {"classification": CLASSES, "regression": VALUES, "tokens": TAGS, "multi-label": SETS}
-CASES |= {"embedding": VALUES, "retrieval": RANKS}
+OPTIONS = [(np.array(["1/3", "0/2", "3/4"]), np.array(["1/3", "1/2", "3/4"]))]
+LISTS = [(np.array(["0.5 2 -1", "1 1"]), np.array(["0 2 1", "0 1"]))]
+CASES |= {"embedding": VALUES, "retrieval": RANKS, "choices": OPTIONS, "ranking": LISTS}
 """Predictions and labels, by task type."""
 
 
