@@ -15,9 +15,12 @@ from pydantic import JsonValue
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
+from tasks.task_types.types import TASK_TYPES
 
 LIKE_A_FILE = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]{2,7}")
 """A word with a separator of paths or with the ending of a file: a missing file rather than a text."""
+USUAL_TEXTS = "text"
+"""The column of texts, unless another one is named."""
 ADVICE = 'give one text as "some text", a file (csv, tsv, jsonl, parquet, txt), or - for lines from a pipe'
 
 
@@ -132,8 +135,21 @@ def arrow_table(rows: Sequence[Mapping[str, JsonValue]]) -> Any:
         raise DataError(f"a column of the input has values of several types ({error}); give each one type") from error
 
 
+def usual_pair(columns: Sequence[str]) -> tuple[str, str] | None:
+    """Return the usual names of the texts and second texts of a task type, if a table has both, such as question and
+    context."""
+    for one in TASK_TYPES.values():
+        named = {column.role: column.usual for column in one.columns if column.usual in columns}
+        if "text" in named and "pair" in named:
+            return named["text"], named["pair"]
+    return None
+
+
 def checked_inputs(table: Any, source: str, text: str, pair: str | None) -> TextInputs:
-    """Return the inputs in a table; raise DataError for a missing column, and if no row has a text."""
+    """Return the inputs in a table; raise DataError for a missing column, and if no row has a text. Without the usual
+    column of texts, and without names of others, those of a task type that names two of its own are taken."""
+    if (text, pair) == (USUAL_TEXTS, None) and USUAL_TEXTS not in table.column_names:
+        text, pair = usual_pair(table.column_names) or (text, pair)
     for option, column in (("--text", text), ("--pair", pair)):
         for name in columns_in(column) if column is not None and table.num_columns else ():
             if name not in table.column_names:

@@ -124,7 +124,7 @@ def ask_torch(
 
         return outputs_of_parts(units, texts, pairs, ask_apart)
     if units is not None:
-        return outputs_of_checkpoint_units(model, tokenizer, texts, names, max_length, units, together=1)
+        return outputs_of_checkpoint_units(model, tokenizer, texts, names, max_length, units, together=1, pairs=pairs)
     found: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for row, text in enumerate(texts):
         second = [pairs[row]] if pairs else None

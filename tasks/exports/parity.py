@@ -31,10 +31,12 @@ class Parity(TypedDict):
 
 def apart(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray], task_type: str) -> Parity:
     """Return the largest difference of outputs, and the share of rows with equal predictions."""
-    difference = max(float(np.abs(flattened(ours[name]) - flattened(theirs[name])).max()) for name in ours)
+    graph = GRAPHS[task_type]
+    names = [output.name for output in graph.outputs]
+    difference = max(float(np.abs(flattened(ours[name]) - flattened(theirs[name])).max()) for name in names)
     return {
         "largest_difference": difference,
-        "equal_answers": float(GRAPHS[task_type].equal(ours, theirs).mean()),
+        "equal_answers": float(graph.equal(ours, theirs).mean()),
     }
 
 

@@ -196,10 +196,18 @@ def check_units(recipe: StudentSections) -> None:
             f"task.pair names no column, and {spec.name} is of type {spec.kind}; name a column of lists, as in "
             f'pair: "{{choices[]}}", or several columns, as in pair: "{{choice1 | choice2}}"'
         )
-    if spec.pair is not None and not apart:
+    if spec.pair is not None and not (apart or "pair" in {column.role for column in recipe.task_type.columns}):
         raise ValueError(f"task.pair names a second text, and {spec.name} is of type {spec.kind}; leave pair out")
+    needed = next((column for column in recipe.task_type.columns if column.role == "pair" and column.required), None)
+    if needed is not None and spec.pair is None:
+        raise ValueError(f"task.pair names no column, and {spec.name} needs {needed.description}; name its column")
+    if recipe.ensemble is not None and not recipe.task_type.mixes_teachers:
+        raise ValueError(
+            f"ensemble mixes the answers of several teachers, and {spec.name} is of type {spec.kind}, whose answers "
+            f"are not mixed; remove the section ensemble"
+        )
     if recipe.augmentation is not None:
-        harm = "change which option or text is right" if apart else "have another tag"
+        harm = "change which option or text is right" if apart else "have another tag, or be the answer"
         raise ValueError(
             f"augmentation replaces words, and {spec.name} is of type {spec.kind}, in which a replaced word may "
             f"{harm}; remove the section augmentation"
@@ -208,7 +216,7 @@ def check_units(recipe: StudentSections) -> None:
     if any(one.patience is not None for one in last) and not apart:
         raise ValueError(
             f"patience compares one token of each row, and {spec.name} is of type {spec.kind}, with an answer for each "
-            f"word; remove patience"
+            f"word or piece; remove patience"
         )
 
 

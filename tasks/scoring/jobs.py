@@ -67,7 +67,7 @@ def score(job: Job) -> dict[str, object]:
         )
         done += len(models) * len(rows)
         found_S = [answers.decide(ours) for ours in ours_S]
-        predictions.extend(predictions_of_seeds(split, rows, found_S, ours_S))
+        predictions.extend(predictions_of_seeds(split, rows, found_S, ours_S, answers))
         score_split(card, split, np.stack(found_S), answers.decide(theirs), rows, figures, answers)
     write_predictions(job.output, predictions)
     validation = splits["validation"]
@@ -229,7 +229,7 @@ def score_judging_set(job: Job) -> dict[str, object]:
     found_S = [answers.decide(ours) for ours in ours_S]
     card = new_card()
     score_split(card, "validation", np.stack(found_S), answers.decide(theirs), rows, knobs, answers)
-    write_predictions(job.output, predictions_of_seeds("validation", rows, found_S, ours_S))
+    write_predictions(job.output, predictions_of_seeds("validation", rows, found_S, ours_S, answers))
     facts: dict[str, object] = {
         "metrics": card["metrics"]["validation"],
         "per_seed": card["per_seed"]["validation"],
@@ -248,11 +248,15 @@ def score_judging_set(job: Job) -> dict[str, object]:
 
 
 def predictions_of_seeds(
-    split: str, rows: StoredRows, found_S: Sequence[np.ndarray], outputs_S: Sequence[Mapping[str, np.ndarray]]
+    split: str,
+    rows: StoredRows,
+    found_S: Sequence[np.ndarray],
+    outputs_S: Sequence[Mapping[str, np.ndarray]],
+    answers: Answers,
 ) -> list[Predictions]:
     """Return every seed's predictions on a split, with the outputs from which they were decided."""
     return [
-        Predictions(split, seed, rows.ids, found_N, outputs)
+        Predictions(split, seed, rows.ids, found_N, {name: outputs[name] for name in answers.kept or outputs})
         for seed, (found_N, outputs) in enumerate(zip(found_S, outputs_S, strict=True))
     ]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tasks.errors import ModelError
 from tasks.scoring.windows import ReadTexts, outputs_of_parts, outputs_of_units
-from tasks.task_types.units import Parts, Units, overlap_of
+from tasks.task_types.units import Parts, Units, cut_at, first_text_limit, overlap_of, places_in_pair
 
 CARD = "onnx.json"
 """The file that marks a folder as an export; it holds the inputs, the labels and the padding."""
@@ -151,11 +151,18 @@ class OnnxModel:
         self.tokenizer.enable_truncation(length, strategy=strategy if fits else "longest_first")
         return self.tokenizer.encode(text, pair)
 
-    def read_windows(self, texts: Sequence[str], max_length: int, *, padded: bool) -> ReadTexts:
-        """Return texts in windows, padded to one length or each by itself."""
+    def read_windows(
+        self, texts: Sequence[str], max_length: int, *, padded: bool, pairs: Sequence[str] | None = None
+    ) -> ReadTexts:
+        """Return texts, or pairs whose second text is divided, in windows, padded to one length or each by itself."""
         length = min(max_length, self.card["positions"] or max_length)
-        self.tokenizer.enable_truncation(length, stride=overlap_of(length))
-        whole = self.tokenizer.encode_batch(list(texts))
+        if pairs is None:
+            self.tokenizer.enable_truncation(length, stride=overlap_of(length))
+            whole = self.tokenizer.encode_batch(list(texts))
+        else:
+            firsts = self.cut_first_texts(texts, first_text_limit(length))
+            self.tokenizer.enable_truncation(length, stride=overlap_of(length), strategy="only_second")
+            whole = self.tokenizer.encode_batch(list(zip(firsts, pairs, strict=True)))
         found = [(place, one) for place, text in enumerate(whole) for one in (text, *text.overflowing)]
         if padded:
             for _, one in found:
@@ -165,8 +172,17 @@ class OnnxModel:
             name: [np.asarray(getattr(one, every[name]), dtype=np.int64) for _, one in found]
             for name in self.card["inputs"]
         }
-        places_FT2 = [np.asarray(one.offsets, dtype=np.int64) for _, one in found]
+        if pairs is None:
+            places_FT2 = [np.asarray(one.offsets, dtype=np.int64) for _, one in found]
+        else:
+            places_FT2 = [places_in_pair(one, left=self.card["pad"]["side"] == "left") for _, one in found]
         return ReadTexts(inputs, np.asarray([place for place, _ in found]), places_FT2)
+
+    def cut_first_texts(self, texts: Sequence[str], most: int) -> list[str]:
+        """Return the beginnings of first texts, of so many tokens at most."""
+        self.tokenizer.no_truncation()
+        seen = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [cut_at(text, one.offsets, most) for text, one in zip(texts, seen, strict=True)]
 
     def ask_windows(self, given: Mapping[str, list[np.ndarray]]) -> Mapping[str, np.ndarray | Sequence[np.ndarray]]:
         """Return the outputs of windows by name: of one length in one call, others one at a time."""
@@ -202,11 +218,19 @@ class OnnxModel:
             return outputs_of_parts(units, texts, pairs, ask_apart, report)
         if units is not None:
 
-            def read(some: Sequence[str]) -> ReadTexts:
-                return self.read_windows(some, max_length, padded=together > 1)
+            def read(some: Sequence[str], seconds: Sequence[str] | None) -> ReadTexts:
+                return self.read_windows(some, max_length, padded=together > 1, pairs=seconds)
 
             return outputs_of_units(
-                units, texts, self.names, read=read, ask=self.ask_windows, together=together, report=report
+                units,
+                texts,
+                self.names,
+                read=read,
+                ask=self.ask_windows,
+                together=together,
+                pairs=pairs,
+                stated=self.card,
+                report=report,
             )
         found: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         for row, text in enumerate(texts):

@@ -17,7 +17,7 @@ import numpy as np
 from tasks.architectures import ModelConfig
 from tasks.architectures.judged_length import read_judged_length
 from tasks.architectures.known_architectures import longest
-from tasks.errors import ModelError
+from tasks.errors import DataError, ModelError
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts
@@ -25,6 +25,7 @@ from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
 from tasks.task_types.texts.truncation import batch_of
+from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import Parts, Units, flattened
 
 BATCH = 64
@@ -67,12 +68,13 @@ def outputs_of(
 ) -> dict[str, np.ndarray]:
     """Return the outputs of a task type for every row, in row order, rows first. ``threads`` applies to an export only;
     the threads of torch are set elsewhere."""
+    graph = GRAPHS[task_type]
     if is_export(folder):
-        model, units = OnnxModel(folder, threads=threads), GRAPHS[task_type].units
-        outputs = model.outputs(texts, pairs, max_length, units=units, report=report)
+        model = OnnxModel(folder, threads=threads)
+        outputs = model.outputs(texts, pairs, max_length, units=graph.units, report=report)
     else:
         outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, report)
-    if not all(np.isfinite(flattened(found)).all() for found in outputs.values()):
+    if not all(np.isfinite(flattened(outputs[one.name])).all() for one in graph.outputs):
         raise ModelError(
             f"{folder} predicts values that are not finite; its training diverged: lower the learning rate"
         )
@@ -98,7 +100,7 @@ def outputs_of_checkpoint(
         )
     if graph.units is not None:
         return outputs_of_checkpoint_units(
-            model, tokenizer, texts, names, max_length, graph.units, together=BATCH, report=report
+            model, tokenizer, texts, names, max_length, graph.units, together=BATCH, pairs=pairs, report=report
         )
     return ask_in_batches(model, tokenizer, max_length, names, texts, pairs, report)
 
@@ -166,6 +168,12 @@ def predict_texts(
         folder = require_export(folder, require_export_format(export_format))
     task_type, length = stored_type(folder), max_length or judged_length(folder)
     graph, written = GRAPHS[task_type], texts
+    if graph.needs_pair and pairs is None:
+        columns = {column.role: column.usual or column.role for column in TASK_TYPES[task_type].columns}
+        raise DataError(
+            f"a model of type {task_type} reads two texts, {columns['text']} and {columns['pair']}, and one is given; "
+            f"name the second one by --pair COLUMN, or of one text by --second"
+        )
     if isinstance(graph.units, Units):
         texts = [graph.units.prepared(text) for text in written]
     if is_export(folder):
@@ -173,7 +181,9 @@ def predict_texts(
     else:
         outputs = outputs_of(folder, texts, pairs, length, task_type=task_type)
     card = card_of_model(folder, task_type)
-    return graph.predictions(outputs, card) if graph.spans is None else graph.spans(outputs, card, written)
+    if graph.spans is None:
+        return graph.predictions(outputs, card)
+    return graph.spans(outputs, card, written if pairs is None else pairs)
 
 
 def require_export_format(name: str) -> str:
@@ -221,7 +231,8 @@ def outputs_of_published(
         raise ModelError(f"{folder} holds no graph ({files}); name the onnx folder of a pulled model")
     graph = folder / EXPORT_FORMATS[export_format or found[0]].file
     outputs = OnnxModel(folder, graph=graph).outputs(texts, pairs, max_length, units=units)
-    if not all(np.isfinite(flattened(one)).all() for one in outputs.values()):
+    finite = [np.isfinite(flattened(one)).all() for one in outputs.values() if one.dtype.kind != "U"]
+    if not all(finite):
         raise ModelError(f"{graph} predicts values that are not finite; predict with its model instead")
     return outputs
 

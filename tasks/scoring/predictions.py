@@ -33,7 +33,8 @@ class Predictions:
     predictions_N: np.ndarray
     """Classes or values, as floats; texts where each unit of a row has a prediction."""
     outputs: Mapping[str, np.ndarray]
-    """The model's outputs [N, C] by name, in float32; an array [N] of arrays [U, C] where rows have several answers."""
+    """The model's outputs [N, C] by name, in float32; an array [N] of arrays [U, C] where rows have several answers;
+    texts [N] that were concluded from outputs."""
 
     def in_order(self, ids: Sequence[int]) -> Predictions:
         """Return the predictions in the order of the given rows. Raises DataError where they are of other rows."""
@@ -83,12 +84,14 @@ def predictions_in(column: Any) -> np.ndarray:
 
 
 def stored(outputs: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """Return a column for each output, a list of numbers a row, or a list of them for each unit of a row."""
+    """Return a column for each output, a list of numbers a row, or a list of them for each unit of a row, or a text."""
     import pyarrow as pa
 
     numbers = pa.list_(pa.float32())
     return {
-        name: pa.array([row.tolist() for row in values], pa.list_(numbers) if values.dtype == object else numbers)
+        name: pa.array(values)
+        if values.dtype.kind == "U"
+        else pa.array([row.tolist() for row in values], pa.list_(numbers) if values.dtype == object else numbers)
         for name, values in outputs.items()
     }
 
@@ -97,6 +100,8 @@ def outputs_in(column: Any, rows: int) -> np.ndarray:
     """Return the outputs of a column, rows first."""
     import pyarrow as pa
 
+    if pa.types.is_string(column.type):
+        return np.asarray(column.to_pylist(), dtype=str)
     whole = column.combine_chunks()
     if pa.types.is_list(column.type.value_type):
         return ragged_array([np.asarray(row.as_py(), dtype=np.float32) for row in whole])

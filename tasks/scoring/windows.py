@@ -12,7 +12,20 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import ModelError
-from tasks.task_types.units import Parts, Units, by_row, overlap_of, ragged_array
+from tasks.task_types.units import (
+    Conclusions,
+    Parts,
+    StatedEntries,
+    Units,
+    by_row,
+    concluded_rows,
+    cut_at,
+    first_text_limit,
+    overlap_of,
+    place_units,
+    places_in_pair,
+    ragged_array,
+)
 
 
 @dataclass(frozen=True)
@@ -23,26 +36,40 @@ class ReadTexts:
     text_F: np.ndarray
     """The position of the text of each window."""
     places_FT2: Sequence[np.ndarray]
-    """Beginning and end of each token in its text; both are 0 for special tokens and padding."""
+    """Beginning and end of each token in its text, of a pair in the second one; both are 0 for special tokens and
+    padding of a text alone."""
 
 
-def read_by_transformers(tokenizer: Any, texts: Sequence[str], max_length: int) -> ReadTexts:
+TextReader = Callable[[Sequence[str], Sequence[str] | None], ReadTexts]
+"""Returns texts, and second texts if there are any, as a model reads them."""
+
+
+def read_by_transformers(
+    tokenizer: Any, texts: Sequence[str], max_length: int, pairs: Sequence[str] | None = None
+) -> ReadTexts:
     """Return texts as a checkpoint reads them. Raises ModelError for a tokenizer that does not tell the places of its
     tokens."""
     if not tokenizer.is_fast:
         raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
-    found = tokenizer(
-        list(texts),
-        truncation=True,
-        max_length=max_length,
-        stride=overlap_of(max_length),
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-        padding=True,
-        return_tensors="pt",
-    )
-    text_F, places_FT2 = (found.pop(name).numpy() for name in ("overflow_to_sample_mapping", "offset_mapping"))
-    return ReadTexts(found, text_F, list(places_FT2))
+    options = {
+        "max_length": max_length,
+        "stride": overlap_of(max_length),
+        "return_overflowing_tokens": True,
+        "return_offsets_mapping": True,
+        "padding": True,
+        "return_tensors": "pt",
+    }
+    if pairs is None:
+        found = tokenizer(list(texts), truncation=True, **options)
+        places_FT2 = list(found["offset_mapping"].numpy())
+    else:
+        seen = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        firsts = [cut_at(*both, first_text_limit(max_length)) for both in zip(texts, seen, strict=True)]
+        found = tokenizer(firsts, list(pairs), truncation="only_second", **options)
+        left = tokenizer.padding_side == "left"
+        places_FT2 = [places_in_pair(window, left=left) for window in found.encodings]
+    text_F, _ = (found.pop(name).numpy() for name in ("overflow_to_sample_mapping", "offset_mapping"))
+    return ReadTexts(found, text_F, places_FT2)
 
 
 def outputs_of_units(
@@ -50,27 +77,36 @@ def outputs_of_units(
     texts: Sequence[str],
     names: Sequence[str],
     *,
-    read: Callable[[Sequence[str]], ReadTexts],
+    read: TextReader,
     ask: Callable[[Any], Mapping[str, np.ndarray | Sequence[np.ndarray]]],
     together: int,
+    pairs: Sequence[str] | None = None,
+    stated: StatedEntries | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> dict[str, np.ndarray]:
-    """Return the outputs of the units of every text by name, an array [N] of arrays [U, C] in text order; ``together``
-    texts of like length are read at once. A unit without a token has zeros."""
-    order = sorted(range(len(texts)), key=lambda row: len(texts[row])) if together > 1 else list(range(len(texts)))
+    """Return the outputs of the units of every text by name, an array [N] of arrays [U, …] in text order, and what is
+    concluded from them; ``together`` texts of like length are read at once. A unit without a token has zeros.
+
+    ``stated`` is the config of the model, or the card of its export.
+    """
+    units_in = texts if pairs is None else pairs
+    order = sorted(range(len(texts)), key=lambda row: len(units_in[row])) if together > 1 else list(range(len(texts)))
     found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
+    concluded: list[Conclusions] = [{}] * len(texts)
     for start in range(0, len(order), together):
         rows = order[start : start + together]
-        seen = read([texts[row] for row in rows])
+        seen = read([texts[row] for row in rows], None if pairs is None else [pairs[row] for row in rows])
         outputs = ask(seen.inputs)
         for place, row in enumerate(rows):
             windows = np.flatnonzero(seen.text_F == place).tolist()
-            answered = units.places(texts[row], [seen.places_FT2[window] for window in windows])
+            answered, places_U3 = place_units(units, units_in[row], [seen.places_FT2[window] for window in windows])
             for name in names:
-                of_windows = [outputs[name][window] for window in windows]
-                found[name][row] = gathered(of_windows, answered, units.count(texts[row]))
+                found[name][row] = gathered([outputs[name][window] for window in windows], answered, len(places_U3))
+            if units.conclude is not None:
+                own = {name: found[name][row] for name in names}
+                concluded[row] = units.conclude(own, places_U3, units_in[row], stated or {})
         report(start + len(rows))
-    return {name: ragged_array(rows) for name, rows in found.items()}
+    return {**{name: ragged_array(rows) for name, rows in found.items()}, **concluded_rows(concluded)}
 
 
 def outputs_of_parts(
@@ -88,10 +124,10 @@ def outputs_of_parts(
 
 
 def gathered(outputs: Sequence[np.ndarray], answered: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Return the outputs [U, C] of a text's units from those of its windows [T, C]."""
-    found = np.zeros((count, outputs[0].shape[-1]), dtype=np.float32)
-    for output_TC, unit_T in zip(outputs, answered, strict=True):
-        found[unit_T[unit_T >= 0]] = output_TC[np.flatnonzero(unit_T >= 0)]
+    """Return the outputs [U, …] of a text's units from those of its windows [T, …]."""
+    found = np.zeros((count, *outputs[0].shape[1:]), dtype=np.float32)
+    for output_T, unit_T in zip(outputs, answered, strict=True):
+        found[unit_T[unit_T >= 0]] = output_T[np.flatnonzero(unit_T >= 0)]
     return found
 
 
@@ -104,6 +140,7 @@ def outputs_of_checkpoint_units(
     units: Units,
     *,
     together: int,
+    pairs: Sequence[str] | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> dict[str, np.ndarray]:
     """Return a checkpoint's outputs of the units of every text; ``together`` texts are read at once."""
@@ -114,7 +151,17 @@ def outputs_of_checkpoint_units(
             found = model(**inputs)
         return {name: found[name].numpy() for name in names}
 
-    def read(some: Sequence[str]) -> ReadTexts:
-        return read_by_transformers(tokenizer, some, max_length)
+    def read(some: Sequence[str], seconds: Sequence[str] | None) -> ReadTexts:
+        return read_by_transformers(tokenizer, some, max_length, seconds)
 
-    return outputs_of_units(units, texts, names, read=read, ask=ask, together=together, report=report)
+    return outputs_of_units(
+        units,
+        texts,
+        names,
+        read=read,
+        ask=ask,
+        together=together,
+        pairs=pairs,
+        stated=model.config.to_dict(),
+        report=report,
+    )

@@ -130,6 +130,8 @@ class Reader:
     """Return the numbers of the classes that a stored label stands for; None: it is such a number."""
     renumber: Callable[[Any, Mapping[int, int]], Any] | None = None
     """Return a stored label after classes were left out, by the new numbers of the others; None: its number."""
+    divided_by: str = ""
+    """The role of the column by which rows are divided unless a recipe names groups; empty: none."""
     reads_apart: bool = False
     """Whether a model reads the texts of a pair one by one: each is then a row of its own, text before second text."""
 
@@ -176,11 +178,9 @@ class Head:
     mix: Callable[[Tensor, Tensor, float], Tensor]
     """Returns one output [N, C] of several teachers' [M, N, C], from their weights [M, N] and a temperature."""
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
-    """Prepares the untrained head of a model for a training, by the targets that the function returns; after the
-    context, the model is a plain one again."""
+    """Prepares an untrained head for a training, by the targets that the function returns; a plain one afterwards."""
     units: Units | Parts | None = None
-    """The units of a row that have an answer each; None for one answer a row. Outputs that reach a loss are those of
-    units [U, C], and targets those of ``units.targets``; ``targets`` then returns the labels as one array [N]."""
+    """The units of a row that have an answer each, of which a loss has outputs and targets; None: one answer a row."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
@@ -238,8 +238,7 @@ class Answers:
     unchanged: Callable[[np.ndarray, np.ndarray], np.ndarray]
     """Tells by row whether a model that is run again predicts the same, up to rounding."""
     merge: Callable[[Mapping[str, np.ndarray], Sequence[int]], dict[str, np.ndarray]]
-    """Returns outputs in which classes that a judging set merges count as one: by class, the number of the class that
-    it is merged into. Raises DataError for a task type without classes."""
+    """Returns outputs whose classes are merged into those of the given numbers; DataError for a type without them."""
     guess: Callable[[np.ndarray, np.ndarray], dict[str, float]]
     """Returns the facts of a fine-tuned teacher by which it is compared with guessing, from predictions and labels."""
     floor: Floor
@@ -249,8 +248,10 @@ class Answers:
     alone: Callable[[Mapping[str, np.ndarray], np.ndarray, int], Mapping[str, object]]
     """Analyses the errors of one model: from the arrays of ``read``, the labels, and a number of bins."""
     apart: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], np.ndarray, np.ndarray, int], ModelComparison]
-    """Compares a student with its teacher: from the arrays of ``read`` of both, labels, ids of rows, and the most
-    examples of each sort. Returns ``counts`` of rows, and ``examples`` by sort, each with the ``id`` of its row."""
+    """Compares a student with its teacher: from the arrays of ``read`` of both, labels, ids, and the most examples of
+    each sort."""
+    kept: tuple[str, ...] | None = None
+    """The names of the outputs that are stored, to be decided and analysed again; None: all."""
 
 
 # --- view: words and figures, for pages, cards and MLflow -------------------------------------------------------------
@@ -290,8 +291,7 @@ class View:
     """Describes a model's predictions to people (``view.py``; no library)."""
 
     example: Callable[[bool], list[Any]]
-    """Returns an example of the inputs of the type's pipeline at Hugging Face, never a row of a user's data; tells
-    whether the task's optional columns are used."""
+    """Returns example inputs of the type's pipeline, never a user's; tells whether optional columns are used."""
     example_answer: Printed
     """An example of what the pipeline returns for one input."""
     code: Code
@@ -344,7 +344,8 @@ class Graph:
     timed_inputs: Callable[[np.ndarray], dict[str, np.ndarray]]
     """Returns the inputs of one timed call, from random tokens [B, T]: all that a model of the type may take."""
     units: Units | Parts | None = None
-    """The units of a row that have an answer each; None for one answer a row. An output of rows is then an array [N] of
-    arrays, those of the units of each row."""
+    """The units of a row that have an answer each: an output is then an array [N] of arrays. None: one answer a row."""
     spans: Callable[[Mapping[str, np.ndarray], Card, Sequence[str]], list[Printed]] | None = None
-    """Returns in place of ``predictions`` the prediction of each row with places in its text, as the user wrote it."""
+    """Returns in place of ``predictions`` those with places in the user's text, of a pair in the second one."""
+    needs_pair: bool = False
+    """Whether a row is always two texts."""

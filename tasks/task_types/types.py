@@ -59,6 +59,8 @@ class TaskType:
     """The metric that decides unless the recipe names another."""
     problem_type: str = ""
     """Its name in the config of a checkpoint; empty where transformers has none."""
+    mixes_teachers: bool = True
+    """Whether the answers of several teachers may be mixed."""
     pipeline: str = ""
     """The pipeline of transformers in which MLflow keeps its models; empty: the one of its name at Hugging Face."""
     formulas: tuple[str, ...] = ("default", "paper")

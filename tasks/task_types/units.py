@@ -1,36 +1,81 @@
 """Units of a row that have an answer each, and arrays of rows that differ in their number of units.
 
-The units of a text, such as the words of a sentence, are found among its tokens; it is read in windows where it is
-longer than a model's input. Units that are read apart, such as the options of a question, are a pair of texts each;
-those of one row stand in one batch while a model learns. Shape letters: N rows, U units of all rows, T tokens of a
-window, C outputs of a unit.
+The units of a text, such as the words of a sentence or the pieces of a passage, are found among its tokens; it is read
+in windows where it is longer than a model's input. Of a pair, each window has the whole first text and a part of the
+second one. Units that are read apart, such as the options of a question, are a pair of texts each; those of one row
+stand in one batch while a model learns. Shape letters: N rows, U units of all rows, T tokens of a window, C outputs of
+a unit, K numbers of a target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 OVERLAP = 4
 """Neighbouring windows share one token in this many."""
+MOST_FIRST, SHARE_OF_FIRST = 64, 3
+"""Tokens of a first text that is read beside each window of a second one: at most so many, and one in so many of the
+window, so that there is room for more than the overlap."""
+OUTSIDE_OF_TEXT, SUMMARY = -1, -2
+"""In place of beginning and end: of tokens that are not of the second text of a pair, and of the token that represents
+the window."""
+
+
+StatedEntries = Mapping[str, object]
+"""Entries of the config of a model, or of the card of its export."""
+Conclusions = Mapping[str, "str | np.ndarray"]
+"""What is concluded from the outputs of one row, by name: texts, or arrays."""
+
+
+class Encoding(Protocol):
+    """One window of a text or a pair, as the library tokenizers returns it; lists have one entry a token."""
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Beginning and end of each token in its text."""
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        """The number of the text of each token; None for special ones."""
+
+    @property
+    def attention_mask(self) -> list[int]:
+        """1, or 0 for padding."""
+
+
+def text_as_given(text: str) -> str:
+    """Return a text as it is."""
+    return text
 
 
 @dataclass(frozen=True)
 class Units:
     """The units of a task type whose rows have several answers."""
 
-    count: Callable[[str], int]
-    """Returns the number of units of a text."""
     places: Callable[[str, Sequence[np.ndarray]], list[np.ndarray]]
     """Returns by window of a text the number of the unit that each token answers [T], -1 for none, from the places of
-    its tokens in the text [T, 2]; a unit is answered once at most."""
-    targets: Callable[[Any, int], list[int]]
+    its tokens in the text [T, 2]; a unit is answered once at most. Of a pair the text is the second one."""
+    count: Callable[[str], int] | None = None
+    """Returns the number of units of a text; None: as many as ``places`` numbers, from 0 on."""
+    targets: Callable[[Any, int], list[int]] | None = None
     """Returns the targets of a row's units from its label, which may be missing, and their number."""
-    prepared: Callable[[str], str]
+    prepared: Callable[[str], str] = text_as_given
     """Returns a text of a user in the form of the texts that a model has learned from."""
+    targets_at: Callable[[Any, np.ndarray], np.ndarray] | None = None
+    """Returns the targets [U, K] of a row's units from its label and, by unit, its beginning, its end and the number of
+    its window [U, 3]; None where the number of units tells enough (``targets``)."""
+    conclude: Callable[[Mapping[str, np.ndarray], np.ndarray, str, StatedEntries], Conclusions] | None = None
+    """Returns what is concluded from all outputs of one row: from the outputs [U, …], the places of the units [U, 3],
+    the text, and what config or card state."""
+
+    @property
+    def are_pieces(self) -> bool:
+        """Whether the units are pieces of a tokenizer, so that models with other pieces have other units."""
+        return self.targets_at is not None
 
 
 @dataclass(frozen=True)
@@ -54,6 +99,49 @@ class Parts:
 def overlap_of(max_length: int) -> int:
     """Return the number of tokens that neighbouring windows share."""
     return max_length // OVERLAP
+
+
+def place_units(units: Units, text: str, windows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return by window of a text the number of the unit that each token answers [T], and by unit its beginning, its end
+    and the number of its window [U, 3]; -1 for a unit without a token."""
+    answered = units.places(text, windows)
+    count = max((int(unit_T.max(initial=-1)) + 1 for unit_T in answered), default=0)
+    places_U3 = np.full((count if units.count is None else units.count(text), 3), OUTSIDE_OF_TEXT, dtype=np.int64)
+    for window, (unit_T, places_T2) in enumerate(zip(answered, windows, strict=True)):
+        there = np.flatnonzero(unit_T >= 0)
+        places_U3[unit_T[there], :2], places_U3[unit_T[there], 2] = places_T2[there], window
+    return answered, places_U3
+
+
+def places_in_pair(window: Encoding, *, left: bool) -> np.ndarray:
+    """Return beginning and end of the tokens of a pair in its second text [T, 2]: ``OUTSIDE_OF_TEXT`` for others,
+    ``SUMMARY`` for the first token, or for the last one where padding stands on the ``left``."""
+    places_T2 = np.asarray(window.offsets, dtype=np.int64).reshape(-1, 2)
+    places_T2[[part != 1 for part in window.sequence_ids]] = OUTSIDE_OF_TEXT
+    there = np.flatnonzero(window.attention_mask)
+    places_T2[there[-1 if left else 0]] = SUMMARY
+    return places_T2
+
+
+def first_text_limit(max_length: int) -> int:
+    """Return the number of tokens that a first text may have beside windows of a second one."""
+    return min(MOST_FIRST, max_length // SHARE_OF_FIRST)
+
+
+def cut_at(text: str, offsets: Sequence[tuple[int, int]], most: int) -> str:
+    """Return the beginning of a text with at most so many tokens, from the places of its tokens."""
+    return text if len(offsets) <= most else text[: offsets[most - 1][1]]
+
+
+def concluded_rows(rows: Sequence[Conclusions]) -> dict[str, np.ndarray]:
+    """Return what was concluded from each row, by name: texts as one array [N] of texts, arrays as one of arrays."""
+    names = list(rows[0]) if rows else []
+    return {
+        name: np.asarray([row[name] for row in rows], dtype=str)
+        if isinstance(rows[0][name], str)
+        else ragged_array([np.asarray(row[name]) for row in rows])
+        for name in names
+    }
 
 
 def ragged_array(rows: Sequence[np.ndarray]) -> np.ndarray:

@@ -63,7 +63,7 @@ def distill_intermediate(job: Job) -> dict[str, object]:
         pair.teacher,
         knobs,
         pair.tokenizer,
-        targets=rows.targets,
+        targets=rows.targets_in(augmented.encoded),
         head=pair.task.head,
         longest=knobs.max_length,
     )
@@ -120,6 +120,8 @@ def distill_prediction(job: Job) -> dict[str, object]:
 def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent) -> dict[str, object]:
     """Train a student on the teacher's answers, in place."""
     student, task, tokenizer = pair.student, pair.task, pair.tokenizer
+    if task.head.units is not None and task.head.units.are_pieces:
+        same_vocabulary(pair, "answers to its pieces", "labels (signal: labels), or trim its vocabulary afterwards")
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, substitutes(job))
@@ -157,7 +159,7 @@ def answered_loss(
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
     answers = Answers(job.inputs["answers"], head, augmented, pair.teacher, pair.teachers_tokenizer, copied)
     capture = Capture(student, head, hidden=range(1, len(copied) + 1))
-    targets = torch.from_numpy(augmented.rows.targets).to(student.device)
+    targets = torch.from_numpy(augmented.rows.targets_in(augmented.encoded)).to(student.device)
     loss_of = partial(
         HEADS[knobs.task_type].teacher_loss,
         temperature=knobs.temperature,
@@ -207,16 +209,18 @@ def contributions(job: Job) -> list[float] | None:
     return read_contributions(folder) if folder else None
 
 
-def same_vocabulary(pair: TeacherStudent) -> None:
+def same_vocabulary(
+    pair: TeacherStudent, compared: str = "layers", instead: str = "the teacher's predictions only (stages: [])"
+) -> None:
     """Raise ModelError if student and teacher have different vocabularies: their tokens could not be compared one by
     one."""
     ours, theirs = (tokenizer.get_vocab() for tokenizer in (pair.tokenizer, pair.teachers_tokenizer))
     if ours != theirs:
         raise ModelError(
             f"the student's tokenizer ({len(ours):,} tokens) is not its teacher's ({len(theirs):,}), so their "
-            f"layers cannot be compared token by token; "
-            "start the student from a model with the same tokenizer, or train it on the teacher's predictions only "
-            "(stages: [])"
+            f"{compared} cannot be compared token by token; "
+            "start the student from a model with the same tokenizer, or train it on "
+            f"{instead}"
         )
 
 

@@ -68,7 +68,7 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     """Return the loss of a batch against its labels."""
     if len(rows) == 0:
         raise DataError("the train split has no labelled rows; check the label column")
-    targets = torch.from_numpy(rows.targets).to(model.device)
+    targets = torch.from_numpy(rows.targets_in(encoded)).to(model.device)
 
     def loss(indices: Indices) -> Loss:
         batch = collate(encoded, indices.rows_B, pad, model.device)

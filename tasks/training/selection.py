@@ -50,7 +50,7 @@ def all_outputs(
     model: Any, outputs: Sequence[Output], encoded: Encoded, pad: int, *, precision: str
 ) -> dict[str, np.ndarray]:
     """Return the named outputs [N, C] of every row, in float32 and in row order; where rows have several answers, an
-    array [N] of arrays, those of the units of each row."""
+    array [N] of arrays, those of the units of each row, and all that is concluded from them."""
     place, parts, order = model.device, list[list[np.ndarray]](), []
     was_training = model.training
     model.eval()
@@ -66,8 +66,11 @@ def all_outputs(
         one.name: by_number(each, order, encoded.answers)
         for one, each in zip(outputs, zip(*parts, strict=True), strict=True)
     }
-    counts_N = None if encoded.windows is None else encoded.windows.counts_N
-    return values if counts_N is None else {name: by_row(one, counts_N) for name, one in values.items()}
+    windows = encoded.windows
+    if windows is None:
+        return values
+    found_rows = {name: by_row(one, windows.counts_N) for name, one in values.items()}
+    return found_rows if windows.conclude is None else windows.conclude(found_rows, model.config.to_dict())
 
 
 def selector(

@@ -66,9 +66,12 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     splits, names = without_classes(splits, reader, names, rare)
     labels = splits["train"].labels if has_classes else None
     classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
+    if reader.divided_by and not (knobs.group or spec.group):
+        for rows in splits.values():
+            rows.groups = rows.pairs if reader.divided_by == "pair" else rows.texts
     for rows in splits.values():
         require_whole_units(rows, spec, knobs)
-    divided, purged = divide(splits, grouped_data(knobs), classes)
+    divided, purged = divide(splits, grouped_data(knobs, reader.divided_by), classes)
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
@@ -121,9 +124,12 @@ def texts_apart(rows: Split, groups: list[int] | None) -> tuple[Split, list[int]
     return apart, None if groups is None else [groups[row] for row in twice]
 
 
-def grouped_data(knobs: RowsSlice) -> Data:
-    """Return the knobs of a division in which rows that are judged together share a fate."""
-    return knobs if knobs.group or not knobs.task.group else knobs.model_copy(update={"group": knobs.task.group})
+def grouped_data(knobs: RowsSlice, divided_by: str = "") -> Data:
+    """Return the knobs of a division in which rows that are judged together share a fate, or those with the same text
+    in the column of a role."""
+    columns = {"text": knobs.task.text, "pair": knobs.task.pair}
+    group = knobs.task.group or columns.get(divided_by)
+    return knobs if knobs.group or not group else knobs.model_copy(update={"group": group})
 
 
 def require_whole_units(rows: Split, spec: TaskSpec, knobs: RowsSlice) -> None:

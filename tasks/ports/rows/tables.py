@@ -18,6 +18,7 @@ from tasks.ports.rows.splits import Split, gathered_rows
 from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import TableRows
+from tasks.task_types.texts.nested import is_nested, questions_of_paragraphs
 from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
 from tasks.task_types.types import Column
 
@@ -95,7 +96,10 @@ def read_table(path: Path, given: TableFormat = NOTHING_STATED) -> tuple[pa.Tabl
             f"{'; '.join(broken_lines(table)) or count}; put texts that contain the delimiter into quotes, or state "
             f"delimiter, quoting and encoding in data.format"
         )
-    return whole, table
+    if not is_nested(table.columns):
+        return whole, table
+    flat = questions_of_paragraphs(whole, path.name)
+    return flat, replace(table, columns=tuple(flat.column_names), said=f"{table.said}, questions of paragraphs")
 
 
 def with_numbers(values: list[Any]) -> list[Any]:

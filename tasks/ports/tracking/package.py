@@ -44,6 +44,7 @@ def package(order: PackingOrder) -> None:
     from tasks.task_types.heads import HEADS
 
     name_packages()
+    own = TASK_TYPES[order["task_type"]]
     source, output, view = order["folder"], Path(order["output"]), VIEWS[order["task_type"]]
     model = (
         HEADS[order["task_type"]]
@@ -59,7 +60,7 @@ def package(order: PackingOrder) -> None:
     mlflow.transformers.save_model(
         {"model": model, "tokenizer": tokenizer},
         str(output),
-        task=TASK_TYPES[order["task_type"]].pipeline or TASK_TYPES[order["task_type"]].hub_task,
+        task=own.pipeline or own.hub_task,
         signature=infer_signature(example, [dict(view.example_answer)]),
         input_example=example,
         # for MLflow's own server and for pyfunc: a text beyond the model's positions would be an error

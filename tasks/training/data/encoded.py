@@ -7,7 +7,7 @@ own. Shape letters: N rows, F windows, U units of all rows, S tokens of all rows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,19 @@ from torch import Tensor
 from tasks.architectures.known_architectures import is_told_segments
 from tasks.errors import ModelError
 from tasks.task_types.texts.truncation import cut_pairs
-from tasks.task_types.units import Parts, overlap_of
+from tasks.task_types.units import (
+    Parts,
+    concluded_rows,
+    cut_at,
+    first_text_limit,
+    overlap_of,
+    place_units,
+    places_in_pair,
+)
 from tasks.training.precision import FUSED
 
 if TYPE_CHECKING:
-    from tasks.task_types.units import Units
+    from tasks.task_types.units import StatedEntries, Units
 
 WINDOW_IDS = 2**42
 """Between the ids of two windows of a row: more than any id of a row."""
@@ -38,6 +46,10 @@ class Windows:
     is one unit: those of a row are then in one batch."""
     counts_N: np.ndarray
     """The number of units of each row."""
+    targets_UK: np.ndarray | None = None
+    """The targets of units, where they depend on the places of tokens."""
+    conclude: Callable[[Mapping[str, np.ndarray], StatedEntries], dict[str, np.ndarray]] | None = None
+    """Adds to outputs by row what is concluded from them, from the config of the model; None: there is nothing."""
 
     @property
     def ids_F(self) -> np.ndarray:
@@ -99,38 +111,83 @@ def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, ma
     return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer))
 
 
-def encode_windows(tokenizer: Any, texts: Sequence[str], max_length: int, units: Units) -> Encoded:
-    """Tokenize rows in windows of at most ``max_length`` tokens. Raises ModelError for a tokenizer that does not tell
-    the places of its tokens."""
+def encode_windows(
+    tokenizer: Any,
+    texts: Sequence[str],
+    max_length: int,
+    units: Units,
+    pairs: Sequence[str] | None = None,
+    labels: Sequence[Any] = (),
+) -> Encoded:
+    """Tokenize rows in windows of at most ``max_length`` tokens; of pairs, each window has the whole first text.
+    ``labels`` of the rows are needed where targets depend on the places of tokens. Raises ModelError for a tokenizer
+    that does not tell the places of its tokens."""
     if not tokenizer.is_fast:
         raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
-    counts_N = np.asarray([units.count(text) for text in texts], dtype=np.int64)
+    left, nothing = pads_left(tokenizer), np.empty(0, dtype=np.int64)
     if not len(texts):
-        nothing = np.empty(0, dtype=np.int64)
-        return Encoded(
-            nothing, nothing, np.zeros(1, np.int64), pads_left(tokenizer), Windows(nothing, nothing, counts_N)
-        )
-    out = tokenizer(
-        list(texts),
-        truncation=True,
-        max_length=max_length,
-        stride=overlap_of(max_length),
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-        return_attention_mask=False,
-        return_token_type_ids=True,
-        verbose=False,
-    )
+        return Encoded(nothing, nothing, np.zeros(1, np.int64), left, Windows(nothing, nothing, nothing))
+    out = windows_of(tokenizer, texts, pairs, max_length, return_attention_mask=False, return_token_type_ids=True)
     row_F = np.asarray(out["overflow_to_sample_mapping"], dtype=np.int64)
     windows: list[list[np.ndarray]] = [[] for _ in texts]
-    for row, places in zip(row_F, out["offset_mapping"], strict=True):
-        windows[row].append(np.asarray(places, dtype=np.int64).reshape(-1, 2))
-    found = list[np.ndarray]()
-    for text, own, start in zip(texts, windows, np.cumsum(counts_N) - counts_N, strict=True):
-        found += [np.where(unit_T < 0, -1, unit_T + start) for unit_T in units.places(text, own)]
+    for number, row in enumerate(row_F):
+        places_T2 = np.asarray(out["offset_mapping"][number], dtype=np.int64).reshape(-1, 2)
+        windows[row].append(places_T2 if pairs is None else places_in_pair(out.encodings[number], left=left))
+    answered, places, before = list[list[np.ndarray]](), list[np.ndarray](), 0
+    for text, own in zip(texts if pairs is None else pairs, windows, strict=True):
+        found, places_U3 = place_units(units, text, own)
+        answered.append(found)
+        places.append(places_U3 + np.asarray([0, 0, before]))
+        before += len(own)
+    counts_N = np.asarray([len(places_U3) for places_U3 in places], dtype=np.int64)
+    unit_S = [
+        np.where(unit_T < 0, -1, unit_T + start)
+        for own, start in zip(answered, np.cumsum(counts_N) - counts_N, strict=True)
+        for unit_T in own
+    ]
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
-    kept = Windows(row_F, np.concatenate(found), counts_N)
-    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer), kept)
+    kept = Windows(row_F, np.concatenate(unit_S), counts_N)
+    if units.targets_at is not None and len(labels):
+        located = [units.targets_at(label, places_U3) for label, places_U3 in zip(labels, places, strict=True)]
+        kept = replace(kept, targets_UK=np.concatenate(located))
+    if units.conclude is not None:
+        kept = replace(kept, conclude=concluding(units, places, texts if pairs is None else pairs))
+    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, left, kept)
+
+
+def windows_of(
+    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, **options: Any
+) -> Any:
+    """Tokenize rows in windows, with the places of their tokens; a first text that would leave no room is cut."""
+    options |= {
+        "max_length": max_length,
+        "stride": overlap_of(max_length),
+        "return_overflowing_tokens": True,
+        "return_offsets_mapping": True,
+        "verbose": False,
+    }
+    if pairs is None:
+        return tokenizer(list(texts), truncation=True, **options)
+    seen = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    both = zip(texts, seen["offset_mapping"], strict=True)
+    firsts = [cut_at(text, places, first_text_limit(max_length)) for text, places in both]
+    return tokenizer(firsts, list(pairs), truncation="only_second", **options)
+
+
+def concluding(
+    units: Units, places: Sequence[np.ndarray], texts: Sequence[str]
+) -> Callable[[Mapping[str, np.ndarray], StatedEntries], dict[str, np.ndarray]]:
+    """Return a function that adds to outputs by row what is concluded from them."""
+
+    def conclude(outputs: Mapping[str, np.ndarray], stated: StatedEntries) -> dict[str, np.ndarray]:
+        assert units.conclude is not None
+        rows = [
+            units.conclude({name: values[row] for name, values in outputs.items()}, places_U3, text, stated)
+            for row, (places_U3, text) in enumerate(zip(places, texts, strict=True))
+        ]
+        return {**outputs, **concluded_rows(rows)}
+
+    return conclude
 
 
 def encode_parts(

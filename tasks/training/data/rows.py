@@ -89,7 +89,13 @@ class Rows:
             return encode(tokenizer, self.texts, self.pairs, max_length)
         if isinstance(self.units, Parts):
             return encode_parts(tokenizer, self.texts, self.pairs, max_length, self.units)
-        return encode_windows(tokenizer, self.texts, max_length, self.units)
+        labels = self.labels_N.tolist()
+        return encode_windows(tokenizer, self.texts, max_length, self.units, self.pairs, labels)
+
+    def targets_in(self, encoded: Encoded) -> np.ndarray:
+        """Return the targets of a loss; of units that are found among tokens, those of the encoded rows."""
+        found = None if encoded.windows is None else encoded.windows.targets_UK
+        return self.targets if found is None else found
 
     def texts_alone(self, tokenizer: Any, max_length: int, most: int) -> Encoded:
         """Return the tokens of the first rows, at most ``max_length`` of each, for measurements without answers: a long
@@ -130,11 +136,13 @@ def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N)
 
 
-def targets_of_units(rows: StoredRows, units: Units | Parts) -> np.ndarray:
-    """Return the targets of the units of all rows [U]."""
+def targets_of_units(rows: StoredRows, units: Units | Parts) -> np.ndarray | None:
+    """Return the targets of the units of all rows [U]; None where they depend on tokens."""
     if isinstance(units, Parts):
         counts_N = units.read(rows.texts, rows.pairs)[2].tolist()
         found = [units.targets(*row) for row in zip(rows.ids, rows.labels, counts_N, strict=True)]
+    elif units.targets is None or units.count is None:
+        return None
     else:
         found = [units.targets(label, units.count(text)) for text, label in zip(rows.texts, rows.labels, strict=True)]
     return np.asarray([target for row in found for target in row], dtype=np.int64)
@@ -150,7 +158,7 @@ def join(first: Rows, second: Rows) -> Rows:
     labels_N = np.concatenate([first.labels_N, second.labels_N.astype(first.labels_N.dtype)])
     ids_N, texts = np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts
     if first.targets_U is None or second.targets_U is None:
-        return Rows(ids_N, texts, pairs, labels_N)
+        return Rows(ids_N, texts, pairs, labels_N, units=first.units)
     return Rows(ids_N, texts, pairs, labels_N, np.concatenate([first.targets_U, second.targets_U]), first.units)
 
 

@@ -1,8 +1,9 @@
-"""Thresholds of a finished model: tuned on the selection rows, and moved into the bias of its head.
+"""Thresholds of a finished model: tuned on the selection rows, and stated in its config.
 
-Afterwards an output is positive where its label applies, so that every user of the plain folder or of an export decides
-as the tuned model does. The config states the thresholds as ``limbeck_thresholds``: the log-odds of a threshold, added
-to an output, give back the log-odds of the trained model. Shape letters: N rows, C outputs.
+Thresholds of labels are moved into the bias of the head: afterwards an output is positive where its label applies, so
+that every user of the plain folder or of an export decides as the tuned model does. The config states them as
+``limbeck_thresholds``: the log-odds of a threshold, added to an output, give back the log-odds of the trained model.
+Shape letters: N rows, C outputs.
 """
 
 from __future__ import annotations
@@ -24,20 +25,39 @@ from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import all_outputs, selection_score
 
-BestThresholds = Callable[[np.ndarray, np.ndarray, str], np.ndarray]
-"""Returns the threshold of each output [C], as a probability, from logits [N, C] and targets [N] of the same rows, and
-the metric that decides."""
-
-THRESHOLDS: dict[str, BestThresholds] = {"multi-label": thresholds_of_sets}
-"""How thresholds are chosen, by the name of the task type, for types that have some (``TaskType.has_thresholds``)."""
+Outputs = dict[str, np.ndarray]
+"""The outputs of a model on the selection rows by name, rows first."""
+Settle = Callable[[Any, Outputs, np.ndarray, str, Callable[[], Outputs]], Outputs]
+"""Writes the best thresholds into a model, from its outputs, the targets [N] of the same rows, and the metric that
+decides; asks the model again by the function, and returns its outputs. Raises ModelError where it cannot."""
 LARGEST_ERROR = 1e-3
 """By how much outputs may differ from those that a moved bias should give."""
+
+
+def settle_in_bias(
+    model: Any, before: Outputs, labels_N: np.ndarray, metric: str, ask_again: Callable[[], Outputs]
+) -> Outputs:
+    """Move the thresholds of labels into the bias of a model's head."""
+    (logits_NC,) = before.values()
+    thresholds_C = thresholds_of_sets(logits_NC, labels_N, metric)
+    moved_C = np.log(thresholds_C) - np.log1p(-thresholds_C)
+    lower_bias(model, moved_C)
+    after = ask_again()
+    if np.abs(next(iter(after.values())) - (logits_NC - moved_C)).max() > LARGEST_ERROR:
+        raise ModelError(f"the bias of a {model.config.model_type} model's head does not move its outputs alone")
+    model.config.limbeck_thresholds = [round(float(one), 6) for one in thresholds_C]
+    return after
+
+
+THRESHOLDS: dict[str, Settle] = {"multi-label": settle_in_bias}
+"""How thresholds are chosen and written, by the name of the task type, for types that have some
+(``TaskType.has_thresholds``)."""
 
 
 def write_thresholds(job: Job) -> dict[str, object]:
     """Write ``base`` with thresholds; return its score on the selection rows before and after.
 
-    Raises DataError where there are no selection rows, ModelError for a head whose bias cannot be moved.
+    Raises DataError where there are no selection rows, ModelError for a model that cannot hold thresholds.
     """
     knobs = job.read(ThresholdSlice)
     make_deterministic(0)
@@ -47,15 +67,12 @@ def write_thresholds(job: Job) -> dict[str, object]:
     if not len(held):
         raise DataError("thresholds are tuned on selection rows, and there are none; set data.selection_rows")
     encoded = held.tokens(tokenizer, knobs.max_length)
-    before = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
-    (output,) = answers.outputs
-    thresholds_C = THRESHOLDS[knobs.task_type](before[output.name], held.labels_N, knobs.metric)
-    moved_C = np.log(thresholds_C) - np.log1p(-thresholds_C)
-    lower_bias(model, moved_C)
-    after = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
-    if np.abs(after[output.name] - (before[output.name] - moved_C)).max() > LARGEST_ERROR:
-        raise ModelError(f"the bias of a {model.config.model_type} model's head does not move its outputs alone")
-    model.config.limbeck_thresholds = [round(float(one), 6) for one in thresholds_C]
+
+    def ask() -> Outputs:
+        return all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
+
+    before = ask()
+    after = THRESHOLDS[knobs.task_type](model, before, held.labels_N, knobs.metric, ask)
     save_model(model, tokenizer, job.output)
     scores = [
         selection_score(answers, knobs.metric, answers.decide(outputs), held.labels_N, held.groups_N)

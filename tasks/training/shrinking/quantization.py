@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from tasks.architectures.known_architectures import model_type_of
@@ -24,7 +25,7 @@ from tasks.recipe.slices import QuantizationSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import collate
 from tasks.training.data.epochs import Epoch, Indices, planned
-from tasks.training.data.rows import Rows, Task, read_rows, student_rows, task_and_tokenizer
+from tasks.training.data.rows import Task, read_rows, student_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.fake_quantization import FakeQuantization
@@ -93,7 +94,7 @@ class Learning:
             rows = read_rows(self.job.inputs["rows"], "train", self.task.head)
         encoded = rows.tokens(self.tokenizer, self.knobs.max_length)
         if self.knobs.signal == "teacher":
-            loss = self.own_loss(rows)
+            loss = self.own_loss(rows.targets_in(encoded))
         else:
             loss = labelled_loss(self.model, self.task, rows, encoded, self.tokenizer.pad_token_id)
 
@@ -102,7 +103,7 @@ class Learning:
 
         return loss, epoch
 
-    def own_loss(self, rows: Rows) -> Callable[[Indices], Loss]:
+    def own_loss(self, targets_N: np.ndarray) -> Callable[[Indices], Loss]:
         """Return the loss against the model as it was before, in full precision: its predictions, and all hidden
         states."""
         knobs, head, place = self.knobs, self.task.head, self.model.device
@@ -110,7 +111,7 @@ class Learning:
         store_as_multiplied(teacher, knobs.precision)
         compared = range(teacher.config.num_hidden_layers + 1) if knobs.hidden_weight else ()
         ours_of, theirs_of = (Capture(one, head, hidden=compared) for one in (self.model, teacher))
-        targets = torch.from_numpy(rows.targets).to(place)
+        targets = torch.from_numpy(targets_N).to(place)
         loss_of = partial(
             HEADS[knobs.task_type].teacher_loss,
             temperature=knobs.temperature,

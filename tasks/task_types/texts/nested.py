@@ -1,0 +1,50 @@
+"""Tables of passages with their questions inside, as SQuAD's files have them: one row for each question.
+
+Format: Rajpurkar et al. 2018, arXiv:1806.03822; an object ``data`` lists articles, each with ``paragraphs`` of one
+``context`` and questions ``qas``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tasks.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARAGRAPHS = "paragraphs"
+FLAT_COLUMNS = ("id", "title", "context", "question", "answers")
+
+
+def is_nested(columns: tuple[str, ...]) -> bool:
+    """Tell whether a table has passages with questions inside."""
+    return PARAGRAPHS in columns
+
+
+def questions_of_paragraphs(table: pa.Table, file: str) -> pa.Table:
+    """Return one row for each question, with its passage and the title of its article. Raises DataError for a passage
+    without a context, or a list that is none."""
+    import pyarrow as pa
+
+    rows = list[dict[str, object]]()
+    titles = table.column("title").to_pylist() if "title" in table.column_names else [None] * len(table)
+    for number, (title, paragraphs) in enumerate(
+        zip(titles, table.column(PARAGRAPHS).to_pylist(), strict=True), start=1
+    ):
+        for paragraph in paragraphs or ():
+            if not isinstance(paragraph, dict) or not {"context", "qas"} <= paragraph.keys():
+                raise DataError(
+                    f"{file}, article {number}: a paragraph has no context or no qas; give SQuAD's form, or a flat "
+                    f"table with the columns question, context and answers"
+                )
+            for asked in paragraph["qas"] or ():
+                answers = asked.get("answers")
+                texts = None if answers is None else [answer["text"] for answer in answers]
+                starts = None if answers is None else [answer["answer_start"] for answer in answers]
+                found = None if texts is None else {"text": texts, "answer_start": starts}
+                own = {"title": title, "context": paragraph["context"], "answers": found}
+                rows.append({"id": asked.get("id"), "question": asked.get("question"), **own})
+    answers_type = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int64()))])
+    columns = {name: [row[name] for row in rows] for name in FLAT_COLUMNS[:-1]}
+    return pa.table({**columns, "answers": pa.array([row["answers"] for row in rows], answers_type)})
