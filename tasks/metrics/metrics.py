@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.metrics.definition import Metric
+from tasks.metrics.of_answers import SQUAD_EXACT, SQUAD_F1
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MACRO_F1_ACCURACY, MATTHEWS
 from tasks.metrics.of_entities import ENTITY_F1, ENTITY_PRECISION, ENTITY_RECALL
 from tasks.metrics.of_groups import F1_GROUP_EXACT, GROUP_EXACT, GROUP_F1, GROUP_PARITY
@@ -33,6 +34,8 @@ METRICS: dict[str, Metric] = {
     "micro_f1": MICRO_F1,
     "label_macro_f1": LABEL_MACRO_F1,
     "subset_accuracy": SUBSET_ACCURACY,
+    "squad_f1": SQUAD_F1,
+    "squad_exact": SQUAD_EXACT,
     "ndcg_at_10": NDCG_AT_10,
     "mrr_at_10": MRR_AT_10,
     "average_precision": AVERAGE_PRECISION,

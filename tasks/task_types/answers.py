@@ -10,6 +10,7 @@ from tasks.task_types.multi_label.answers import ANSWERS as MULTI_LABEL
 from tasks.task_types.ranking.answers import ANSWERS as RANKING
 from tasks.task_types.regression.answers import ANSWERS as REGRESSION
 from tasks.task_types.retrieval.answers import ANSWERS as RETRIEVAL
+from tasks.task_types.spans.answers import ANSWERS as SPANS
 from tasks.task_types.tokens.answers import ANSWERS as TOKENS
 
 ANSWERS: dict[str, Answers] = {
@@ -18,6 +19,7 @@ ANSWERS: dict[str, Answers] = {
     "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,

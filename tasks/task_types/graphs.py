@@ -9,6 +9,7 @@ from tasks.task_types.interfaces import Graph
 from tasks.task_types.multi_label.graph import GRAPH as MULTI_LABEL
 from tasks.task_types.ranking.graph import GRAPH as RANKING
 from tasks.task_types.regression.graph import GRAPH as REGRESSION
+from tasks.task_types.spans.graph import GRAPH as SPANS
 from tasks.task_types.tokens.graph import GRAPH as TOKENS
 
 GRAPHS: dict[str, Graph] = {
@@ -17,6 +18,7 @@ GRAPHS: dict[str, Graph] = {
     "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": EMBEDDING,
     "ranking": RANKING,

@@ -9,6 +9,7 @@ from tasks.task_types.interfaces import Head
 from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
 from tasks.task_types.ranking.head import HEAD as RANKING
 from tasks.task_types.regression.head import HEAD as REGRESSION
+from tasks.task_types.spans.head import HEAD as SPANS
 from tasks.task_types.tokens.head import HEAD as TOKENS
 
 HEADS: dict[str, Head] = {
@@ -17,6 +18,7 @@ HEADS: dict[str, Head] = {
     "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": EMBEDDING,
     "ranking": RANKING,

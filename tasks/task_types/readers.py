@@ -14,6 +14,7 @@ from tasks.task_types.multi_label.rows import READER as MULTI_LABEL
 from tasks.task_types.ranking.rows import READER as RANKING
 from tasks.task_types.regression.rows import READER as REGRESSION
 from tasks.task_types.retrieval.rows import READER as RETRIEVAL
+from tasks.task_types.spans.rows import READER as SPANS
 from tasks.task_types.tokens.rows import READER as TOKENS
 
 READERS: dict[str, Reader] = {
@@ -22,6 +23,7 @@ READERS: dict[str, Reader] = {
     "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,

@@ -102,6 +102,7 @@ OPTION_SCORES = (Output("logits", ("batch", "options")),)
 RELEVANCE_SCORES = (Output("logits", ("batch", "candidates"), is_distribution=False),)
 LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
 SENTENCE_VECTORS = (Output("sentence_embedding", ("batch", "width"), is_distribution=False),)
+SPAN_LOGITS = (Output("start_logits", ("batch", "tokens")), Output("end_logits", ("batch", "tokens")))
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
@@ -119,6 +120,15 @@ TEXT_TO_RANK = Column("pair", "a text, in a row of its own, or a list of texts",
 
 TOKENS = Column("text", "the words, as a list or with spaces between them", is_words=True, usual="tokens")
 TAGS = Column("label", "a tag for each word: O, or B-, I- and a type", usual="tags")
+
+QUESTION = Column("text", "the question", usual="question")
+CONTEXT = Column("pair", "the passage that the answer stands in", usual="context")
+ANSWERS_IN_PASSAGE = Column(
+    "label",
+    "the answers: texts and their first characters in the passage; empty lists for none",
+    usual="answers",
+    several=True,
+)
 
 OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
 """Metrics of rows that are judged together: a task, or a judging set, names the column of their groups."""
@@ -225,6 +235,20 @@ RERANKING = TaskType(
     formulas=("default", "margins", "scores", "lists"),
 )
 
+SPANS = TaskType(
+    name="spans",
+    description="The answer to a question: a part of a passage, or none.",
+    hub_task="question-answering",
+    auto_class="AutoModelForQuestionAnswering",
+    columns=(QUESTION, CONTEXT, ANSWERS_IN_PASSAGE),
+    outputs=SPAN_LOGITS,
+    metrics=("squad_f1", "squad_exact"),
+    headline="squad_f1",
+    mixes_teachers=False,
+    pipeline="feature-extraction",
+    has_thresholds=True,
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
@@ -234,6 +258,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "choices": MULTIPLE_CHOICE,
     "tokens": ENTITIES,
     "multi-label": MULTI_LABEL,
+    "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RERANKING,

@@ -10,6 +10,7 @@ from tasks.task_types.multi_label.view import VIEW as MULTI_LABEL
 from tasks.task_types.ranking.view import VIEW as RANKING
 from tasks.task_types.regression.view import VIEW as REGRESSION
 from tasks.task_types.retrieval.view import VIEW as RETRIEVAL
+from tasks.task_types.spans.view import VIEW as SPANS
 from tasks.task_types.tokens.view import VIEW as TOKENS
 
 VIEWS: dict[str, View] = {
@@ -18,6 +19,7 @@ VIEWS: dict[str, View] = {
     "choices": CHOICES,
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
+    "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,

@@ -19,6 +19,7 @@ from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tests.task_types.choices.tables import write_questions
 from tests.task_types.ranking.tables import write_graded
+from tests.task_types.spans.tables import write_asked
 from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import WORDS, write_tiny_bert
 
@@ -67,6 +68,7 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     kind = task.get("kind") if isinstance(task := values["task"], Mapping) else ""
     data = write_tagged(folder / "tagged", 100) if kind == "tokens" else data
     data = write_questions(folder / "questions", 200) if kind == "choices" else data
+    data = write_asked(folder / "asked", 60) if kind == "spans" else data
     values["task"] = {"name": "tiny", **({"kind": kind} if kind else {"labels": ["negative", "positive"]})}
     data = write_graded(folder / "graded", 200) if kind == "ranking" else data
     if kind == "ranking":
@@ -98,7 +100,7 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
     )
     values["resources"] = {"threads_alone": 1}
-    if kind == "tokens":  # of a teacher that finds next to nothing, a share of its score would be undefined
+    if kind in ("tokens", "spans"):  # of a teacher that finds next to nothing, a share of its score would be undefined
         values["teacher"] |= {"steps": 60, "learning_rate": 5e-3}
     if "corpus" in values:
         values["corpus"] = {"source": str(folder / "text.txt"), "max_tokens": 1000, "max_length": 16}
@@ -152,6 +154,8 @@ LIKE_ANOTHER = (
     "pruned-width",
     "reranker-small",
     "smallest",
+    "squad-small",
+    "squad2-small",
     "sst2-cut-distil-cut",
     "sst2-methods",
     "sst2-tinybert",

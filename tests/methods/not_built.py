@@ -72,7 +72,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         """,
     },
     "task_metrics": {
-        "answers in a text": "squad_v2",
         "translation and summaries": "sacrebleu rouge",
     },
 }

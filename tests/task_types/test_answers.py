@@ -14,8 +14,9 @@ from tasks.errors import DataError
 from tasks.metrics.metrics import METRICS
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.common_answers import reliability
+from tasks.task_types.spans.passage import answer_of_passage
 from tasks.task_types.types import TASK_TYPES
-from tasks.task_types.units import ragged_array
+from tasks.task_types.units import SUMMARY, concluded_rows, ragged_array
 
 ONE_ANSWER = [name for name, one in TASK_TYPES.items() if not one.has_units]
 """Types whose rows have one answer; the tests of ``tokens/`` ask the others the same."""
@@ -41,10 +42,22 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
     if TASK_TYPES[name].reads_units_apart:  # each unit has one number
         found = {one: values[..., None] for one, values in found.items()}
     lengths_N = [1 + row % WIDTHS["tokens"] for row in range(WIDTHS["batch"])]
-    return {
+    logits = {
         name: ragged_array([one[:many] for one, many in zip(values, lengths_N, strict=True)])
         for name, values in found.items()
     }
+    if name != "spans":
+        return logits
+    words = [" ".join("abcdefg"[place] * 3 for place in draw.permutation(7)) for _ in range(WIDTHS["batch"])]
+    places = [
+        np.asarray([(SUMMARY, SUMMARY, 0), *((4 * at, 4 * at + 3, 0) for at in range(many - 1))]) for many in lengths_N
+    ]
+    rows = zip(logits["start_logits"], logits["end_logits"], places, words, strict=True)
+    passages = [
+        answer_of_passage({"start_logits": start, "end_logits": end}, places_U3, text, {})
+        for start, end, places_U3, text in rows
+    ]
+    return {**logits, **concluded_rows(passages)}
 
 
 def truth(name: str) -> np.ndarray:

@@ -68,9 +68,22 @@ def test_a_change_in_tags_remakes_nothing_of_classes_and_values() -> None:
 
 def test_a_change_in_options_remakes_nothing_of_words_and_classes() -> None:
     name = "tasks.task_types.choices.options"
-    there = Program({**program().sources, name: with_statements(program().sources[name])}, program().never_counted)
+    there = edited({name: with_statements(program().sources[name])})
     assert remade(there, "classification") == remade(there, "tokens") == set()
     assert {*LEARNING, "score-model", "export-onnx"} - {"mix-answers"} <= remade(there, "choices")
+
+
+def test_a_change_in_answers_of_passages_remakes_nothing_of_others() -> None:
+    """A mutation of the head, and one of what is concluded from logits: students are trained anew by the first alone,
+    scores are computed anew by the second."""
+    for module, remakes in (
+        ("tasks.task_types.spans.head", LEARNING - {"mix-answers"}),
+        ("tasks.task_types.spans.passage", {"finetune-teacher", "tune-thresholds", "score-model", "export-onnx"}),
+        ("tasks.task_types.spans.thresholds", {"tune-thresholds"}),
+    ):
+        there = edited({module: with_statements(program().sources[module])})
+        assert remade(there, "classification") == remade(there, "tokens") == set()
+        assert remakes <= remade(there, "spans")
 
 
 @pytest.mark.parametrize("part", DICTS)

@@ -20,6 +20,8 @@ from tasks.errors import DataError, ModelError
 from tasks.recipe.slices import ThresholdSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.multi_label.thresholds import thresholds_of_sets
+from tasks.task_types.spans.passage import STATED_THRESHOLD
+from tasks.task_types.spans.thresholds import threshold_of_none
 from tasks.training.data.rows import read_rows, task_and_tokenizer
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
@@ -49,7 +51,15 @@ def settle_in_bias(
     return after
 
 
-THRESHOLDS: dict[str, Settle] = {"multi-label": settle_in_bias}
+def settle_in_config(
+    model: Any, before: Outputs, labels_N: np.ndarray, metric: str, ask_again: Callable[[], Outputs]
+) -> Outputs:
+    """State in a model's config above which score of none a question has no answer."""
+    setattr(model.config, STATED_THRESHOLD, round(threshold_of_none(before, labels_N, metric), 6))
+    return ask_again()
+
+
+THRESHOLDS: dict[str, Settle] = {"multi-label": settle_in_bias, "spans": settle_in_config}
 """How thresholds are chosen and written, by the name of the task type, for types that have some
 (``TaskType.has_thresholds``)."""
 
