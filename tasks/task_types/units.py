@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -87,6 +87,8 @@ class Parts:
     targets: Callable[[int, Any, int], list[int]]
     """Returns the targets of a row's units from its id, its label, which may be missing, and their number. Units of one
     row have targets that tell them from those of other rows: a loss finds the rows of a batch by them."""
+    are_pieces: ClassVar = False
+    """Units are texts, whatever the tokenizer makes of them."""
 
     def read(self, texts: Sequence[str], pairs: Sequence[str] | None) -> tuple[list[str], list[str], np.ndarray]:
         """Return the texts and second texts of the units of all rows [U], and the number of units of each row [N]."""
