@@ -74,7 +74,7 @@ def find_recipe(name: str) -> Path:
     """Return the file of a recipe given by path or by its name on the shelf."""
     path = Path(name)
     if path.is_file():
-        if format_of(path) is not None:
+        if format_of(path) is not None and path.suffix != ".json":  # JSON is YAML, too
             raise RecipeError(f"{path} is a table and no recipe; `limbeck init {path}` writes a recipe for it")
         return path
     if name in (shelf := sorted(entry.stem for entry in SHELF.glob("*.yaml"))):

@@ -91,6 +91,8 @@ class TaskTraining(Training):
         "recall_at_10",
         "recall_at_100",
         "average_precision",
+        "squad_f1",
+        "squad_exact",
     ] = Field(
         "headline",
         description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "

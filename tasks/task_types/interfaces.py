@@ -248,8 +248,7 @@ class Answers:
     alone: Callable[[Mapping[str, np.ndarray], np.ndarray, int], Mapping[str, object]]
     """Analyses the errors of one model: from the arrays of ``read``, the labels, and a number of bins."""
     apart: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], np.ndarray, np.ndarray, int], ModelComparison]
-    """Compares a student with its teacher: from the arrays of ``read`` of both, labels, ids, and the most examples of
-    each sort."""
+    """Compares a student with its teacher, from arrays of ``read``, labels, ids, and the most examples of each sort."""
     kept: tuple[str, ...] | None = None
     """The names of the outputs that are stored, to be decided and analysed again; None: all."""
 

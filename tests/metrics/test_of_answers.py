@@ -16,7 +16,7 @@ from tasks.metrics.of_answers import (
     normal_words,
     span_of_answer,
 )
-from tasks.task_types.spans.passage import BEST, CANDIDATES
+from tasks.task_types.spans.passage import BEST, BEST_CANDIDATES
 from tasks.task_types.spans.thresholds import threshold_of_none
 from tasks.task_types.units import ragged_array
 from tests.methods.oracles import Oracle, reads
@@ -55,7 +55,7 @@ def test_thresholds_are_as_good_as_those_of_squads_own_program(oracle: Oracle) -
     assert 100 * SQUAD_F1(kept(0.5), labels_N) == pytest.approx(at_half["f1"], abs=1e-9)
     assert 100 * SQUAD_EXACT(kept(0.5), labels_N) == pytest.approx(at_half["exact"], abs=1e-9)
     candidates = ragged_array([np.asarray([[-1, -1, margin], [0, 1, 0.0]]) for margin in margin_N])
-    outputs = {BEST: best_N, CANDIDATES: candidates}
+    outputs = {BEST: best_N, BEST_CANDIDATES: candidates}
     for metric, name, key in ((SQUAD_F1, "squad_f1", "best_f1"), (SQUAD_EXACT, "squad_exact", "best_exact")):
         found = threshold_of_none(outputs, labels_N, name)
         assert 100 * metric(kept(found), labels_N) == pytest.approx(wanted["best"][key], abs=1e-9)

@@ -35,7 +35,8 @@ RANKS = [(np.repeat(RANDOM.integers(1, 200, 30), 2).astype(float), np.ones(60))]
 CASES = {"classification": CLASSES, "regression": VALUES, "tokens": TAGS, "multi-label": SETS}
 OPTIONS = [(np.array(["1/3", "0/2", "3/4"]), np.array(["1/3", "1/2", "3/4"]))]
 LISTS = [(np.array(["0.5 2 -1", "1 1"]), np.array(["0 2 1", "0 1"]))]
-CASES |= {"embedding": VALUES, "retrieval": RANKS, "choices": OPTIONS, "ranking": LISTS}
+FOUND = [(np.array(["0 4 aa bb", "none", "7 9 cc"]), np.array(["0 2 aa|0 4 bb", "none", "2 3 dd"]))]
+CASES |= {"embedding": VALUES, "retrieval": RANKS, "choices": OPTIONS, "ranking": LISTS, "spans": FOUND}
 """Predictions and labels, by task type."""
 
 

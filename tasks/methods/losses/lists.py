@@ -28,8 +28,8 @@ def by_row_of_units(scores_U1: Tensor, row_U: Tensor) -> Tensor:
     _, place_B, counts_B = torch.unique_consecutive(row_U, return_inverse=True, return_counts=True)
     starts_B = counts_B.cumsum(0) - counts_B
     place_U = torch.arange(len(row_U), device=row_U.device) - starts_B[place_B]
-    scores_BK = torch.full((len(counts_B), int(counts_B.max())), ABSENT_UNIT, device=scores_U1.device)
-    return scores_BK.index_put((place_B, place_U), in_full(scores_U1).squeeze(1))
+    scores_U = in_full(scores_U1).squeeze(1)
+    return scores_U.new_full((len(counts_B), int(counts_B.max())), ABSENT_UNIT).index_put((place_B, place_U), scores_U)
 
 
 def score_loss(student_U1: Tensor, teacher_U1: Tensor, row_U: Tensor, temperature: float) -> Loss:
@@ -67,8 +67,8 @@ def relevance_loss(scores_U1: Tensor, grades_U: Tensor) -> Loss:
     """Return the binary cross entropy of scores with relevance, averaged over units that have a grade: one of 0 is not
     relevant, any above is; an unknown one is negative."""
     known_U = grades_U >= 0
-    targets_U = (grades_U > 0).float()
-    each_U = F.binary_cross_entropy_with_logits(in_full(scores_U1).squeeze(1), targets_U, reduction="none")
+    scores_U = in_full(scores_U1).squeeze(1)
+    each_U = F.binary_cross_entropy_with_logits(scores_U, (grades_U > 0).to(scores_U.dtype), reduction="none")
     return mean_of((each_U * known_U).sum(), known_U.sum())
 
 

@@ -200,16 +200,14 @@ def rendered_column(table: pa.Table, name: str) -> tuple[list[Any], list[str]]:
 
 
 def columns_named(label: str, known: Sequence[str], columns: Sequence[Column]) -> list[str]:
-    """Return the columns that a label names together, with commas between them, where its task type may have several;
-    none if it is a single column."""
+    """Return the columns that a label names with commas between them, where its type may have several; else none."""
     names = [name.strip() for name in label.split(",")]
     may = any(column.role == "label" and column.several for column in columns)
     return names if may and label not in known and len(names) > 1 else []
 
 
 def words_joined(file: str, column: str, row: int, cell: Any) -> Any:
-    """Return a list of words as a text with a space between two of them; a space within a word, and an empty
-    word, become a space that does not divide. Raises DataError for a word that is no text."""
+    """Return a list of words as a text; DataError for a word that is none. Spaces within words do not divide them."""
     if isinstance(cell, str):
         return SPACES.sub(" ", cell.strip())
     if not isinstance(cell, list):

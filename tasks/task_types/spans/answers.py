@@ -13,7 +13,7 @@ from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_answers import NO_ANSWER, SQUAD_EXACT, SQUAD_F1, exact_and_f1, figures_of_rows
 from tasks.task_types.common_answers import heaviest_rows
 from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
-from tasks.task_types.spans.passage import CANDIDATES, FOUND_ANSWER
+from tasks.task_types.spans.passage import BEST_CANDIDATES, FOUND_ANSWER
 from tasks.task_types.types import SPAN_LOGITS
 
 ABOVE = 0.05
@@ -127,5 +127,5 @@ ANSWERS = Answers(
     read=read_answers,
     alone=analyse_answers,
     apart=compare_answers,
-    kept=(FOUND_ANSWER, CANDIDATES),
+    kept=(FOUND_ANSWER, BEST_CANDIDATES),
 )

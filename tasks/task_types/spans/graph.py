@@ -12,7 +12,7 @@ import numpy as np
 from tasks.metrics.of_answers import span_of_answer
 from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Card, Graph, Printed
-from tasks.task_types.spans.passage import CANDIDATES, FOUND_ANSWER, PIECES_OF_PASSAGE, STATED_THRESHOLD
+from tasks.task_types.spans.passage import BEST_CANDIDATES, FOUND_ANSWER, PIECES_OF_PASSAGE, STATED_THRESHOLD
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import SPAN_LOGITS
 
@@ -55,7 +55,7 @@ def spans_without_texts(outputs: Mapping[str, np.ndarray], card: Card) -> list[P
 
 def answers_in_passages(outputs: Mapping[str, np.ndarray], card: Card, texts: Sequence[str]) -> list[Printed]:
     """Return the answer to each question, from its passage."""
-    rows = zip(outputs[FOUND_ANSWER], outputs[CANDIDATES], texts, strict=True)
+    rows = zip(outputs[FOUND_ANSWER], outputs[BEST_CANDIDATES], texts, strict=True)
     return [printed_answer(str(answer), candidates_K3, text) for answer, candidates_K3, text in rows]
 
 

@@ -18,7 +18,7 @@ from tasks.task_types.units import SUMMARY, Conclusions, StatedEntries, Units
 
 START, END = "start_logits", "end_logits"
 """The outputs of a model, in transformers."""
-FOUND_ANSWER, BEST, CANDIDATES = "answer", "best_answer", "candidates"
+FOUND_ANSWER, BEST, BEST_CANDIDATES = "answer", "best_answer", "candidates"
 """What is concluded: the answer, the best one that is not none, and the best answers with their scores: first that of
 none, without its threshold; places in the passage and the sum of logits [K, 3]."""
 STATED_THRESHOLD = "limbeck_null_threshold"
@@ -107,7 +107,7 @@ def answer_of_passage(
         best = coded_answer(start, end, text[start:end])
     threshold = stated.get(STATED_THRESHOLD)
     above = margin_of(candidates_K3) > (threshold if isinstance(threshold, (int, float)) else 0.0)
-    return {FOUND_ANSWER: NO_ANSWER if above else best, BEST: best, CANDIDATES: candidates_K3}
+    return {FOUND_ANSWER: NO_ANSWER if above else best, BEST: best, BEST_CANDIDATES: candidates_K3}
 
 
 def margin_of(candidates_K3: np.ndarray) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tasks.metrics.of_answers import NO_ANSWER, figures_of_rows
-from tasks.task_types.spans.passage import ALWAYS_ANSWERS, BEST, CANDIDATES, margin_of
+from tasks.task_types.spans.passage import ALWAYS_ANSWERS, BEST, BEST_CANDIDATES, margin_of
 
 
 def threshold_of_none(outputs: Mapping[str, np.ndarray], labels_N: np.ndarray, metric: str) -> float:
@@ -18,7 +18,7 @@ def threshold_of_none(outputs: Mapping[str, np.ndarray], labels_N: np.ndarray, m
     to 0. ``ALWAYS_ANSWERS`` where every row has an answer."""
     if not (labels_N == NO_ANSWER).any():
         return ALWAYS_ANSWERS
-    margin_N, column = np.asarray([margin_of(row) for row in outputs[CANDIDATES]]), int(metric != "squad_exact")
+    margin_N, column = np.asarray([margin_of(row) for row in outputs[BEST_CANDIDATES]]), int(metric != "squad_exact")
     answered_N = figures_of_rows(outputs[BEST], labels_N)[:, column]
     none_N = figures_of_rows(np.full(len(labels_N), NO_ANSWER), labels_N)[:, column]
     known = np.unique(margin_N[np.isfinite(margin_N)])

@@ -127,7 +127,9 @@ def encode_windows(
     left, nothing = pads_left(tokenizer), np.empty(0, dtype=np.int64)
     if not len(texts):
         return Encoded(nothing, nothing, np.zeros(1, np.int64), left, Windows(nothing, nothing, nothing))
-    out = windows_of(tokenizer, texts, pairs, max_length, return_attention_mask=False, return_token_type_ids=True)
+    out = tokens_in_windows(
+        tokenizer, texts, pairs, max_length, return_attention_mask=False, return_token_type_ids=True
+    )
     row_F = np.asarray(out["overflow_to_sample_mapping"], dtype=np.int64)
     windows: list[list[np.ndarray]] = [[] for _ in texts]
     for number, row in enumerate(row_F):
@@ -155,7 +157,7 @@ def encode_windows(
     return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, left, kept)
 
 
-def windows_of(
+def tokens_in_windows(
     tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, **options: Any
 ) -> Any:
     """Tokenize rows in windows, with the places of their tokens; a first text that would leave no room is cut."""

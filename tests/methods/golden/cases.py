@@ -10,6 +10,7 @@ import numpy as np
 from tests.methods.golden import losses
 from tests.methods.golden.case import Case, drawn, pair
 from tests.methods.golden.feature_maps import feature_maps
+from tests.methods.golden.lists import lists
 from tests.methods.golden.tables import maps_and_strategies, texts
 from tests.methods.golden.vectors import vectors
 
@@ -318,6 +319,7 @@ def all_cases() -> list[Case]:
         label_sets,
         inner_layers,
         feature_maps,
+        lists,
         relations_and_patience,
         words_and_teachers,
         layers_measured,

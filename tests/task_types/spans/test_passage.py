@@ -20,7 +20,7 @@ from tasks.task_types.spans.head import by_window, true_places
 from tasks.task_types.spans.passage import (
     ALWAYS_ANSWERS,
     BEST,
-    CANDIDATES,
+    BEST_CANDIDATES,
     FOUND_ANSWER,
     MOST_PIECES,
     PIECES_OF_PASSAGE,
@@ -103,7 +103,7 @@ def test_a_threshold_is_chosen_where_none_is_right_most_often() -> None:
     right = coded_answer(0, 4, "Rome")
     labels_N, margins = np.asarray([right, right, NO_ANSWER, NO_ANSWER]), [-3.0, 1.0, 2.0, 5.0]
     candidates = ragged_array([np.asarray([[-1, -1, margin], [0, 4, 0.0]]) for margin in margins])
-    given = {BEST: np.asarray([right] * 4), CANDIDATES: candidates}
+    given = {BEST: np.asarray([right] * 4), BEST_CANDIDATES: candidates}
     assert threshold_of_none(given, labels_N, "squad_f1") == 1.5
     assert threshold_of_none(given, np.asarray([right] * 4), "squad_f1") == ALWAYS_ANSWERS
 
