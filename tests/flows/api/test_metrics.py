@@ -20,6 +20,8 @@ from tests.command_line import Command
 
 RANDOM = np.random.default_rng(0)
 OF_VALUES = ("pearson", "spearman", "pearson_spearman", "mse")
+ANSWERS = np.array(["none", "0 9 aa bb", "4 9 bb"])
+"""No answer, one of two words, and one of the second word."""
 CLASSES_N, LABELS_N = RANDOM.integers(0, 3, (2, 301))
 VALUES_N, TRUTH_N = RANDOM.normal(size=(2, 301)) * [[1.0], [1e3]]
 
@@ -43,12 +45,21 @@ def inputs_of(name: str) -> dict[str, np.ndarray]:
         return {"predictions": VALUES_N, "references": TRUTH_N}
     if name.startswith("entity_"):
         return {"predictions": tag_texts(CLASSES_N), "references": tag_texts(LABELS_N)}
+    if name == "average_precision":
+        return {"predictions": lists_of(VALUES_N), "references": lists_of(LABELS_N % 2)}
+    if name.startswith("squad_"):
+        return {"predictions": ANSWERS[CLASSES_N], "references": ANSWERS[LABELS_N]}
     return {"predictions": CLASSES_N, "references": LABELS_N}
 
 
 def tag_texts(tags_N: np.ndarray) -> np.ndarray:
     """Return sentences of two words, as texts of tag numbers."""
     return np.array([f"{tag} {2 * (tag // 2)}" for tag in tags_N])
+
+
+def lists_of(values_N: np.ndarray) -> np.ndarray:
+    """Return each value, a 1 and a 0 as the texts of one query."""
+    return np.array([f"{value} 1 0" for value in values_N])
 
 
 @pytest.mark.parametrize("name", [name for name in (*METRICS, *METRICS_OF_SCORES) if name not in OF_GROUPS])
