@@ -65,13 +65,14 @@ def right_places(rows: TableRows, names: Sequence[str] | None = None) -> list[st
     found: list[str | None] = []
     columns = columns_of_template(rows.names.get("pair", ""))
     pairs: Sequence[Any] = rows.columns.get("pair", [None] * len(rows.columns["label"]))
+    are_signs = are_letters_or_places(rows.columns["label"], pairs)
     for row, (pair, label) in enumerate(zip(pairs, rows.columns["label"], strict=True), start=1):
         if not isinstance(pair, str) or not pair.strip():  # told with the texts of the row
             found.append(None)
             continue
         options = options_in(pair)
         try:
-            place = columns.index(label) if label in columns else place_of_label(label, options)
+            place = columns.index(label) if label in columns else place_of_label(label, options, are_signs)
         except ValueError as error:
             raise DataError(f"{rows.file}, row {row}: {error} (column {rows.names['label']!r})") from None
         if len(options) < FEWEST_OPTIONS:
@@ -89,8 +90,29 @@ def columns_of_template(template: str) -> list[str]:
     return next((part.columns for part in parts if isinstance(part, Field) and part.others), [])
 
 
-def place_of_label(label: Any, options: Sequence[str]) -> int | None:
-    """Return the place that a label names; None for no label. Raises ValueError for another label."""
+def are_letters_or_places(labels: Sequence[Any], pairs: Sequence[Any]) -> bool:
+    """Tell whether the texts in a column of labels are letters or places of options, and no texts of options: each is
+    one, and not each is also a whole option. An option such as "Vitamin A" says nothing about the label A."""
+    both = [
+        (on_one_line(label), options_in(pair))
+        for label, pair in zip(labels, pairs, strict=True)
+        if isinstance(label, str) and label and isinstance(pair, str)
+    ]
+    return all(place_of_sign(text, options) is not None for text, options in both) and not all(
+        text in options for text, options in both
+    )
+
+
+def place_of_sign(text: str, options: Sequence[str]) -> int | None:
+    """Return the place of an option by its letter, or by its place as a text; None for any other text."""
+    if len(text) == 1 and text.upper() in OPTION_LETTERS[: len(options)]:
+        return OPTION_LETTERS.index(text.upper())
+    return int(text) if text.isdecimal() and int(text) < len(options) else None
+
+
+def place_of_label(label: Any, options: Sequence[str], is_sign: bool = False) -> int | None:
+    """Return the place that a label names; None for no label. With ``is_sign``, a text is a letter or a place, and not
+    the text of an option. Raises ValueError for another label."""
     if isinstance(label, Mapping):
         return place_of_key(label, options)
     if label is None or label == "" or label == -1:
@@ -100,7 +122,8 @@ def place_of_label(label: Any, options: Sequence[str]) -> int | None:
     if isinstance(label, bool) or not isinstance(label, (int, str)):
         raise ValueError(f"the label {label!r} is neither a place, nor a letter, nor the text of an option")
     if isinstance(label, str):
-        return place_of_text(label, options)
+        sign = place_of_sign(on_one_line(label), options) if is_sign else None
+        return place_of_text(label, options) if sign is None else sign
     if not 0 <= label < len(options):
         raise ValueError(
             f"the label {label} is none of 0 to {len(options) - 1}, the places of {len(options)} options; places are "
@@ -116,10 +139,8 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
     ending = same or [place for place, option in enumerate(options) if option.endswith(f" {text}")]
     if ending:
         return ending[0]
-    if text.upper() in OPTION_LETTERS[: len(options)] and len(text) == 1:
-        return OPTION_LETTERS.index(text.upper())
-    if text.isdecimal() and int(text) < len(options):
-        return int(text)
+    if (sign := place_of_sign(text, options)) is not None:
+        return sign
     listed = ", ".join(in_quotes(option) for option in options[:4])
     raise ValueError(
         f"the label {in_quotes(text)} names none of {len(options)} options ({listed}); write a place from 0 on, a "

@@ -58,6 +58,24 @@ def test_a_label_names_an_option_by_place_letter_or_text(tmp_path: Path, label: 
     assert facts.unlabelled["train"] == (0 if stored else 2)
 
 
+@pytest.mark.parametrize(
+    ("options", "labels", "stored"),
+    [
+        ([["Vitamin C", "Vitamin A"], ["plan B", "plan A"]], ["A", "B"], ["0/2", "1/2"]),
+        ([["type 1", "type 0"], ["7", "8"]], ["1", "0"], ["1/2", "0/2"]),
+        ([["Vitamin C", "A"], ["x", "y"]], ["A", "B"], ["0/2", "1/2"]),  # one of them is by chance an option
+        ([["B", "A"], ["A", "B"]], ["A", "A"], ["1/2", "0/2"]),  # all are options
+        ([["1", "0"], ["7", "1"]], ["1", "7"], ["0/2", "0/2"]),  # 7 is no place
+    ],
+)
+def test_an_option_that_ends_with_a_letter_is_not_named_by_it(
+    tmp_path: Path, options: list[list[str]], labels: list[str], stored: list[str]
+) -> None:
+    """RACE has options such as "Vitamin A" and labels such as A: the wrong option would be learned, silently."""
+    rows, _ = prepared(tmp_path, {"q": ["Q?", "R?"], "o": options, "a": labels}, LISTED)
+    assert rows.labels == stored
+
+
 def test_keys_beside_the_label_name_options(tmp_path: Path) -> None:
     """In ARC, a key "2" is the second option where keys are numbers, and no place from 0 on."""
     columns = {"q": ["Q?", "R?"], "o": [["u", "v"], ["w", "x"]], "k": [["1", "2"], ["A", "B"]], "a": ["2", "A"]}
