@@ -131,7 +131,7 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {},
             {"ensemble": {**SECOND, "combine": "certainty"}, "task": "stsb"},
-            "certainty needs classes, and stsb is a regression",
+            "certainty needs classes, and stsb is a task of regression",
         ),
         (
             {},
@@ -141,7 +141,7 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {"prediction": {"choose_by": "f1"}},
             {"task": "stsb"},
-            "students.small.prediction.choose_by is f1, and stsb is a regression",
+            "students.small.prediction.choose_by is f1, and stsb is a task of regression",
         ),
     ],
 )

@@ -223,10 +223,10 @@ class Recipe(Knobs):
         """Reject an ensemble that cannot be mixed, or from which no model learns."""
         if self.ensemble is None:
             return
-        if self.ensemble.combine == "certainty" and not self.task_type.is_softened:
+        if self.ensemble.combine == "certainty" and not self.task_type.has_certainty:
             raise ValueError(
-                f"ensemble.combine: certainty needs classes, and {self.spec.name} is a {self.spec.kind}; use combine: "
-                f"weights"
+                f"ensemble.combine: certainty needs classes, and {self.spec.name} is a task of {self.spec.kind}; use "
+                f"combine: weights"
             )
         if "teacher" not in {one.signal_of_training for one in self.planned}:
             raise ValueError(

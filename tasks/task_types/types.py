@@ -76,8 +76,14 @@ class TaskType:
 
     @property
     def is_softened(self) -> bool:
-        """Whether a temperature softens an answer, and an answer has a certainty."""
+        """Whether a temperature softens an answer."""
         return any(output.is_distribution for output in self.outputs)
+
+    @property
+    def has_certainty(self) -> bool:
+        """Whether each stored answer of a teacher is a distribution, which has a certainty: the score of one option is
+        none."""
+        return self.is_softened and not self.reads_units_apart
 
     @property
     def has_units(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tasks.engine.job import Job
+from tasks.errors import DataError
 from tasks.exports.jobs import JOBS
 from tasks.exports.parity import apart
 from tasks.ports.code.fingerprint import program
@@ -18,7 +19,9 @@ from tasks.ports.code.program import Program
 from tasks.scoring.onnx_models import card_of
 from tasks.scoring.predict import outputs_of, predict_texts, stored_type
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.stored import STATED
 from tasks.task_types.types import TASK_TYPES
+from tasks.task_types.units import ragged_array
 from tests.exports.test_exports import write_rows
 from tests.scoring.small import sentences
 from tests.stage_tasks import changed_stages, edited
@@ -148,3 +151,18 @@ def test_a_further_task_type_runs_no_stage_again() -> None:
 def test_how_a_timed_call_is_made_counts_for_speed_alone() -> None:
     other = replaced("tasks.task_types.common_graph", "np.zeros_like(ids_BT)", "np.ones_like(ids_BT)")
     assert changed(other, "classification") == changed(other, "regression") == {"measure-speed"}
+
+
+@pytest.mark.parametrize("name", [name for name, one in TASK_TYPES.items() if one.reads_units_apart])
+def test_options_and_texts_to_rank_are_asked_for(name: str, tmp_path: Path) -> None:
+    """Without them a single empty one would be chosen with the probability 1."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "num_labels": 1, STATED: name}))
+    with pytest.raises(DataError, match=f"a model of type {name} reads two texts, text and pair, and one is given"):
+        predict_texts(tmp_path, ["what is it?"], max_length=16)
+
+
+def test_a_chosen_option_has_its_text() -> None:
+    graph, scores = GRAPHS["choices"], [np.array([[0.0], [2.0]]), np.array([[1.0], [0.0], [0.0]])]
+    assert graph.spans is not None
+    one, other = graph.spans({"logits": ragged_array(scores)}, {}, ["a film\na song", "u\nv\nw"])
+    assert (one["choice"], one["option"], other["choice"], other["option"]) == (1, "a song", 0, "u")

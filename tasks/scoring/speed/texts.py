@@ -19,7 +19,9 @@ from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.recipe.slices import TextsSlice
 from tasks.scoring.speed.speed import Paces, opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
+from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.texts.truncation import batch_of
+from tasks.task_types.units import Parts
 
 TIMED_TEXTS = 16
 """Texts that are timed: enough for all lengths of a task, few enough to be timed many times."""
@@ -56,11 +58,21 @@ def time_texts(folders: Mapping[str, Path], rows: StoredRows, knobs: TextsSlice)
     import torch
 
     torch.set_num_threads(knobs.threads)
+    rows = read_apart(rows, knobs.task_type)
     sample = rows_of_all_lengths(rows)
     calls = {name: pass_over(folder, rows, sample, knobs) for name, folder in folders.items()}
     with torch.inference_mode():
         times = time_in_turn(calls, repeats=knobs.repeats, warmup=1, seconds=knobs.seconds)
     return paces_of({name: [value / len(sample) for value in values] for name, values in times.items()})
+
+
+def read_apart(rows: StoredRows, task_type: str) -> StoredRows:
+    """Return rows as a model reads them: of a row whose units are read apart, each unit is a pair of its own."""
+    units = GRAPHS[task_type].units
+    if not isinstance(units, Parts):
+        return rows
+    texts, pairs, _ = units.read(rows.texts, rows.pairs)
+    return StoredRows(list(range(len(texts))), texts, pairs, [None] * len(texts))
 
 
 def rows_of_all_lengths(rows: StoredRows) -> list[int]:

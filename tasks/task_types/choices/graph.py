@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tasks.task_types.choices.options import OPTION_PARTS
+from tasks.task_types.choices.options import OPTION_PARTS, options_in
 from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Card, Graph, Printed
 from tasks.task_types.stored import STATED
@@ -30,6 +30,12 @@ def options_with_probabilities(outputs: Mapping[str, np.ndarray], card: Card) ->
     return found
 
 
+def options_with_texts(outputs: Mapping[str, np.ndarray], card: Card, pairs: Sequence[str]) -> list[Printed]:
+    """Return the chosen option of each row with its text."""
+    rows = zip(options_with_probabilities(outputs, card), pairs, strict=True)
+    return [{"option": options_in(pair)[one["choice"]], **one} for one, pair in rows]
+
+
 def same_choice(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Tell by row whether both choose the same option."""
     both = zip(ours["logits"], theirs["logits"], strict=True)
@@ -43,4 +49,6 @@ GRAPH = Graph(
     equal=same_choice,
     timed_inputs=one_pass,
     units=OPTION_PARTS,
+    spans=options_with_texts,
+    needs_pair=True,
 )

@@ -41,4 +41,5 @@ GRAPH = Graph(
     equal=same_order,
     timed_inputs=one_pass,
     units=CANDIDATES,
+    needs_pair=True,
 )

@@ -54,9 +54,7 @@ VIEW = View(
         'given = tokenizer([query] * len(texts), texts, truncation=True, padding=True, return_tensors="pt")\n'
         "with torch.inference_mode():\n"
         "    scores = model(**given).logits[:, 0]\n"
-        "print([(texts[place], float(scores[place])) for place in scores.argsort(descending=True)])\n"
-        "# the same: from sentence_transformers import CrossEncoder; "
-        'CrossEncoder("FOLDER", activation_fn=torch.nn.Identity())',
+        "print([(texts[place], float(scores[place])) for place in scores.argsort(descending=True)])",
         export="scores = []\n"
         'query, texts = "some query", ["first text", "second text"]\n'
         "for one in texts:  # one by one, as the model was evaluated\n"

@@ -125,6 +125,7 @@ def test_a_pulled_model_chooses_an_option(
     (found,) = predict_texts(folder, ["the song was good"], ["a film\na song\na book"])
     scores = np.asarray(found["scores"], dtype=float)
     assert len(scores) == 3 and scores.sum() == pytest.approx(1) and found["choice"] == int(scores.argmax())
+    assert found["option"] == ["a film", "a song", "a book"][int(scores.argmax())]
     (snippet,) = snippets_of(folder)
     exec(compile(snippet, "card", "exec"), {})  # the whole of it in a clean process: below
     assert "option [0." in capsys.readouterr().out
@@ -165,6 +166,7 @@ def test_every_method_works_on_options(
     [
         ({"augmentation": {"masked_lm": "teacher"}}, "may change which option or text is right"),
         ({"task": {"name": "about", "kind": "choices"}}, "task.pair names no column"),
+        ({"ensemble": {"teachers": [{"model": "other"}], "combine": "certainty"}}, "use combine: weights"),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a}", "metrics": ["f1"]}}, "legal are accuracy"),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a}", "group": "b"}}, "remove group"),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a[]} {b[]}"}}, "has several texts in two places"),

@@ -14,7 +14,9 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoTokenizer
 
 from tasks.errors import ModelError
+from tasks.ports.rows.row_files import StoredRows
 from tasks.recipe.training import SeededTraining
+from tasks.scoring.speed.texts import read_apart
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.choices.head import rows_of_options
 from tasks.task_types.choices.models import AutoModelForOptions
@@ -145,3 +147,11 @@ def test_stored_answers_and_windows_have_ids_of_their_own(tiny_bert: Path) -> No
     ids = encoded.ids_of(np.arange(100, 108))
     assert len(np.unique(ids)) == len(ids) == encoded.answers
     assert replace(encoded, windows=None).first_of_rows is None
+
+
+def test_texts_are_timed_option_by_option() -> None:
+    """Options that are joined would be one long text, which the model never reads."""
+    rows = StoredRows([7, 9], ["Q?", "R?"], ["one\ntwo\nthree", "four\nfive"], ["1/3", "0/2"])
+    apart = read_apart(rows, "choices")
+    assert apart.texts == ["Q?"] * 3 + ["R?"] * 2 and apart.pairs == ["one", "two", "three", "four", "five"]
+    assert read_apart(rows, "classification") is rows and read_apart(rows, "spans") is rows
