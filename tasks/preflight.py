@@ -115,13 +115,13 @@ def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> 
             f"text than its teacher's; start from a model of the teacher's family, or remove intermediate from its "
             f"stages"
         )
-    # Predictions are per text, so a student may use its own tokenizer for them; layers are compared token by token.
-    if recipe.inner_phase(student) is not None and not same_reading(start, base):
+    # Predictions are per text, so a student may use its own tokenizer for them; layers and pieces are compared.
+    of_pieces = recipe.task_type.answers_pieces and student.signal == "teacher"
+    if (recipe.inner_phase(student) is not None or of_pieces) and not same_reading(start, base):
+        instead = "set its signal: labels" if of_pieces else "remove intermediate from its stages"
         raise ModelError(
             f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their "
-            f"layers cannot be compared token by token; "
-            "start from a model with the same tokenizer, or remove intermediate from its stages: it then learns from "
-            "the teacher's predictions only"
+            f"tokens cannot be compared one by one; start from a model with the same tokenizer, or {instead}"
         )
 
 

@@ -212,6 +212,11 @@ def test_a_checkpoint_of_ones_own_reads_as_its_teacher_does(tmp_path: Path, tiny
     with pytest.raises(LimbeckError, match="whose tokenizer is not its teacher's"):
         check_students(recipe({"start": str(other)}, **layer_by_layer), tiny_bert, {"small": other})
     check_students(recipe({"start": str(other)}), tiny_bert, {"small": other})  # answers are about whole texts
+    pieces = {"task": {"name": "asked", "kind": "spans", "pair": "context"}}
+    with pytest.raises(LimbeckError, match="tokens cannot be compared one by one; .* or set its signal: labels"):
+        check_students(recipe({"start": str(other)}, **pieces), tiny_bert, {"small": other})
+    of_labels = recipe({"start": str(other), "signal": "labels", "role": "baseline"}, **pieces)
+    check_students(of_labels, tiny_bert, {"small": other})
 
 
 CLASSES, VALUES = TeacherSlice(task_type="classification"), TeacherSlice(task_type="regression")

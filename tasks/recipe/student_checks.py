@@ -9,7 +9,7 @@ from typing import Protocol
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
-from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
+from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction, TaskDistillation
 from tasks.recipe.judging import Scoring
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
@@ -37,8 +37,8 @@ class StudentSections(Protocol):
         """Substitutes of words."""
 
     @property
-    def all_students(self) -> tuple[Student, ...]:
-        """All students."""
+    def planned(self) -> Sequence[CandidateKnobs]:
+        """All candidates."""
 
     @property
     def task_distillation(self) -> TaskDistillation:
@@ -170,13 +170,16 @@ def check_follower(recipe: StudentSections, student: Student, made_from: str, be
         )
 
 
+def last_phases(recipe: StudentSections) -> list[Prediction]:
+    """Return the last phase of the recipe, and those of candidates of all makers that have one of their own."""
+    own = [phase for one in recipe.planned for phase in one.trainings.values() if isinstance(phase, Prediction)]
+    return [recipe.task_distillation.prediction, *own]
+
+
 def check_formulas(recipe: StudentSections) -> None:
     """Reject a formula of a last phase that the task's type does not have."""
     legal = recipe.task_type.formulas
-    last = [student.prediction or recipe.task_distillation.prediction for student in recipe.all_students]
-    other = next(
-        (one.formula for one in [recipe.task_distillation.prediction, *last] if one.formula not in legal), None
-    )
+    other = next((one.formula for one in last_phases(recipe) if one.formula not in legal), None)
     if other is not None:
         raise ValueError(
             f"formula is {other!r}, and {recipe.spec.name} is of type {recipe.spec.kind}; legal are {', '.join(legal)}"
@@ -212,8 +215,7 @@ def check_units(recipe: StudentSections) -> None:
             f"augmentation replaces words, and {spec.name} is of type {spec.kind}, in which a replaced word may "
             f"{harm}; remove the section augmentation"
         )
-    last = [student.prediction or recipe.task_distillation.prediction for student in recipe.all_students]
-    if any(one.patience is not None for one in last) and not apart:
+    if any(one.patience is not None for one in last_phases(recipe)) and not apart:
         raise ValueError(
             f"patience compares one token of each row, and {spec.name} is of type {spec.kind}, with an answer for each "
             f"word or piece; remove patience"

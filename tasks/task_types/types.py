@@ -96,6 +96,11 @@ class TaskType:
         return any({"options", "candidates"} & {*output.axes} for output in self.outputs)
 
     @property
+    def answers_pieces(self) -> bool:
+        """Whether the units of a row are pieces of a tokenizer, so that models with other pieces have other units."""
+        return any(output.axes[-1] == "tokens" for output in self.outputs)
+
+    @property
     def has_classes(self) -> bool:
         """Whether its answers are about classes that have names: an axis of its outputs counts them."""
         return any("classes" in output.axes for output in self.outputs)

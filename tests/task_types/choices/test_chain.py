@@ -23,6 +23,7 @@ from tests.flows.test_compress import FAST
 from tests.task_types.choices.tables import THINGS, write_questions
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 40, "learning_rate": 5e-3, "batch_size": 8, "max_length": 16}
+MARGINS = {"formula": "margins"}
 
 
 def values_for(bert: Path, table: Path) -> dict[str, Any]:
@@ -167,6 +168,10 @@ def test_every_method_works_on_options(
         ({"augmentation": {"masked_lm": "teacher"}}, "may change which option or text is right"),
         ({"task": {"name": "about", "kind": "choices"}}, "task.pair names no column"),
         ({"ensemble": {"teachers": [{"model": "other"}], "combine": "certainty"}}, "use combine: weights"),
+        (
+            {"candidates": [{"name": "a", "by": "quantization", "from": "teacher", "prediction": MARGINS}]},
+            "formula is 'margins', and about is of type choices; legal are default, paper",
+        ),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a}", "metrics": ["f1"]}}, "legal are accuracy"),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a}", "group": "b"}}, "remove group"),
         ({"task": {"name": "about", "kind": "choices", "pair": "{a[]} {b[]}"}}, "has several texts in two places"),
