@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Gate
+from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.students import LayerDropping, Student
 
@@ -46,6 +47,20 @@ def origins_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) -> l
         found.append(place)
         place = known.get(place.made_from)
     return found
+
+
+def require_teachers_pieces(candidates: Sequence[CandidateKnobs]) -> None:
+    """Raise ValueError for a candidate that learns the recipe's teacher's answers to pieces, and is made from one with
+    a tokenizer of its own. One that is quantized learns from the model that it is made from."""
+    known = {one.name: one for one in candidates}
+    for one in candidates:
+        trimmed = next((other.name for other in origins_of(one, known) if other.has_own_tokenizer), None)
+        learns = one.signal_of_training == "teacher" and not isinstance(one, QuantizedCandidate)
+        if trimmed is not None and learns:
+            raise ValueError(
+                f"candidate {one.name} is made from {trimmed}, whose tokenizer is not its teacher's, so their answers "
+                f"to pieces cannot be compared; set signal: labels, or trim the vocabulary afterwards"
+            )
 
 
 def shares_layers(name: str, known: dict[str, CandidateKnobs]) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
+from tasks.recipe.chains import require_teachers_pieces
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction, TaskDistillation
 from tasks.recipe.judging import Scoring
@@ -193,6 +194,8 @@ def check_units(recipe: StudentSections) -> None:
     spec = recipe.spec
     if not recipe.task_type.has_units:
         return
+    if recipe.task_type.answers_pieces:
+        require_teachers_pieces(recipe.planned)
     apart = recipe.task_type.reads_units_apart
     if apart and spec.pair is None:
         raise ValueError(

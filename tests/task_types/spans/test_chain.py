@@ -28,6 +28,7 @@ from tests.task_types.spans.tables import asked, write_asked
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 5e-3, "batch_size": 16, "max_length": 20}
 """Twenty tokens: longer passages are read in windows."""
+TRIMMED = {"name": "a", "by": "vocabulary-trimming", "from": "teacher"}
 
 
 def values_for(bert: Path, table: Path) -> dict[str, Any]:
@@ -149,6 +150,10 @@ def test_rows_of_a_file_are_answered(result: dict[str, Any], home: Home, tmp_pat
         ({"task": {"name": "asked", "kind": "spans", "pair": None}}, "task.pair names no column, and asked needs"),
         ({"task": {"name": "asked", "kind": "spans", "pair": "context", "metrics": ["accuracy"]}}, "are squad_f1"),
         ({"task_distillation": {"prediction": {"patience": {}}}}, "remove patience"),
+        (
+            {"candidates": [TRIMMED, {"name": "b", "by": "weight-pruning", "from": "a", "signal": "teacher"}]},
+            "b is made from a, whose tokenizer is not its teacher's, so their answers to pieces cannot be compared",
+        ),
         ({"ensemble": {"teachers": [{"model": "other"}]}}, "whose answers are not mixed; remove the section ensemble"),
     ],
 )
