@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.architectures import ModelConfig
-from tasks.architectures.architecture import Architecture, as_bias
+from tasks.architectures.architecture import Architecture, as_bias, plain_class
 from tasks.errors import ModelError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def albert_class_like(model: Any) -> Any:
         BertForSequenceClassification: AlbertForSequenceClassification,
         BertForTokenClassification: AlbertForTokenClassification,
     }
-    return alike[type(model)]
+    return alike[plain_class(model)]
 
 
 def albert_config(config: Any, layers: int, groups: int, narrow: int) -> Any:

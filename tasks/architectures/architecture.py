@@ -203,3 +203,8 @@ UNKNOWN = Architecture(
     layers=("encoder.layer", "transformer.layer", "encoder.albert_layer_groups", "layer", "layers"),
 )
 """An encoder without a file here: only features that every encoder has are used."""
+
+
+def plain_class(model: Any) -> Any:
+    """Return the class of transformers of a model; a class of our own that extends one states it."""
+    return getattr(type(model), "plain_class", type(model))

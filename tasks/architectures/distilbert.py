@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasks.architectures.architecture import Architecture, as_bias
+from tasks.architectures.architecture import Architecture, as_bias, plain_class
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,7 +94,7 @@ def class_like(model: Any) -> Any:
         BertForSequenceClassification: DistilBertForSequenceClassification,
         BertForTokenClassification: DistilBertForTokenClassification,
     }
-    return alike[type(model)]
+    return alike[plain_class(model)]
 
 
 def config_of(config: Any, layers: int) -> Any:

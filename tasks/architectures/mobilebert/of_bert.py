@@ -13,6 +13,7 @@ from math import ceil, log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.architectures.albert import SAME_IN_BOTH, SAMPLED_WORDS, leading_axes
+from tasks.architectures.architecture import plain_class
 from tasks.errors import ModelError
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ def mobilebert_class_like(model: Any) -> Any:
         library.BertForSequenceClassification: library.MobileBertForSequenceClassification,
         library.BertForTokenClassification: library.MobileBertForTokenClassification,
     }
-    if type(model) not in alike:
+    if plain_class(model) not in alike:
         raise ModelError(
             f"there is no MobileBERT with the head of this {type(model).__name__}; use start: teacher for this task"
         )
-    return alike[type(model)]
+    return alike[plain_class(model)]
 
 
 def mobilebert_config(config: Any, shape: Any, layers: int) -> Any:

@@ -23,6 +23,14 @@ class OneByOne:
     """The part of a model that is not of transformers: it reads texts that are no rows of options."""
 
     base_model: Any
+    plain_class: Any
+    """The class of transformers."""
+
+    @classmethod
+    def with_head_of(cls, student: Any) -> Any:
+        """Let a model of another architecture, of transformers' own class, read options one by one, too."""
+        student.__class__ = one_by_one(type(student))
+        return student
 
     def forward(self, input_ids: Tensor, **kwargs: Any) -> Any:
         """Return the scores of rows of options [B, K], or of single options [B, 1]."""
@@ -47,7 +55,7 @@ class OneByOne:
 @cache
 def one_by_one(plain: Any) -> Any:
     """Return the class of a model that reads options one by one; it has the plain name, which its config states."""
-    return type(plain.__name__, (OneByOne, plain), {"__module__": plain.__module__})
+    return type(plain.__name__, (OneByOne, plain), {"__module__": plain.__module__, "plain_class": plain})
 
 
 class AutoModelForOptions(AutoModelForMultipleChoice):

@@ -23,6 +23,7 @@ from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.methods.layers.layer_maps import initial_layers
 from tasks.methods.layers.layer_strategies import STRATEGIES, kept_layers
+from tasks.task_types.stored import STATED
 from tasks.training.data.rows import Task, fitted
 from tasks.training.models.attention import own_attention
 from tasks.training.precision import attention_for
@@ -172,7 +173,11 @@ def in_architecture(target: Architecture, start: str, model: Any, shape: SimpleN
         raise ModelError(
             f"start: {start} copies whole layers, so the student has its teacher's widths; remove {', '.join(other)}"
         )
-    return own_attention(build(model, shape, initial_layers(shape.layers, config.num_hidden_layers)))
+    student = build(model, shape, initial_layers(shape.layers, config.num_hidden_layers))
+    if hasattr(config, STATED):
+        setattr(student.config, STATED, getattr(config, STATED))
+    of_head = getattr(type(model), "with_head_of", None)
+    return own_attention(student if of_head is None else of_head(student))
 
 
 def build_student(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import collate, encode_parts
 from tasks.training.data.epochs import Epoch, Indices, batches_of_rows, planned
 from tasks.training.distributed import ProcessGroup
+from tasks.training.models.students import build_student
 
 HEAD = HEADS["choices"]
 TARGETS = torch.tensor([*option_targets(7, "1/3", 3), *option_targets(9, "0/2", 2), *option_targets(8, None, 2)])
@@ -155,3 +157,22 @@ def test_texts_are_timed_option_by_option() -> None:
     apart = read_apart(rows, "choices")
     assert apart.texts == ["Q?"] * 3 + ["R?"] * 2 and apart.pairs == ["one", "two", "three", "four", "five"]
     assert read_apart(rows, "classification") is rows and read_apart(rows, "spans") is rows
+
+
+@pytest.mark.parametrize("start", ["albert", "distilbert", "mobilebert"])
+def test_students_of_other_architectures_read_options_and_state_their_type(start: str) -> None:
+    """Their own classes read rows of options alone, and a folder without the type is predicted as another one."""
+    config = AutoConfig.for_model("bert", vocab_size=64, hidden_size=16, num_attention_heads=2, intermediate_size=32)
+    config.num_hidden_layers = 2
+    for name in ("choices", "ranking"):
+        HEADS[name].configure(config, [])
+        teacher = HEADS[name].auto_class().from_config(config, attn_implementation="eager")
+        shape = SimpleNamespace(layers=2, bottleneck=8) if start == "mobilebert" else SimpleNamespace(layers=2)
+        student = build_student(start, teacher, shape, seed=0).eval()
+        assert student.config.model_type == start and student.config.limbeck_task_type == name
+        ids_BT = torch.randint(5, 60, (3, 8), generator=torch.Generator().manual_seed(0))
+        scores = student(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT)).logits
+        assert scores.shape == (3, 1)
+        if name == "choices":
+            in_a_row = student(input_ids=ids_BT[None], attention_mask=torch.ones_like(ids_BT)[None]).logits
+            torch.testing.assert_close(scores[:, 0], in_a_row[0])
