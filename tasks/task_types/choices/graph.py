@@ -32,8 +32,8 @@ def options_with_probabilities(outputs: Mapping[str, np.ndarray], card: Card) ->
 
 def options_with_texts(outputs: Mapping[str, np.ndarray], card: Card, pairs: Sequence[str]) -> list[Printed]:
     """Return the chosen option of each row with its text."""
-    rows = zip(options_with_probabilities(outputs, card), pairs, strict=True)
-    return [{"option": options_in(pair)[one["choice"]], **one} for one, pair in rows]
+    rows = zip(options_with_probabilities(outputs, card), outputs["logits"], pairs, strict=True)
+    return [{"option": options_in(pair)[int(scores_K1.argmax())], **one} for one, scores_K1, pair in rows]
 
 
 def same_choice(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> np.ndarray:
