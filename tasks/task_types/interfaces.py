@@ -345,7 +345,6 @@ class Graph:
     units: Units | Parts | None = None
     """The units of a row that have an answer each: an output is then an array [N] of arrays. None: one answer a row."""
     spans: Callable[[Mapping[str, np.ndarray], Card, Sequence[str]], list[Printed]] | None = None
-    """Returns in place of ``predictions`` those with places in the user's text, of a pair in the second one, or with
-    parts of it."""
+    """Returns in place of ``predictions`` those with places in, or parts of, the user's text, of a pair the second."""
     needs_pair: bool = False
     """Whether a row is always two texts."""
