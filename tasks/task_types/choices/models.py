@@ -29,7 +29,8 @@ class OneByOne:
     @classmethod
     def with_head_of(cls, student: Any) -> Any:
         """Let a model of another architecture, of transformers' own class, read options one by one, too."""
-        student.__class__ = one_by_one(type(student))
+        own: Any = type(student)
+        student.__class__ = one_by_one(own)
         return student
 
     def forward(self, input_ids: Tensor, **kwargs: Any) -> Any:
