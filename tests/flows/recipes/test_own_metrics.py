@@ -16,13 +16,14 @@ from flows.api import metric
 from flows.cli.runner import planned_records, run_recipe
 from flows.home import Home
 from flows.recipes.own_metrics import limbeck_metrics
+from tasks.engine.events import EngineOrder
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
 from tasks.ports.own_metrics import digest_of, metric_files, metric_folder
 from tasks.ports.rows.row_files import read_split
 from tasks.ports.store.open import open_store
 from tasks.recipe.recipe import Recipe
-from tasks.scoring.further.trial import try_metric
+from tasks.scoring.further.trial import TrialFacts, try_metric
 from tasks.scoring.predictions import read_predictions
 from tests.command_line import Command
 from tests.flows.run.test_bad_input import SHORT
@@ -87,9 +88,16 @@ def missing(recipe: Recipe, home: Home) -> set[str]:
     return {record.display_name for record in planned_records(recipe, home) if record.cache == "miss"}
 
 
+async def try_here(module: str, order: EngineOrder, workspace: Path, listen: Any) -> TrialFacts:
+    """Try a metric in this process: a new one imports ``evaluate`` for five seconds."""
+    job = Job(order, silent=True)
+    job.output.mkdir()
+    return try_metric(job)
+
+
 def test_a_metric_is_registered_used_changed_and_removed(
     owner: Home, command: Command, prefect_server: None, engines_here: None, tiny_bert: Path, tiny_rows: Path,
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     rows_and_set = {"data": {"source": str(tiny_rows), "selection_rows": 20, "judge": {"other": other_rows(tmp_path)}}}
     plain = recipe_with(tiny_bert, tiny_rows, **rows_and_set)
@@ -156,6 +164,7 @@ def test_a_metric_is_registered_used_changed_and_removed(
     write_metric(tmp_path / "own", RECALL + "  # another")
     again = command("metrics", "add", str(module))
     assert again.status == 1, "an edited one is not taken for the registered one"
+    monkeypatch.setattr("flows.recipes.own_metrics.run_engine", try_here)  # the first trial had a process of its own
     assert command("metrics", "add", str(module), "--replace").status == 0
     assert missing(recipe, owner) == {"score-own-metric/mine", "score-own-metric/mine on other"}
     assert missing(plain, owner) == set()
