@@ -136,7 +136,7 @@ SECOND = {"teachers": [{"model": "other"}]}
         (
             {},
             {"teacher": {"choose_by": "pearson"}},
-            "teacher.choose_by is pearson, and tiny is a classification; choose one of headline, accuracy, f1",
+            "teacher.choose_by is pearson, and tiny is a task of classification; choose one of headline, accuracy, f1",
         ),
         (
             {"prediction": {"choose_by": "f1"}},

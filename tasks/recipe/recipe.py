@@ -190,8 +190,8 @@ class Recipe(Knobs):
         for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
             if training is not None and training.choose_by not in legal:
                 raise ValueError(
-                    f"{where}.choose_by is {training.choose_by}, and {self.spec.name} is a {self.spec.kind}; choose "
-                    f"one of {', '.join(legal)}"
+                    f"{where}.choose_by is {training.choose_by}, and {self.spec.name} is a task of {self.spec.kind}; "
+                    f"choose one of {', '.join(legal)}"
                 )
 
     def check_judging_sets(self) -> None:

@@ -89,7 +89,7 @@ def test_forms_offer_candidates_by_their_names_in_recipes() -> None:
             "made from the pretrained model, of whose layers start: random takes none",
         ),
         ([CUT, {**DISTILLED, "signal": "labels", "intermediate": {}}], "learns from labels alone, but has an inter"),
-        ([{**CUT, "choose_by": "pearson"}], "candidates.cut.choose_by is pearson, and sst2 is a classification"),
+        ([{**CUT, "choose_by": "pearson"}], "cut.choose_by is pearson, and sst2 is a task of classification"),
         (
             [CUT, {**DISTILLED, "prediction": {"choose_by": "mse"}}],
             "candidates.distilled.prediction.choose_by is mse, and sst2",
