@@ -13,9 +13,8 @@ from tasks.errors import DataError
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_classes import ACCURACY
 from tasks.task_types.choices.options import place_in_text, place_text
-from tasks.task_types.classification.answers import count_right
-from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows, reliability
-from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
+from tasks.task_types.common_answers import LOGITS, count_right, examples_of, finite, heaviest_rows, reliability
+from tasks.task_types.interfaces import Answers, Floor, ModelComparison
 from tasks.task_types.types import OPTION_SCORES
 
 LEAST_GAIN_OVER_CHANCE = 0.05
@@ -88,16 +87,9 @@ def compare_choices(
         "corrected": heaviest_rows(ours_right_N & differ_N, surest_N, ids_N, examples),
     }
 
-    def example(row: int) -> Example:
-        student, teacher = (
-            {"answer": str(model["answer"][row]), "probability": float(model["certainty"][row])}
-            for model in (ours, theirs)
-        )
-        return {"id": int(ids_N[row]), "label": str(labels_N[row]), "student": student, "teacher": teacher}
-
     return {
         "counts": {**count_right(ours_right_N, theirs_right_N), "differ": int(differ_N.sum())},
-        "examples": {name: [example(row) for row in rows] for name, rows in chosen.items()},
+        "examples": examples_of(chosen, ids_N, labels_N, (ours, theirs), str),
     }
 
 

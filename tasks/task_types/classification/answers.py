@@ -14,8 +14,8 @@ import numpy as np
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_classes import ACCURACY, BALANCED_ACCURACY, F1, MACRO_F1, MACRO_F1_ACCURACY, MATTHEWS
 from tasks.metrics.of_groups import F1_GROUP_EXACT, GROUP_EXACT, GROUP_F1, GROUP_PARITY
-from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows, reliability
-from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
+from tasks.task_types.common_answers import LOGITS, count_right, examples_of, finite, heaviest_rows, reliability
+from tasks.task_types.interfaces import Answers, Floor, ModelComparison
 from tasks.task_types.types import CLASS_LOGITS
 
 MARGIN = 0.05  # minimum margin of a teacher's accuracy above the majority class, as a share
@@ -97,27 +97,9 @@ def compare_classes(
         "corrected": heaviest_rows(ours_right_N & differ_N, surest_N, ids_N, examples),
     }
 
-    def example(row: int) -> Example:
-        student, teacher = (
-            {"answer": int(model["answer"][row]), "probability": float(model["certainty"][row])}
-            for model in (ours, theirs)
-        )
-        return {"id": int(ids_N[row]), "label": int(labels_N[row]), "student": student, "teacher": teacher}
-
     return {
         "counts": {**count_right(ours_right_N, theirs_right_N), "differ": int(differ_N.sum())},
-        "examples": {name: [example(row) for row in rows] for name, rows in chosen.items()},
-    }
-
-
-def count_right(ours_right_N: np.ndarray, theirs_right_N: np.ndarray) -> dict[str, int]:
-    """Count rows by the models that predict them correctly."""
-    return {
-        "rows": len(ours_right_N),
-        "both_right": int((ours_right_N & theirs_right_N).sum()),
-        "only_student": int((ours_right_N & ~theirs_right_N).sum()),
-        "only_teacher": int((~ours_right_N & theirs_right_N).sum()),
-        "both_wrong": int((~ours_right_N & ~theirs_right_N).sum()),
+        "examples": examples_of(chosen, ids_N, labels_N, (ours, theirs), int),
     }
 
 

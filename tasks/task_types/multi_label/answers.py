@@ -20,8 +20,8 @@ from tasks.metrics.of_label_sets import (
     as_sets,
     members,
 )
-from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows, reliability
-from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
+from tasks.task_types.common_answers import LOGITS, count_right, examples_of, finite, heaviest_rows, reliability
+from tasks.task_types.interfaces import Answers, Floor, ModelComparison
 from tasks.task_types.types import LABEL_LOGITS
 
 LEAST_F1_GAIN = 0.05
@@ -112,23 +112,12 @@ def compare_label_sets(
         "corrected": heaviest_rows(ours_right_N & differ_N, surest_N, ids_N, examples),
     }
 
-    def example(row: int) -> Example:
-        student, teacher = (
-            {"answer": int(model["answer"][row]), "probability": float(model["certainty"][row])}
-            for model in (ours, theirs)
-        )
-        return {"id": int(ids_N[row]), "label": int(labels_N[row]), "student": student, "teacher": teacher}
-
     return {
         "counts": {
-            "rows": len(labels_N),
-            "both_right": int((ours_right_N & theirs_right_N).sum()),
-            "only_student": int((ours_right_N & ~theirs_right_N).sum()),
-            "only_teacher": int((~ours_right_N & theirs_right_N).sum()),
-            "both_wrong": int((~ours_right_N & ~theirs_right_N).sum()),
+            **count_right(ours_right_N, theirs_right_N),
             "differ": int(differ_N.sum()),
         },
-        "examples": {name: [example(row) for row in rows] for name, rows in chosen.items()},
+        "examples": examples_of(chosen, ids_N, labels_N, (ours, theirs), int),
     }
 
 

@@ -12,8 +12,8 @@ from tasks.errors import DataError
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_lists import AVERAGE_PRECISION, gain_of_list, numbers_in, order_of
 from tasks.metrics.of_ranks import MRR_AT_10, NDCG_AT_10
-from tasks.task_types.common_answers import LOGITS, finite, heaviest_rows
-from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
+from tasks.task_types.common_answers import LOGITS, examples_of, finite, heaviest_rows
+from tasks.task_types.interfaces import Answers, Floor, ModelComparison
 from tasks.task_types.types import RELEVANCE_SCORES
 
 LEAST_OVER_CHANCE = 0.05
@@ -101,17 +101,13 @@ def compare_rankings(
         "corrected": heaviest_rows(lost_N < 0, -lost_N, ids_N, examples),
     }
 
-    def example(row: int) -> Example:
-        student, teacher = ({"answer": str(each["answer"][row])} for each in (ours, theirs))
-        return {"id": int(ids_N[row]), "label": str(labels_N[row]), "student": student, "teacher": teacher}
-
     counts = {
         "rows": len(labels_N),
         "student_better": int((lost_N < 0).sum()),
         "teacher_better": int((lost_N > 0).sum()),
     }
     gap = finite(np.abs(lost_N).mean()) if len(lost_N) else None
-    listed = {name: [example(row) for row in rows] for name, rows in chosen.items()}
+    listed = examples_of(chosen, ids_N, labels_N, (ours, theirs), str)
     return {"counts": counts, "gap": gap, "examples": listed}
 
 

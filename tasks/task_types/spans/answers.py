@@ -11,8 +11,8 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.metrics.intervals import share_interval
 from tasks.metrics.of_answers import NO_ANSWER, SQUAD_EXACT, SQUAD_F1, exact_and_f1, figures_of_rows
-from tasks.task_types.common_answers import heaviest_rows
-from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
+from tasks.task_types.common_answers import count_right, examples_of, heaviest_rows
+from tasks.task_types.interfaces import Answers, Floor, ModelComparison
 from tasks.task_types.spans.passage import BEST_CANDIDATES, FOUND_ANSWER
 from tasks.task_types.types import SPAN_LOGITS
 
@@ -92,20 +92,12 @@ def compare_answers(
         "corrected": heaviest_rows(ours_right_N & ~theirs_right_N, apart_N, ids_N, examples),
     }
 
-    def example(row: int) -> Example:
-        student, teacher = ({"answer": str(model["answer"][row])} for model in (ours, theirs))
-        return {"id": int(ids_N[row]), "label": str(labels_N[row]), "student": student, "teacher": teacher}
-
     return {
         "counts": {
-            "rows": len(labels_N),
-            "both_right": int((ours_right_N & theirs_right_N).sum()),
-            "only_teacher": int((~ours_right_N & theirs_right_N).sum()),
-            "only_student": int((ours_right_N & ~theirs_right_N).sum()),
-            "both_wrong": int((~ours_right_N & ~theirs_right_N).sum()),
+            **count_right(ours_right_N, theirs_right_N),
             "differ": int((apart_N > 0).sum()),
         },
-        "examples": {name: [example(row) for row in rows] for name, rows in chosen.items()},
+        "examples": examples_of(chosen, ids_N, labels_N, (ours, theirs), str),
     }
 
 

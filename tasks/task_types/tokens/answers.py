@@ -19,8 +19,8 @@ from tasks.metrics.of_entities import (
     matched,
     ratio,
 )
-from tasks.task_types.common_answers import LOGITS, heaviest_rows
-from tasks.task_types.interfaces import Answers, Example, Floor, ModelComparison
+from tasks.task_types.common_answers import LOGITS, count_right, examples_of, heaviest_rows
+from tasks.task_types.interfaces import Answers, Floor, ModelComparison
 from tasks.task_types.types import TAG_LOGITS
 
 LEAST = 0.05
@@ -113,20 +113,12 @@ def compare_tags(
         "corrected": heaviest_rows(ours_right_N & (apart_N > 0), apart_N, ids_N, examples),
     }
 
-    def example(row: int) -> Example:
-        student, teacher = ({"answer": str(model["answer"][row])} for model in (ours, theirs))
-        return {"id": int(ids_N[row]), "label": str(labels_N[row]), "student": student, "teacher": teacher}
-
     return {
         "counts": {
-            "rows": len(labels_N),
-            "both_right": int((ours_right_N & theirs_right_N).sum()),
-            "only_teacher": int((~ours_right_N & theirs_right_N).sum()),
-            "only_student": int((ours_right_N & ~theirs_right_N).sum()),
-            "both_wrong": int((~ours_right_N & ~theirs_right_N).sum()),
+            **count_right(ours_right_N, theirs_right_N),
             "differ": int((apart_N > 0).sum()),
         },
-        "examples": {name: [example(row) for row in rows] for name, rows in chosen.items()},
+        "examples": examples_of(chosen, ids_N, labels_N, (ours, theirs), str),
     }
 
 
