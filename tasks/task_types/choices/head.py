@@ -9,11 +9,9 @@ that has most, M teachers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +20,7 @@ from tasks.methods.losses.lists import by_row_of_units
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss, class_prediction_loss
 from tasks.task_types.choices.options import BITS, IS_RIGHT, OPTION_PARTS
+from tasks.task_types.common_head import as_drawn, labels_as_texts
 from tasks.task_types.interfaces import Head
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import OPTION_SCORES
@@ -38,11 +37,6 @@ def configure_options(config: Any, labels: Sequence[str]) -> None:
     """State the task type, for which transformers has no name; an option has one score."""
     config.num_labels = 1
     setattr(config, STATED, "choices")
-
-
-def labels_as_texts(labels: Sequence[Any]) -> np.ndarray:
-    """Return the labels of rows [N]; empty where a row has none."""
-    return np.asarray(["" if label is None else label for label in labels], dtype=str)
 
 
 def rows_of_options(scores_U1: Tensor, targets_U: Tensor) -> Tensor:
@@ -83,11 +77,6 @@ def mixed_scores(scores_MN1: Tensor, weights_MN: Tensor, temperature: float) -> 
     return mixed_values(scores_MN1, weights_MN)
 
 
-def options_as_drawn(model: Any, read_targets: Callable[[], np.ndarray]) -> AbstractContextManager[None]:
-    """Leave the head as it is: the place of an option tells nothing about its score."""
-    return nullcontext()
-
-
 HEAD = Head(
     outputs=OPTION_SCORES,
     auto_class=model_of_options,
@@ -96,6 +85,6 @@ HEAD = Head(
     label_loss=option_loss,
     teacher_loss=option_teacher_loss,
     mix=mixed_scores,
-    start_from_labels=options_as_drawn,
+    start_from_labels=as_drawn,
     units=OPTION_PARTS,
 )

@@ -6,8 +6,7 @@ Shape letters: N rows, B batch, M teachers, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 from tasks.methods.losses.ensembles import mixed_distributions
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss, class_prediction_loss
-from tasks.task_types.auto_classes import sequence_classifier
+from tasks.task_types.common_head import as_drawn, sequence_classifier
 from tasks.task_types.interfaces import Head
 from tasks.task_types.types import CLASS_LOGITS
 
@@ -51,11 +50,6 @@ def class_teacher_loss(
     """Return the loss on the teacher's softened probabilities, mixed with that on the labels."""
     mixture = {"temperature": temperature, "hard_weight": hard_weight}
     return class_prediction_loss(ours["logits"], theirs["logits"], targets_B, **mixture, formula=formula)
-
-
-def as_drawn(model: Any, read_targets: Callable[[], np.ndarray]) -> AbstractContextManager[None]:
-    """Leave the head as it is: labels are names, and tell nothing about the size of its outputs."""
-    return nullcontext()
 
 
 HEAD = Head(

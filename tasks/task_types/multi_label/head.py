@@ -7,8 +7,7 @@ C labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from tasks.methods.losses.label_sets import label_set_loss, label_set_prediction_loss, mixed_label_sets
 from tasks.methods.losses.means import Loss
-from tasks.task_types.auto_classes import sequence_classifier
+from tasks.task_types.common_head import as_drawn, sequence_classifier
 from tasks.task_types.interfaces import Head
 from tasks.task_types.types import LABEL_LOGITS
 
@@ -55,11 +54,6 @@ def set_teacher_loss(
     return label_set_prediction_loss(ours["logits"], theirs["logits"], targets_B, **mixture, formula=formula)
 
 
-def head_as_drawn(model: Any, read_targets: Callable[[], np.ndarray]) -> AbstractContextManager[None]:
-    """Leave the head as it is: labels are names, and tell nothing about the size of its outputs."""
-    return nullcontext()
-
-
 HEAD = Head(
     outputs=LABEL_LOGITS,
     auto_class=sequence_classifier,
@@ -68,5 +62,5 @@ HEAD = Head(
     label_loss=set_label_loss,
     teacher_loss=set_teacher_loss,
     mix=mixed_label_sets,
-    start_from_labels=head_as_drawn,
+    start_from_labels=as_drawn,
 )

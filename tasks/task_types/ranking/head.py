@@ -7,18 +7,16 @@ texts of a batch, M teachers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tasks.methods.losses.ensembles import mixed_values
 from tasks.methods.losses.lists import list_prediction_loss, relevance_loss
 from tasks.methods.losses.means import Loss
-from tasks.task_types.auto_classes import sequence_classifier
+from tasks.task_types.common_head import as_drawn, labels_as_texts, sequence_classifier
 from tasks.task_types.interfaces import Head
 from tasks.task_types.ranking.candidates import CANDIDATES, GRADE_BITS, UNGRADED
 from tasks.task_types.stored import STATED
@@ -29,11 +27,6 @@ def configure_ranking(config: Any, labels: Sequence[str]) -> None:
     """State the task type, for which transformers has no name; a text has one score."""
     config.num_labels = 1
     setattr(config, STATED, "ranking")
-
-
-def grades_as_texts(labels: Sequence[Any]) -> np.ndarray:
-    """Return the labels of rows [N]; empty where a row has none."""
-    return np.asarray(["" if label is None else label for label in labels], dtype=str)
 
 
 def grades_of(targets_U: Tensor) -> Tensor:
@@ -67,19 +60,14 @@ def mixed_rankings(scores_MN1: Tensor, weights_MN: Tensor, temperature: float) -
     return mixed_values(scores_MN1, weights_MN)
 
 
-def ranking_as_drawn(model: Any, read_targets: Callable[[], np.ndarray]) -> AbstractContextManager[None]:
-    """Leave the head as it is: grades are relevance, and no size of its outputs."""
-    return nullcontext()
-
-
 HEAD = Head(
     outputs=RELEVANCE_SCORES,
     auto_class=sequence_classifier,
     configure=configure_ranking,
-    targets=grades_as_texts,
+    targets=labels_as_texts,
     label_loss=ranking_loss,
     teacher_loss=ranking_teacher_loss,
     mix=mixed_rankings,
-    start_from_labels=ranking_as_drawn,
+    start_from_labels=as_drawn,
     units=CANDIDATES,
 )

@@ -17,7 +17,7 @@ from tasks.methods.layers.value_head import started_at_labels
 from tasks.methods.losses.ensembles import mixed_values
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import value_loss, value_prediction_loss
-from tasks.task_types.auto_classes import sequence_classifier
+from tasks.task_types.common_head import sequence_classifier
 from tasks.task_types.interfaces import Head
 from tasks.task_types.types import VALUES
 

@@ -8,17 +8,16 @@ batch, W windows, P units of the longest window, M teachers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss, class_prediction_loss
+from tasks.task_types.common_head import as_drawn, labels_as_texts
 from tasks.task_types.interfaces import Head
 from tasks.task_types.spans.passage import END, PIECES_OF_PASSAGE, START
 from tasks.task_types.stored import STATED
@@ -41,11 +40,6 @@ def configure_ends(config: Any, labels: Sequence[str]) -> None:
     """Set the two outputs of each token, and the type, which transformers does not state."""
     config.num_labels = 2
     setattr(config, STATED, "spans")
-
-
-def labels_of_answers(labels: Sequence[Any]) -> np.ndarray:
-    """Return the labels of rows [N]; empty where a row has none."""
-    return np.asarray(["" if label is None else label for label in labels], dtype=str)
 
 
 def by_window(values_U: Tensor, targets_U3: Tensor) -> Tensor:
@@ -108,19 +102,14 @@ def refuse_mixture(logits_MNC: Tensor, weights_MN: Tensor, temperature: float) -
     raise ModelError("answers in a text are not mixed; remove the section ensemble")
 
 
-def ends_as_drawn(model: Any, read_targets: Callable[[], np.ndarray]) -> AbstractContextManager[None]:
-    """Leave the head as it is: places tell nothing about the size of its outputs."""
-    return nullcontext()
-
-
 HEAD = Head(
     outputs=SPAN_LOGITS,
     auto_class=answerer,
     configure=configure_ends,
-    targets=labels_of_answers,
+    targets=labels_as_texts,
     label_loss=ends_loss,
     teacher_loss=ends_teacher_loss,
     mix=refuse_mixture,
-    start_from_labels=ends_as_drawn,
+    start_from_labels=as_drawn,
     units=PIECES_OF_PASSAGE,
 )

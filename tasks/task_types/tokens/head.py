@@ -6,17 +6,15 @@ A word's tag is predicted at its first piece (Devlin et al. 2018, BERT, arXiv:18
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from tasks.methods.losses.ensembles import mixed_distributions
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss, class_prediction_loss
-from tasks.task_types.auto_classes import token_classifier
+from tasks.task_types.common_head import as_drawn, labels_as_texts, token_classifier
 from tasks.task_types.interfaces import Head
 from tasks.task_types.stored import STATED
 from tasks.task_types.tokens.sentence import SENTENCE
@@ -29,11 +27,6 @@ def configure_tags(config: Any, labels: Sequence[str]) -> None:
     config.id2label = dict(enumerate(labels))
     config.label2id = {name: index for index, name in enumerate(labels)}
     setattr(config, STATED, "tokens")
-
-
-def labels_of_rows(labels: Sequence[Any]) -> np.ndarray:
-    """Return the labels of rows [N]; empty where a row has none."""
-    return np.asarray(["" if label is None else label for label in labels], dtype=str)
 
 
 def tag_loss(outputs: Mapping[str, Tensor], targets_U: Tensor) -> Loss:
@@ -55,19 +48,14 @@ def tag_teacher_loss(
     return class_prediction_loss(ours["logits"], theirs["logits"], targets_B, **mixture, formula=formula)
 
 
-def tags_as_drawn(model: Any, read_targets: Callable[[], np.ndarray]) -> AbstractContextManager[None]:
-    """Leave the head as it is: tags are names, and tell nothing about the size of its outputs."""
-    return nullcontext()
-
-
 HEAD = Head(
     outputs=TAG_LOGITS,
     auto_class=token_classifier,
     configure=configure_tags,
-    targets=labels_of_rows,
+    targets=labels_as_texts,
     label_loss=tag_loss,
     teacher_loss=tag_teacher_loss,
     mix=mixed_distributions,
-    start_from_labels=tags_as_drawn,
+    start_from_labels=as_drawn,
     units=SENTENCE,
 )

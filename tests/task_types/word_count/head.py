@@ -17,7 +17,7 @@ from torch import Tensor
 from tasks.methods.losses.ensembles import mixed_values
 from tasks.methods.losses.means import Loss, in_full, mean_of
 from tasks.methods.losses.soft_targets import value_prediction_loss
-from tasks.task_types.auto_classes import sequence_classifier
+from tasks.task_types.common_head import sequence_classifier
 from tasks.task_types.interfaces import Head
 from tasks.task_types.types import VALUES
 
