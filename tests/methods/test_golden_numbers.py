@@ -72,6 +72,7 @@ WITHOUT_NUMBERS = {
         "softened": "divides by the temperature, which every case has",
         "require_temperature": "refuses, and returns nothing",
     },
+    "lists": {"places_in_rows": "where by_row_of_units puts each unit"},
     "means": {
         "in_full": "widens a number's type",
         "own_count": "the count of one process; mean_of over one process is in every loss here",

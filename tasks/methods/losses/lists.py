@@ -22,14 +22,20 @@ ABSENT_UNIT = -1e4
 """The score of a unit that a row does not have: its probability is 0, and so are its terms of a divergence."""
 
 
+def places_in_rows(row_U: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the row of each unit and its place in there [U], and the number of units of each row [B]; units of one row
+    stand together, and have one number in ``row_U``."""
+    _, at_U, counts_B = torch.unique_consecutive(row_U, return_inverse=True, return_counts=True)
+    starts_B = counts_B.cumsum(0) - counts_B
+    return at_U, torch.arange(len(row_U), device=row_U.device) - starts_B[at_U], counts_B
+
+
 def by_row_of_units(scores_U1: Tensor, row_U: Tensor) -> Tensor:
     """Return scores by row [B, K], those of absent units very low; ``row_U`` says which units are of one row, and they
     stand together."""
-    _, place_B, counts_B = torch.unique_consecutive(row_U, return_inverse=True, return_counts=True)
-    starts_B = counts_B.cumsum(0) - counts_B
-    place_U = torch.arange(len(row_U), device=row_U.device) - starts_B[place_B]
-    scores_U = in_full(scores_U1).squeeze(1)
-    return scores_U.new_full((len(counts_B), int(counts_B.max())), ABSENT_UNIT).index_put((place_B, place_U), scores_U)
+    at_U, place_U, counts_B = places_in_rows(row_U)
+    scores_U, longest = in_full(scores_U1).squeeze(1), int(counts_B.max()) if len(counts_B) else 0
+    return scores_U.new_full((len(counts_B), longest), ABSENT_UNIT).index_put((at_U, place_U), scores_U)
 
 
 def score_loss(student_U1: Tensor, teacher_U1: Tensor, row_U: Tensor, temperature: float) -> Loss:
@@ -41,11 +47,11 @@ def score_loss(student_U1: Tensor, teacher_U1: Tensor, row_U: Tensor, temperatur
 def margin_loss(student_U1: Tensor, teacher_U1: Tensor, row_U: Tensor, temperature: float) -> Loss:
     """Return the squared distance of differences of scores, averaged over all pairs of units of one row."""
     apart_U = in_full(student_U1).squeeze(1) - in_full(teacher_U1.detach()).squeeze(1)
-    rows, place_U, counts_B = torch.unique_consecutive(row_U, return_inverse=True, return_counts=True)
-    sums_B = torch.zeros(len(rows), device=apart_U.device, dtype=apart_U.dtype).index_add(0, place_U, apart_U)
+    at_U, _, counts_B = places_in_rows(row_U)
+    sums_B = apart_U.new_zeros(len(counts_B)).index_add(0, at_U, apart_U)
     # Over the pairs of a row, the squared differences of K numbers sum to K times their squared distances to the mean.
-    means_U = (sums_B / counts_B)[place_U]
-    total = (counts_B[place_U] * (apart_U - means_U).square()).sum()
+    means_U = (sums_B / counts_B)[at_U]
+    total = (counts_B[at_U] * (apart_U - means_U).square()).sum()
     return mean_of(total, (counts_B * (counts_B - 1) // 2).sum())
 
 

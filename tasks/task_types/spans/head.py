@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
+from tasks.methods.losses.lists import by_row_of_units, places_in_rows
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss, class_prediction_loss
 from tasks.task_types.common_head import as_drawn, labels_as_texts
@@ -23,8 +24,6 @@ from tasks.task_types.spans.passage import END, PIECES_OF_PASSAGE, START
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import SPAN_LOGITS
 
-NEVER = -1e4
-"""In place of the logits of units that a window does not have: their probability is 0 at any temperature."""
 ENDS = ((START, 0), (END, 1))
 """Each output, and its column among targets."""
 
@@ -43,23 +42,14 @@ def configure_ends(config: Any, labels: Sequence[str]) -> None:
 
 
 def by_window(values_U: Tensor, targets_U3: Tensor) -> Tensor:
-    """Return the values of units by window [W, P], ``NEVER`` where a window is shorter."""
-    at_U, place_U, windows, longest = places_in_windows(targets_U3[:, 2])
-    found_WP = values_U.new_full((windows, longest), NEVER, dtype=torch.float32)
-    return found_WP.index_put((at_U, place_U), values_U.float())
-
-
-def places_in_windows(window_U: Tensor) -> tuple[Tensor, Tensor, int, int]:
-    """Return the window of each unit, its place in there, the number of windows, and the most units of one."""
-    _, at_U, counts_W = torch.unique_consecutive(window_U, return_inverse=True, return_counts=True)
-    place_U = torch.arange(len(window_U), device=window_U.device) - (counts_W.cumsum(0) - counts_W)[at_U]
-    return at_U, place_U, len(counts_W), int(counts_W.max()) if len(counts_W) else 0
+    """Return the values of units by window [W, P], very low where a window is shorter."""
+    return by_row_of_units(values_U[:, None], targets_U3[:, 2])
 
 
 def true_places(targets_U3: Tensor, column: int) -> Tensor:
     """Return the place of the true unit in each window [W]; -1 for windows without a label."""
-    at_U, place_U, windows, _ = places_in_windows(targets_U3[:, 2])
-    found_W = torch.full((windows,), -1, dtype=torch.int64, device=targets_U3.device)
+    at_U, place_U, counts_W = places_in_rows(targets_U3[:, 2])
+    found_W = torch.full((len(counts_W),), -1, dtype=torch.int64, device=targets_U3.device)
     there = targets_U3[:, column] == 1
     return found_W.index_put((at_U[there],), place_U[there])
 
