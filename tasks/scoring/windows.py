@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tasks.errors import ModelError
 from tasks.task_types.units import (
     Conclusions,
     Parts,
@@ -19,12 +18,10 @@ from tasks.task_types.units import (
     Units,
     by_row,
     concluded_rows,
-    cut_at,
-    first_text_limit,
-    overlap_of,
     place_units,
-    places_in_pair,
     ragged_array,
+    require_places,
+    tokens_in_windows,
 )
 
 
@@ -49,27 +46,8 @@ def read_by_transformers(
 ) -> ReadTexts:
     """Return texts as a checkpoint reads them. Raises ModelError for a tokenizer that does not tell the places of its
     tokens."""
-    if not tokenizer.is_fast:
-        raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
-    options = {
-        "max_length": max_length,
-        "stride": overlap_of(max_length),
-        "return_overflowing_tokens": True,
-        "return_offsets_mapping": True,
-        "padding": True,
-        "return_tensors": "pt",
-    }
-    if pairs is None:
-        found = tokenizer(list(texts), truncation=True, **options)
-        places_FT2 = list(found["offset_mapping"].numpy())
-    else:
-        seen = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        firsts = [cut_at(*both, first_text_limit(max_length)) for both in zip(texts, seen, strict=True)]
-        found = tokenizer(firsts, list(pairs), truncation="only_second", **options)
-        left = tokenizer.padding_side == "left"
-        places_FT2 = [places_in_pair(window, left=left) for window in found.encodings]
-    text_F, _ = (found.pop(name).numpy() for name in ("overflow_to_sample_mapping", "offset_mapping"))
-    return ReadTexts(found, text_F, places_FT2)
+    require_places(tokenizer)
+    return ReadTexts(*tokens_in_windows(tokenizer, texts, pairs, max_length, padding=True, return_tensors="pt"))
 
 
 def outputs_of_units(

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from tasks.errors import ModelError
+
 OVERLAP = 4
 """Neighbouring windows share one token in this many."""
 MOST_FIRST, SHARE_OF_FIRST = 64, 3
@@ -133,6 +135,42 @@ def first_text_limit(max_length: int) -> int:
 def cut_at(text: str, offsets: Sequence[tuple[int, int]], most: int) -> str:
     """Return the beginning of a text with at most so many tokens, from the places of its tokens."""
     return text if len(offsets) <= most else text[: offsets[most - 1][1]]
+
+
+def require_places(tokenizer: Any) -> None:
+    """Raise ModelError for a tokenizer that does not tell the places of its tokens."""
+    if not tokenizer.is_fast:
+        raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
+
+
+def tokens_in_windows(
+    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, **options: Any
+) -> tuple[Any, np.ndarray, list[np.ndarray]]:
+    """Tokenize rows in windows of at most ``max_length`` tokens; of pairs, each window has the whole first text, which
+    is cut where it would leave no room.
+
+    Returns the tokens, the row of each window [F], and by window the places of its tokens [T, 2], of a pair in the
+    second text.
+    """
+    options |= {
+        "max_length": max_length,
+        "stride": overlap_of(max_length),
+        "return_overflowing_tokens": True,
+        "return_offsets_mapping": True,
+        "verbose": False,
+    }
+    if pairs is None:
+        out = tokenizer(list(texts), truncation=True, **options)
+        places = [np.asarray(offsets, dtype=np.int64).reshape(-1, 2) for offsets in out["offset_mapping"]]
+    else:
+        seen = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        both = zip(texts, seen["offset_mapping"], strict=True)
+        firsts = [cut_at(text, offsets, first_text_limit(max_length)) for text, offsets in both]
+        out = tokenizer(firsts, list(pairs), truncation="only_second", **options)
+        left = tokenizer.padding_side == "left"
+        places = [places_in_pair(window, left=left) for window in out.encodings]
+    row_F, _ = (out.pop(name) for name in ("overflow_to_sample_mapping", "offset_mapping"))
+    return out, np.asarray(row_F, dtype=np.int64), places
 
 
 def concluded_rows(rows: Sequence[Conclusions]) -> dict[str, np.ndarray]:

@@ -16,17 +16,8 @@ import torch
 from torch import Tensor
 
 from tasks.architectures.known_architectures import is_told_segments
-from tasks.errors import ModelError
 from tasks.task_types.texts.truncation import cut_pairs
-from tasks.task_types.units import (
-    Parts,
-    concluded_rows,
-    cut_at,
-    first_text_limit,
-    overlap_of,
-    place_units,
-    places_in_pair,
-)
+from tasks.task_types.units import Parts, concluded_rows, place_units, require_places, tokens_in_windows
 from tasks.training.precision import FUSED
 
 if TYPE_CHECKING:
@@ -122,19 +113,16 @@ def encode_windows(
     """Tokenize rows in windows of at most ``max_length`` tokens; of pairs, each window has the whole first text.
     ``labels`` of the rows are needed where targets depend on the places of tokens. Raises ModelError for a tokenizer
     that does not tell the places of its tokens."""
-    if not tokenizer.is_fast:
-        raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
+    require_places(tokenizer)
     left, nothing = pads_left(tokenizer), np.empty(0, dtype=np.int64)
     if not len(texts):
         return Encoded(nothing, nothing, np.zeros(1, np.int64), left, Windows(nothing, nothing, nothing))
-    out = tokens_in_windows(
+    out, row_F, places_F = tokens_in_windows(
         tokenizer, texts, pairs, max_length, return_attention_mask=False, return_token_type_ids=True
     )
-    row_F = np.asarray(out["overflow_to_sample_mapping"], dtype=np.int64)
     windows: list[list[np.ndarray]] = [[] for _ in texts]
-    for number, row in enumerate(row_F):
-        places_T2 = np.asarray(out["offset_mapping"][number], dtype=np.int64).reshape(-1, 2)
-        windows[row].append(places_T2 if pairs is None else places_in_pair(out.encodings[number], left=left))
+    for row, places_T2 in zip(row_F, places_F, strict=True):
+        windows[row].append(places_T2)
     answered, places, before = list[list[np.ndarray]](), list[np.ndarray](), 0
     for text, own in zip(texts if pairs is None else pairs, windows, strict=True):
         found, places_U3 = place_units(units, text, own)
@@ -155,25 +143,6 @@ def encode_windows(
     if units.conclude is not None:
         kept = replace(kept, conclude=concluding(units, places, texts if pairs is None else pairs))
     return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, left, kept)
-
-
-def tokens_in_windows(
-    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, **options: Any
-) -> Any:
-    """Tokenize rows in windows, with the places of their tokens; a first text that would leave no room is cut."""
-    options |= {
-        "max_length": max_length,
-        "stride": overlap_of(max_length),
-        "return_overflowing_tokens": True,
-        "return_offsets_mapping": True,
-        "verbose": False,
-    }
-    if pairs is None:
-        return tokenizer(list(texts), truncation=True, **options)
-    seen = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    both = zip(texts, seen["offset_mapping"], strict=True)
-    firsts = [cut_at(text, places, first_text_limit(max_length)) for text, places in both]
-    return tokenizer(firsts, list(pairs), truncation="only_second", **options)
 
 
 def concluding(
