@@ -21,7 +21,7 @@ from tasks.scoring.speed.flops import parameters_of, weight_bytes
 from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.texts.truncation import batch_of
-from tasks.task_types.units import Parts, Units
+from tasks.task_types.units import Parts, Units, texts_as_asked
 
 TOGETHER = 8
 """Rows per batch in the parity check, so that it covers padding."""
@@ -285,10 +285,8 @@ def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping
     def feeds() -> Iterator[Mapping[str, np.ndarray]]:
         rows = read_split(job.inputs["rows"], "train")
         model = OnnxModel(job.inputs["export"], threads=job.threads)
-        texts, pairs = part_of(rows, draw(len(rows), knobs.calibration_rows, knobs.seed))
-        units = GRAPHS[knobs.task_type].units
-        if isinstance(units, Parts):
-            texts, pairs, _ = units.read(texts, pairs)
+        drawn = part_of(rows, draw(len(rows), knobs.calibration_rows, knobs.seed))
+        texts, pairs = texts_as_asked(GRAPHS[knobs.task_type].units, *drawn)
         for row, text in enumerate(texts):
             yield model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length)
 

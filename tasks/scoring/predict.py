@@ -26,7 +26,7 @@ from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
 from tasks.task_types.texts.truncation import batch_of
 from tasks.task_types.types import TASK_TYPES
-from tasks.task_types.units import Parts, Units, flattened
+from tasks.task_types.units import Parts, Units, flattened, texts_as_asked
 
 BATCH = 64
 UNSTATED_LENGTH = 128
@@ -145,8 +145,7 @@ def truncated_share(
 
     max_length = longest(AutoConfig.from_pretrained(folder, local_files_only=True), max_length)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if isinstance(units, Parts):
-        texts, pairs, _ = units.read(texts, pairs)
+    texts, pairs = texts_as_asked(units, texts, pairs)
     lengths = [len(ids) for ids in tokenizer(list(texts), list(pairs) if pairs else None, verbose=False)["input_ids"]]
     return float(np.mean(np.asarray(lengths) > max_length))
 

@@ -100,6 +100,16 @@ class Parts:
         return [text for text, _ in every], [pair for _, pair in every], counts_N
 
 
+def texts_as_asked(
+    units: Units | Parts | None, texts: Sequence[str], pairs: Sequence[str] | None
+) -> tuple[Sequence[str], Sequence[str] | None]:
+    """Return the texts and second texts that a model is asked: those of units that are read apart, else of rows."""
+    if not isinstance(units, Parts):
+        return texts, pairs
+    own, second, _ = units.read(texts, pairs)
+    return own, second
+
+
 def overlap_of(max_length: int) -> int:
     """Return the number of tokens that neighbouring windows share."""
     return max_length // OVERLAP
