@@ -6,15 +6,19 @@ import base64
 import json
 import os
 import ssl
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+from urllib.error import HTTPError
 
 OBJECTS_OF_A_REQUEST = 200
 """Objects that Prefect returns at most for one request."""
 MOST_PAGES = 50
 ANSWER_TIMEOUT = 10.0  # seconds for one answer: Prometheus itself waits for ten
+BUSY_PAUSE = 0.5  # seconds before a busy server is asked again
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,25 @@ class Api:
     """The file of the authorities that are trusted; empty: those of the system."""
 
     def ask(self, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Send a request, a POST if it has a body, and return the JSON of the response."""
+        """Send a request, a POST if it has a body, and return the JSON of the response.
+
+        A server whose database is locked for a moment says so (503) and has done nothing: it is asked again until
+        the time for one answer is over, as Prefect's own client does.
+
+        Raises:
+            OSError: If there is no response in time, or one that is an error.
+        """
+        until = time.monotonic() + self.seconds
+        while True:
+            try:
+                return self.ask_once(path, body)
+            except HTTPError as error:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() + BUSY_PAUSE > until:
+                    raise
+                time.sleep(BUSY_PAUSE)
+
+    def ask_once(self, path: str, body: Mapping[str, object] | None) -> Any:
+        """Send one request, and return the JSON of the response."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/{path}", data, {"Content-Type": "application/json"})
         if self.login:

@@ -7,8 +7,10 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import httpx
 import pytest
@@ -18,7 +20,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.monitoring import costs, machine, work
+from flows.monitoring import costs, machine, server_api, work
 from flows.monitoring.costs import LedgerSums
 from flows.monitoring.exporter import METRICS_PASSWORD, Limbeck, Page, main
 from flows.monitoring.server_api import Api
@@ -115,6 +117,38 @@ def test_a_queue_counts_runs_that_are_due_and_not_those_of_tomorrow(api: Api, mo
     years = (time.time() - 1577836800) / 86400 / 365
     assert found["limbeck_queue_oldest_seconds"] / 86400 / 365 == pytest.approx(years, rel=1e-3)
     assert samples(worker_metrics())["limbeck_workers", name] == 0, "a pool without workers has a figure, too"
+
+
+@pytest.mark.parametrize(("busy", "status"), [(2, 503), (99, 503), (1, 500)])
+def test_a_server_that_is_busy_for_a_moment_is_asked_again(
+    busy: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_api, "BUSY_PAUSE", 0.01)
+    asked: list[bytes] = []
+
+    class Busy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(status if len(asked) <= busy else 200)
+            self.end_headers()
+            self.wfile.write(b'{"id": 7}')
+
+        def log_message(self, *arguments: Any) -> None:
+            """Nothing is printed."""
+
+    with HTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api = Api(f"http://127.0.0.1:{server.server_port}", seconds=0.3)
+        if (busy, status) == (2, 503):
+            assert api.ask("flows/", {"name": "one"}) == {"id": 7}
+            assert asked == [b'{"name": "one"}'] * 3, "each request is whole"
+        else:
+            with pytest.raises(HTTPError, match=str(status)):
+                api.ask("flows/", {"name": "one"})
+            assert len(asked) > 3 if status == 503 else len(asked) == 1, (
+                "only a busy server is asked again, and not for ever"
+            )
+        server.shutdown()
 
 
 def test_the_ledgers_of_finished_runs_are_added_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
