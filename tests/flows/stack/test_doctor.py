@@ -66,7 +66,7 @@ def test_drifted_versions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setattr(doctor, "LOCK", lock)
     found = {finding.what: finding for finding in doctor.packages(Stack(tmp_path))}
-    assert found["locked versions"].state == WARNING and "prefect 3.8.8, not 3.0.0" in found["locked versions"].said
+    assert found["locked versions"].state == WARNING and "prefect 3.9.1, not 3.0.0" in found["locked versions"].said
     assert "not-here" not in found["locked versions"].said
 
 
