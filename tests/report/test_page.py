@@ -390,7 +390,11 @@ def test_headings_tables_and_drawings_speak() -> None:
         and headings.count(1) == 1
         and all(second - first <= 1 for first, second in zip(headings, headings[1:], strict=False))
     )
-    assert all(given.get("aria-label") and given.get("role") == "img" for tag, given in read.tags if tag == "svg")
+    drawings = [given for tag, given in read.tags if tag == "svg"]
+    assert all(given.get("aria-label") for given in drawings)
+    assert {given["role"] for given in drawings} == {"img", "group"}, "a group where marks have names of their own"
+    marks = [given for tag, given in read.tags if tag == "g" and "tabindex" in given]
+    assert marks and all(given.get("aria-label") and given.get("role") == "img" for given in marks)
     assert all(given.get("scope") for tag, given in read.tags if tag == "th")
     assert ("html", {"lang": "en"}) in read.tags
 

@@ -151,8 +151,22 @@ def pointed_at(window: Browser, x: int, y: int, pointer: str) -> None:
     window.ask("POST", "/actions", {"actions": [device]})
 
 
+TAB = "\ue004"  # as WebDriver writes the key
+NAME = 'return document.activeElement.getAttribute("aria-label")'
+
+
+def reached_by_tab(window: Browser, wanted: str) -> bool:
+    """Press Tab until an element that fits a selector has the focus; return whether one had it after 100 presses."""
+    press = [{"type": "keyDown", "value": TAB}, {"type": "keyUp", "value": TAB}]
+    for _ in range(100):
+        window.ask("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": press}]})
+        if window.run(f"return document.activeElement.matches('{wanted}')"):
+            return True
+    return False
+
+
 @pytest.mark.skipif(DRIVER is None, reason="no chromedriver here: nobody pointed at a chart")
-def test_a_mark_shows_its_values_under_a_pointer_and_a_finger(tmp_path: Path) -> None:
+def test_a_mark_shows_its_values_under_a_pointer_a_finger_and_the_keyboard(tmp_path: Path) -> None:
     """Without a script: the page forbids them, and a mailed page has none."""
     (tmp_path / "page.html").write_text(run_page(whole(), curves=CURVES), encoding="utf-8")
     for pointer, width in (("mouse", 1280), ("touch", 390)):
@@ -164,6 +178,10 @@ def test_a_mark_shows_its_values_under_a_pointer_and_a_finger(tmp_path: Path) ->
             [note] = window.run(SHOWN)
             assert len(note["said"]) >= 3 and note["said"][1].startswith("accuracy 0."), note
             assert note["left"] >= -1 and note["right"] <= note["width"] + 1, (pointer, note)
+            pointed_at(window, 0, 0, pointer)
+            assert reached_by_tab(window, ".spot")
+            [note] = window.run(SHOWN)
+            assert note["said"] and "; ".join(note["said"]) == window.run(NAME), "seen and read to a person alike"
 
 
 def test_no_request_leaves_the_page(tmp_path: Path) -> None:
