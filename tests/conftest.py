@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,6 +43,9 @@ os.environ |= {
     "OMP_NUM_THREADS": "1",
     "PREFECT_LOGGING_LEVEL": "ERROR",
 }
+# Compiled files are kept: pytest rewrites assertions of hundreds of files, and each process imports as many of ours.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 AT_FIRST = frozenset(os.environ)
 SESSION: dict[str, str] = {}
 """Environment variables of session fixtures, which outlive the module that asked for them first."""
@@ -193,16 +198,30 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     return s3_server
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Let one of pytest's workers compile the tests, and the others read what it has compiled."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with Path(os.environ["LIMBECK_TESTS_DATABASES"], "compiled.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_SH)  # the first has ended; all others go on at once
+        return (yield)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that run whole chains, or several processes: begun last, they would keep one worker busy
     long after the others have ended."""
     first = ("suites", "test_interrupted", "test_sweep", "flows", "test_together")
 
-    def place(item: pytest.Item) -> int:
-        names = {item.path.stem, *(folder.name for folder in item.path.parents if folder.is_relative_to(ROOT))}
+    @functools.cache
+    def place(path: Path) -> int:
+        names = {path.stem, *(folder.name for folder in path.parents if folder.is_relative_to(ROOT))}
         return min((first.index(name) for name in names if name in first), default=len(first))
 
-    items.sort(key=place)
+    items.sort(key=lambda item: place(item.path))
 
 
 def pytest_collection_finish() -> None:
