@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 READS = ("item", "tolist", "numpy", "cpu", "__bool__", "__float__", "__int__", "__index__", "__array__", "__contains__")
 VALUES = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal", "masked_select", "_unique2", "unique_dim")
@@ -75,8 +74,7 @@ class Sent(TorchFunctionMode):
             if any(isinstance(one, (np.ndarray, list)) for one in indices):
                 self.syncs.waited("an index of the host")
         result = function(*args, **named)
-        to = [one for one in (*args[1:], *named.values()) if isinstance(one, torch.device) or self.syncs.has(one)]
-        if name == "to" and to and not self.syncs.has(first):
+        if name == "to" and self.is_to_device(*args[1:], *named.values()) and not self.syncs.has(first):
             if not named.get("non_blocking"):
                 self.syncs.waited("a blocking copy to the device")
             result = result.clone()
@@ -89,6 +87,9 @@ class Sent(TorchFunctionMode):
             self.syncs.own(result)
         return result
 
+    def is_to_device(self, *given: Any) -> bool:
+        return any(isinstance(one, torch.device) or self.syncs.has(one) for one in given)
+
 
 class Computed(TorchDispatchMode):
     """Follows what is computed of the device's tensors, and counts operations whose result the program must know."""
@@ -100,27 +101,31 @@ class Computed(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        name, given = (
-            function.__name__.split(".")[0],
-            [one for one in tree_leaves((args, kwargs or {})) if self.of(one)],
-        )
-        if any(self.syncs.has(one) for one in given):
-            if name in VALUES:
-                self.syncs.waited(name)
-            if name in INDEXED:
-                indices = [one for one in args[1] if one is not None]
-                if any(one.dtype in (torch.bool, torch.uint8) for one in indices):
-                    self.syncs.waited("an index of booleans")
-                if self.syncs.has(args[0]) and not all(self.syncs.has(one) for one in indices):
-                    self.syncs.waited("an index of the host")
+        if not any(map(self.syncs.has, tensors_in((args, kwargs)))):
+            return function(*args, **(kwargs or {}))
+        name = function.__name__.split(".")[0]
+        if name in VALUES:
+            self.syncs.waited(name)
+        if name in INDEXED:
+            indices = [one for one in args[1] if one is not None]
+            if any(one.dtype in (torch.bool, torch.uint8) for one in indices):
+                self.syncs.waited("an index of booleans")
+            if self.syncs.has(args[0]) and not all(self.syncs.has(one) for one in indices):
+                self.syncs.waited("an index of the host")
         result = function(*args, **(kwargs or {}))
-        if any(self.syncs.has(one) for one in given):
-            self.syncs.own(*(one for one in tree_leaves(result) if self.of(one)))
+        self.syncs.own(*tensors_in(result))
         return result
 
-    @staticmethod
-    def of(value: Any) -> bool:
-        return isinstance(value, Tensor)
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors among arguments or results; torch's own walk takes longer than these small operations."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from tensors_in(one)
+    elif isinstance(value, dict):
+        yield from tensors_in([*value.values()])
 
 
 @contextmanager
