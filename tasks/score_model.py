@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.contracts import Artifact
+from tasks.recipe.makers.search import LatencySlice
 from tasks.recipe.slices import (
     JudgingScoreSlice,
     MetricSlice,
@@ -19,6 +20,7 @@ from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
 
 SCALES = (*ENGINE_LIBRARIES, "onnxruntime", "scipy")
+TABLES = (*ENGINE_LIBRARIES, "onnxscript", "onnx", "onnx-ir", "onnxruntime")
 OF_PREDICTIONS = ("numpy", "pyarrow", "scipy")
 OF_OWN_METRICS = (*OF_PREDICTIONS, "datasets", "evaluate", "scikit-learn")
 """Libraries that a registered metric may import."""
@@ -94,3 +96,9 @@ async def measure_texts(
     """Count the pieces of real texts and time a candidate and its teacher on them."""
     inputs = {"model": model, "teacher": teacher, "rows": rows}
     await context.run(knobs.model_dump(mode="json"), inputs=inputs, lists={"judging": judging})
+
+
+@stage(makes="speed", engine="latency-table", module="tasks.search", libraries=TABLES, hardware=True)
+async def measure_latencies(context: StageContext, knobs: LatencySlice, *, base: Artifact) -> None:
+    """Time shapes of a model's architecture with random weights, with nothing else of this run on the machine."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base})

@@ -1,0 +1,122 @@
+"""The results of a search for shapes: the latency table with its error, the shapes, and how they were judged."""
+
+from __future__ import annotations
+
+from tasks.results.row import Number, Stated
+
+
+class PerLayer(Stated):
+    """A figure that grows by the same amount with every layer."""
+
+    fixed: Number
+    layer: Number
+
+    def of(self, layers: int) -> float:
+        """Return the figure of a model of so many layers."""
+        return float(self.fixed + layers * self.layer)
+
+
+class LatencyCell(Stated):
+    """One width and number of neurons in one format, with its figures by layers."""
+
+    width: Number
+    """Share of the teacher's width."""
+    neurons: Number
+    """Share of the teacher's neurons."""
+    hidden: int
+    heads: int
+    feed_forward: int
+    format: str
+    engine: str = ""
+    ms: PerLayer
+    parameters: PerLayer
+    flops: PerLayer
+    bytes: PerLayer
+    row_bytes: Number
+    """Bytes of one row of the embedding of words, by which a smaller vocabulary is smaller."""
+    unsteady: str = ""
+    """The reason why its latency is not known within 5 %; empty if it is."""
+
+
+class LatencyCheck(Stated):
+    """A shape that is no part of the table: predicted and measured."""
+
+    layers: int
+    hidden: int
+    feed_forward: int
+    format: str
+    predicted_ms: Number
+    measured_ms: Number
+    unsteady: str = ""
+
+    @property
+    def error(self) -> float:
+        """The distance of the prediction as a share of what was measured."""
+        return abs(self.predicted_ms - self.measured_ms) / self.measured_ms
+
+
+class LatencyTable(Stated):
+    """The latency of all shapes of a space on one machine, and how far to trust it."""
+
+    layers: int
+    """Layers of the deepest shape."""
+    vocabulary: int
+    """Pieces of the whole vocabulary."""
+    reference_ms: Number
+    """The latency of the largest shape, in turn with which all others were timed."""
+    cells: tuple[LatencyCell, ...]
+    checks: tuple[LatencyCheck, ...] = ()
+    error: Number | None = None
+    """Mean error of the checked shapes, as a share; None if none was checked."""
+    largest_error: Number | None = None
+    rank_correlation: Number | None = None
+    """Spearman's correlation of predictions and measurements."""
+
+    @property
+    def unsteady(self) -> int:
+        """The number of cells that are not known within 5 %."""
+        return sum(bool(cell.unsteady) for cell in self.cells)
+
+
+class JudgedShape(Stated):
+    """A shape that fits the budget, with its predicted figures and its scores on the selection rows by round."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    feed_forward: int
+    width: Number
+    neurons: Number
+    vocabulary: int
+    """Pieces of its vocabulary."""
+    pieces: str
+    """How they are chosen: whole, used, or a number."""
+    format: str
+    ms: Number
+    bytes: Number
+    flops: Number
+    parameters: Number
+    joules: Number | None = None
+    scores: tuple[Number | None, ...] = ()
+    """One score a round; fewer where it was left out earlier."""
+    state: str = "not trained"
+    """candidate, left out (of a later round), too much alike (another candidate), or not trained (``shapes``)."""
+
+
+class SearchResult(Stated):
+    """The answer of a search."""
+
+    budgets: tuple[str, ...]
+    points: int
+    """Points of the space: shapes, vocabularies and formats."""
+    fitting: int
+    """Shapes that fit the budget in some format with some vocabulary."""
+    shapes: tuple[JudgedShape, ...] = ()
+    table: LatencyTable | None = None
+    rounds: tuple[int, ...] = ()
+    """Shapes that each round trained; the last one is the candidates."""
+    tau: Number | None = None
+    """Kendall's rank correlation of the candidates' scores in the round before and after their whole training; None
+    where there were fewer than three."""
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,290 @@
+"""The latency of every shape of a space, from a few that are measured on this very machine with random weights.
+
+Layers of a model are alike, so its latency is a part for embeddings and head plus the same part for each layer. Both are
+found from the least and the most layers of each width, number of neurons and format. As everywhere, models are timed in
+turn with a reference, the largest shape, so that a busy moment affects both. Shapes that are no part of the table check it.
+Source: sums of measured parts instead of a learned network, Cai et al. 2019 (ProxylessNAS), arXiv:1812.00332.
+Shape letters: B batch, T tokens.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from tasks.architectures.known_architectures import architecture_of, shape_of
+from tasks.engine.job import Job
+from tasks.exports.graph import tidy
+from tasks.exports.quantizing import quantize_by
+from tasks.exports.tracing import trace
+from tasks.methods.pruning.neurons import feed_forward_maps, neurons_to_keep
+from tasks.methods.pruning.widths import attention_maps, heads_to_keep
+from tasks.recipe.makers.search import LatencySlice
+from tasks.results.search import LatencyCell, LatencyCheck, LatencyTable, PerLayer
+from tasks.scoring.onnx_models import open_session
+from tasks.scoring.speed.flops import flops_of
+from tasks.scoring.speed.matmul_libraries import ONEDNN, by_onednn, libraries
+from tasks.scoring.speed.speed import ENGINE, TRIAL_REPEATS, TRIAL_WARMUP, Inputs, require_length
+from tasks.scoring.speed.timing import median_of, quotient_of, time_in_turn
+from tasks.search.ranking import rank_correlation
+from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.heads import HEADS
+from tasks.training.models.students import smaller
+
+OPSET = 20
+WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4"}
+"""The mode of a quantized format that is timed: the one that needs no rows."""
+ROW_BYTES = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
+"""Bytes of one number of an embedding by format."""
+TEXTS = ("a text that is traced", "another one")
+
+
+@dataclass(frozen=True)
+class ShapeSize:
+    """The sizes of a shape."""
+
+    layers: int
+    hidden: int
+    heads: int
+    feed_forward: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A shape in one format, ready to be timed, with what is counted of it."""
+
+    call: Callable[[], Any]
+    engine: str
+    parameters: int
+    bytes: int
+    flops: int
+
+
+class Bench:
+    """Builds shapes of the teacher's architecture with random weights."""
+
+    def __init__(self, job: Job, knobs: LatencySlice, scratch: Path) -> None:
+        from transformers import AutoConfig, AutoTokenizer
+
+        self.job, self.knobs, self.scratch = job, knobs, scratch
+        self.config = AutoConfig.from_pretrained(job.inputs["base"], local_files_only=True)
+        self.tokenizer = AutoTokenizer.from_pretrained(job.inputs["base"], local_files_only=True)
+        require_length(self.config, knobs.length)
+        self.whole = {name: int(value or 0) for name, value in shape_of(self.config.to_dict()).items()}
+        smallest = self.config.vocab_size
+        ids_BT = torch.randint(
+            min(1000, smallest // 2),
+            smallest,
+            (knobs.batch, knobs.length),
+            generator=torch.Generator().manual_seed(0),
+        ).numpy()
+        self.inputs: Inputs = GRAPHS[knobs.task_type].timed_inputs(ids_BT)
+
+    def size_of(self, width: float, neurons: float, layers: int) -> ShapeSize:
+        """Return the sizes of a shape, rounded as the makers of candidates round them."""
+        heads, inner = self.whole["heads"], self.whole["feed_forward"]
+        kept = heads if width == 1 else heads_to_keep(heads, width)
+        left = inner if neurons == 1 else neurons_to_keep(inner, neurons)
+        return ShapeSize(layers, self.whole["hidden"] // heads * kept, kept, left)
+
+    def config_of(self, size: ShapeSize) -> Any:
+        """Return the config of a shape; raises ModelError for one that the architecture cannot have."""
+        given = SimpleNamespace(
+            layers=size.layers, hidden=size.hidden, heads=size.heads, feed_forward=size.feed_forward
+        )
+        config = smaller(self.config, given)
+        if getattr(config, "embedding_size", None) == self.whole["hidden"]:
+            config.embedding_size = size.hidden
+        return config
+
+    def model_of(self, size: ShapeSize) -> Any:
+        """Return a model of a shape with random weights."""
+        torch.manual_seed(0)
+        model = HEADS[self.knobs.task_type].auto_class().from_config(self.config_of(size)).eval()
+        return model.requires_grad_(False)
+
+    def require_cuts(self) -> None:
+        """Raise ModelError where the architecture cannot be made narrower, or has no neurons to remove: the search
+        would find out after its first training."""
+        model = self.model_of(self.size_of(1.0, 1.0, self.knobs.depths[0]))
+        if set(self.knobs.widths) != {1.0}:
+            attention_maps(model)
+        if set(self.knobs.neurons) != {1.0}:
+            feed_forward_maps(model)
+
+    def timed(self, size: ShapeSize, way: str) -> Timed:
+        """Return a shape in one format."""
+        model = self.model_of(size)
+        parameters = sum(value.numel() for value in model.parameters())
+        config = self.scratch / "config"
+        model.config.save_pretrained(config)
+        flops = flops_of(config, self.knobs.flops_length, self.knobs.task_type)
+        if way == "torch":
+            engine, call = self.faster_of_torch(model)
+            return Timed(call, engine, parameters, 4 * parameters, flops)
+        path = self.graph_of(model, size, way)
+        session, given = open_session(path, self.knobs.threads), self.inputs
+        feeds = {one.name: np.asarray(given[one.name], dtype=np.int64) for one in session.get_inputs()}
+        return Timed(lambda: session.run(None, feeds), f"onnxruntime {way}", parameters, path.stat().st_size, flops)
+
+    def faster_of_torch(self, model: Any) -> tuple[str, Callable[[], Any]]:
+        """Return the faster library for products of this shape, and the call with it, as for a checkpoint."""
+        names = self.tokenizer.model_input_names
+        given = {name: torch.from_numpy(self.inputs[name]) for name in names if name in self.inputs}
+        first, *others = libraries()
+        calls: dict[str, Callable[[], Any]] = {first: lambda: model(**given)}
+        if ONEDNN in others:
+            packed = by_onednn(copy.deepcopy(model), int(self.inputs["input_ids"].size))
+            calls[ONEDNN] = lambda: packed(**given)
+        if len(calls) == 1:
+            return f"{ENGINE}, {first}", calls[first]
+        times = time_in_turn(calls, repeats=TRIAL_REPEATS, warmup=TRIAL_WARMUP, seconds=0.0)
+        best = min(times, key=lambda library: float(np.median(times[library])))
+        return f"{ENGINE}, {best}", calls[best]
+
+    def graph_of(self, model: Any, size: ShapeSize, way: str) -> Path:
+        """Write the graph of a model in a format, and return its path; a shape is traced once for all formats."""
+        named = f"{size.layers}-{size.hidden}-{size.heads}-{size.feed_forward}"
+        full, small = self.scratch / f"{named}.onnx", self.scratch / f"{named}.{way}.onnx"
+        if not full.exists():
+            names = [output.name for output in GRAPHS[self.knobs.task_type].outputs]
+            trace(model, self.tokenizer, TEXTS, None, full, outputs=names, opset=OPSET)
+            tidy(full)
+        if way != "onnx":
+            quantize_by(WAYS[way], full, small, reduce_range=False, feeds=lambda: iter(()))
+        return full if way == "onnx" else small
+
+
+def measure_latency_table(job: Job) -> dict[str, object]:
+    """Time shapes of the architecture of ``base`` in turn with the largest one; return the table and its error."""
+    knobs = job.read(LatencySlice)
+    torch.set_num_threads(knobs.threads)
+    with tempfile.TemporaryDirectory() as scratch, torch.inference_mode():
+        bench = Bench(job, knobs, Path(scratch))
+        bench.require_cuts()
+        facts = table_of(job, knobs, bench).as_json()
+    (job.output / "latency.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+    return facts
+
+
+def table_of(job: Job, knobs: LatencySlice, bench: Bench) -> LatencyTable:
+    """Measure the cells of a table, then the shapes that check it."""
+    deepest = knobs.depths[-1]
+    largest = bench.size_of(1.0, 1.0, deepest)
+    reference = bench.timed(largest, knobs.formats[0])
+    alone = time_in_turn({"it": reference.call}, **timing(knobs))["it"]
+    reference_ms = median_of(alone).value
+    rest = [(width, neurons, way) for way in knobs.formats for width in knobs.widths for neurons in knobs.neurons]
+    checked = chosen_checks(knobs, rest)
+    cells: list[LatencyCell] = []
+    for number, (width, neurons, way) in enumerate(rest):
+        job.progress(number, len(rest) + len(checked), unit="shapes")
+        cells.append(cell_of(bench, reference, reference_ms, width, neurons, way))
+    checks = []
+    for number, (place, layers) in enumerate(checked, start=len(rest)):
+        job.progress(number, len(rest) + len(checked), unit="shapes")
+        checks.append(check_of(bench, reference, reference_ms, cells[place], layers))
+    return LatencyTable(
+        layers=deepest,
+        vocabulary=bench.config.vocab_size,
+        reference_ms=reference_ms,
+        cells=tuple(cells),
+        checks=tuple(checks),
+        **errors_of(checks),
+    )
+
+
+def chosen_checks(knobs: LatencySlice, rest: Sequence[tuple[float, float, str]]) -> list[tuple[int, int]]:
+    """Draw shapes that are no part of the table: the number of a cell, and a number of layers that was not measured."""
+    legal = [(place, layers) for place in range(len(rest)) for layers in knobs.between]
+    drawn = np.random.default_rng(knobs.seed).permutation(len(legal))[: knobs.checks]
+    return [legal[number] for number in sorted(drawn)]
+
+
+def timing(knobs: LatencySlice) -> dict[str, Any]:
+    """Return the limits of one measurement."""
+    return {"repeats": knobs.repeats, "warmup": knobs.warmup, "seconds": knobs.seconds}
+
+
+def cell_of(bench: Bench, reference: Timed, reference_ms: float, width: float, neurons: float, way: str) -> LatencyCell:
+    """Measure one cell at the least and at the most layers, in turn with the reference."""
+    depths = bench.knobs.depths
+    sizes = [bench.size_of(width, neurons, layers) for layers in depths]
+    made = [bench.timed(size, way) for size in sizes]
+    calls = {"reference": reference.call, **{str(number): one.call for number, one in enumerate(made)}}
+    times = time_in_turn(calls, **timing(bench.knobs))
+    ms = [milliseconds(times, str(number), reference_ms) for number in range(len(made))]
+    spreads = [quotient_of(times["reference"], times[str(number)]) for number in range(len(made))]
+    wide = [one for one in spreads if not one.known]
+    return LatencyCell(
+        width=width,
+        neurons=neurons,
+        hidden=sizes[0].hidden,
+        heads=sizes[0].heads,
+        feed_forward=sizes[0].feed_forward,
+        format=way,
+        engine=made[-1].engine,
+        ms=per_layer(depths, ms),
+        parameters=per_layer(depths, [one.parameters for one in made]),
+        flops=per_layer(depths, [one.flops for one in made]),
+        bytes=per_layer(depths, [one.bytes for one in made]),
+        row_bytes=ROW_BYTES[way] * row_width(bench, sizes[0]),
+        unsteady=f"its speed-up ± {100 * max(one.spread for one in wide):.1f} %" if wide else "",
+    )
+
+
+def row_width(bench: Bench, size: ShapeSize) -> int:
+    """Return the width of a row of the embedding of words."""
+    config = bench.config_of(size)
+    return int(getattr(config, "embedding_size", None) or size.hidden)
+
+
+def milliseconds(times: Mapping[str, Sequence[float]], name: str, reference_ms: float) -> float:
+    """Return the latency of one call relative to that of the reference beside it, in milliseconds of the reference
+    alone."""
+    return reference_ms / quotient_of(times["reference"], times[name]).value
+
+
+def per_layer(depths: Sequence[int], values: Sequence[float]) -> PerLayer:
+    """Return a figure as a fixed part and the part of each layer, from its values at the least and the most layers; of
+    one depth, all of it is per layer."""
+    if len(depths) == 1:
+        return PerLayer(fixed=0.0, layer=float(values[0]) / depths[0])
+    layer = (values[-1] - values[0]) / (depths[-1] - depths[0])
+    return PerLayer(fixed=float(values[0] - depths[0] * layer), layer=float(layer))
+
+
+def check_of(bench: Bench, reference: Timed, reference_ms: float, cell: LatencyCell, layers: int) -> LatencyCheck:
+    """Measure a shape that is no part of the table."""
+    size = ShapeSize(layers, cell.hidden, cell.heads, cell.feed_forward)
+    times = time_in_turn(
+        {"reference": reference.call, "it": bench.timed(size, cell.format).call}, **timing(bench.knobs)
+    )
+    apart = quotient_of(times["reference"], times["it"])
+    return LatencyCheck(
+        layers=layers,
+        hidden=cell.hidden,
+        feed_forward=cell.feed_forward,
+        format=cell.format,
+        predicted_ms=cell.ms.of(layers),
+        measured_ms=milliseconds(times, "it", reference_ms),
+        unsteady="" if apart.known else f"its speed-up ± {100 * apart.spread:.1f} %",
+    )
+
+
+def errors_of(checks: Sequence[LatencyCheck]) -> dict[str, float | None]:
+    """Return the mean and the largest error of the checked shapes, and the correlation of their ranks."""
+    if not checks:
+        return {}
+    errors = [one.error for one in checks]
+    ranks = rank_correlation([one.predicted_ms for one in checks], [one.measured_ms for one in checks])
+    return {"error": float(np.mean(errors)), "largest_error": max(errors), "rank_correlation": ranks}

@@ -1,0 +1,99 @@
+"""The latency table: sums of parts, what is counted exactly, its check on shapes that are no part of it, and refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.engine.job import Job
+from tasks.errors import LimbeckError
+from tasks.recipe.makers.search import LatencySlice
+from tasks.results.search import LatencyTable
+from tasks.scoring.speed.flops import flops_of, parameters_of
+from tasks.search.jobs import JOBS
+
+FAST: dict[str, Any] = {"repeats": 5, "warmup": 1, "seconds": 0.02, "length": 8, "task_type": "classification"}
+
+
+def table_of(bert: Path, output: Path, **knobs: Any) -> LatencyTable:
+    slice_ = LatencySlice(**FAST | {"depths": (1, 4), **knobs})
+    output.mkdir(exist_ok=True)
+    job = Job(
+        {
+            "job": "latency-table",
+            "knobs": slice_.model_dump(mode="json"),
+            "inputs": {"base": str(bert)},
+            "output": str(output),
+        },
+        silent=True,
+    )
+    return LatencyTable.model_validate(JOBS["latency-table"](job))
+
+
+@pytest.fixture(scope="module")
+def table(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> LatencyTable:
+    return table_of(
+        tiny_bert,
+        tmp_path_factory.mktemp("table"),
+        widths=(1.0, 0.5),
+        neurons=(1.0, 0.5),
+        between=(2, 3),
+        checks=3,
+    )
+
+
+def test_every_width_and_number_of_neurons_has_a_cell(table: LatencyTable) -> None:
+    assert [(cell.hidden, cell.heads, cell.feed_forward) for cell in table.cells] == [
+        (16, 4, 32),
+        (16, 4, 16),
+        (8, 2, 32),
+        (8, 2, 16),
+    ]
+    assert all(cell.ms.of(4) > 0 for cell in table.cells)
+
+
+def test_shapes_that_are_no_part_of_it_check_it(table: LatencyTable) -> None:
+    assert len(table.checks) == 3 and {check.layers for check in table.checks} <= {2, 3}
+    assert table.error == pytest.approx(sum(check.error for check in table.checks) / 3)
+    assert table.largest_error == max(check.error for check in table.checks)
+
+
+def test_parameters_bytes_and_flops_are_those_of_a_real_model(table: LatencyTable, tmp_path: Path) -> None:
+    from transformers import AutoModelForSequenceClassification, BertConfig
+
+    cell = table.cells[3]
+    config = BertConfig(
+        vocab_size=table.vocabulary,
+        hidden_size=cell.hidden,
+        num_hidden_layers=3,
+        num_attention_heads=cell.heads,
+        intermediate_size=cell.feed_forward,
+        max_position_embeddings=64,
+    )
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path)
+    assert cell.parameters.of(3) == parameters_of(tmp_path)
+    assert cell.bytes.of(3) == 4 * parameters_of(tmp_path)
+    assert cell.flops.of(3) == flops_of(tmp_path, 128, "classification")
+
+
+@pytest.mark.slow
+def test_graphs_are_timed_as_they_are_served(tiny_bert: Path, tmp_path: Path) -> None:
+    found = table_of(tiny_bert, tmp_path, depths=(1, 2), formats=("onnx", "int8"))
+    onnx, int8 = found.cells
+    assert (onnx.engine, int8.engine) == ("onnxruntime onnx", "onnxruntime int8")
+    assert int8.row_bytes == onnx.row_bytes / 4 and int8.ms.of(2) > 0
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"neurons": (0.99,)}, "none would be removed; give a smaller share"),
+        ({"widths": (0.9,)}, "nothing would be removed; give a smaller share"),
+        ({"length": 100}, "lower speed.length"),
+    ],
+)
+def test_what_no_model_can_have_is_refused(knobs: dict[str, Any], words: str, tiny_bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(LimbeckError, match=words):
+        table_of(tiny_bert, tmp_path, **knobs)
