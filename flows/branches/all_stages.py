@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from attrs import evolve
@@ -13,6 +14,7 @@ from flows.branches.export import beside_models, check_speed, make_exports, with
 from flows.branches.judging import judge_all
 from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
 from flows.branches.makers import all_candidates
+from flows.branches.search.shapes import Searched, find_shapes, with_final_scores
 from flows.branches.subflow import in_branch
 from flows.branches.sweep import Search, Swept, first_rung, grid_of, try_strategy
 from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
@@ -34,16 +36,36 @@ from tasks.score_model import score_model
 from tasks.stage.session import Session
 
 
+@dataclass
+class Begun:
+    """A run whose rows are divided and whose shared stages have begun."""
+
+    rows: Artifact
+    """The rows as they were divided."""
+    learned: Artifact
+    """The rows to learn from: without those that a judging set purges."""
+    shared: SharedArtifacts
+    comparing: Awaitable[object]
+
+
 async def make_everything(
     recipe: Recipe, sources: dict[str, Artifact], session: Session
 ) -> tuple[list[ResultRow], list[Candidate], Artifact]:
     """Run every stage of the recipe; return the rows of the results, their candidates and the data."""
+    return await make_candidates(recipe, await begin_everything(recipe, sources, session))
+
+
+async def begin_everything(
+    recipe: Recipe, sources: dict[str, Artifact], session: Session, *, found_later: bool = False
+) -> Begun:
+    """Divide the rows, check the students, and start the stages that candidates share. A search may begin without
+    candidates."""
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_rows_for_int8(recipe, rows.read(RowsFacts))
     require_two_classes(recipe, rows.read(RowsFacts), metrics_in(sources))
     learned, purging = await rows_to_learn(recipe, sources, rows)
     base = await pretrained_base(recipe, sources)
-    if not session.is_guess(base):
+    if not session.is_guess(base) and not (found_later and not recipe.planned):
         starts = {
             name.removeprefix("start:"): session.store.folder(artifact)
             for name, artifact in sources.items()
@@ -55,16 +77,35 @@ async def make_everything(
     shared.metrics = metrics_in(sources)
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)
     comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
+    return Begun(rows, learned, shared, comparing)
+
+
+async def make_candidates(recipe: Recipe, begun: Begun) -> tuple[list[ResultRow], list[Candidate], Artifact]:
+    """Make, export and judge all candidates of a run that has begun."""
+    rows, learned, shared = begun.rows, begun.learned, begun.shared
     small = await all_candidates(recipe, shared)
     trained = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
     candidates = await asyncio.gather(*(candidate_with_thresholds(recipe, one, learned) for one in trained))
     exporting = partial(make_exports, recipe, candidates, learned)
     exports = await in_branch(recipe, "exports", exporting, [learned]) if recipe.exports else []
     everyone = beside_models(candidates, exports)
-    await comparing
+    await begun.comparing
     judged = await judge_all(recipe, everyone, with_teacher(shared, candidates[0].model))
     known = rows if learned is rows else evolve(learned, facts=with_purge(rows, learned).as_json())
     return with_exports(judged, await check_speed(recipe, exports)), everyone, known
+
+
+async def search_everything(recipe: Recipe, sources: dict[str, Artifact], session: Session) -> Searched:
+    """Run every stage of a search: the latency table, the rounds in which shapes are trained, and the candidates."""
+    begun = await begin_everything(recipe, sources, session, found_later=True)
+    require_selection(begun.rows.read(RowsFacts))
+    found = await find_shapes(recipe, begun.shared, session)
+    if found.recipe is None:  # a plan does not know what the rounds will choose
+        await begun.comparing
+        return Searched(found.result)
+    judged, candidates, known = await make_candidates(found.recipe, begun)
+    result = with_final_scores(found.result, candidates)
+    return Searched(result, found.recipe, judged, candidates, known)
 
 
 async def shared_artifacts(

@@ -29,6 +29,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         make_models.knobs,
         make_models.run,
         make_models.sweep,
+        make_models.search,
         make_models.plan,
         make_models.validate,
         make_models.resume,

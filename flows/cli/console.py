@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tasks.ports.tracking.history import PastRun
     from tasks.report.comparison import ComparedRun
     from tasks.results.run import RunResult
+    from tasks.results.search import SearchResult
     from tasks.results.sweep import SweepResult
 
 QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
@@ -127,6 +128,8 @@ def show_results(console: Console, result: RunResult) -> None:
     from flows.publish.results import champion_line, counts, spent
 
     show_tables(console, result)
+    if result.search is not None:
+        show_search(console, result.search)
     for entry in result.registered:
         if entry.decision == "refused":
             console.print(
@@ -140,6 +143,16 @@ def show_results(console: Console, result: RunResult) -> None:
     for line in spent(result.ledger):
         console.print(f"{line[0].upper()}{line[1:]}; see limbeck ledger.", highlight=False, markup=False)
     show_next_commands(console, result)
+
+
+def show_search(console: Console, search: SearchResult) -> None:
+    """Print the shapes of a search, and how far to trust its answer."""
+    from tasks.report.tables.search import search_lines, search_table
+
+    if search.shapes:
+        console.print(search_table(search.shapes))
+    for line in search_lines(search):
+        console.print(line, highlight=False, markup=False)
 
 
 def show_next_commands(console: Console, result: RunResult) -> None:

@@ -211,6 +211,48 @@ def sweep(
     show_sweep_plan(out, chosen.name, plan_of(planned_session(chosen, home, "sweep")).stages)
 
 
+def search(
+    recipe: RecipeName,
+    budget: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=AMOUNT",
+            help="What a model may cost at most: latency_ms=2, bytes=10MB, flops=500M, joules=10mJ, memory=50MB, or a "
+            "share of the teacher's, latency_ms=0.3x; can be repeated.",
+        ),
+    ] = [],  # noqa: B006
+    sets: Sets = [],  # noqa: B006
+    json_file: JsonFile = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the shapes that fit and what would run, without running it.")
+    ] = False,
+) -> None:
+    """Find the best shape within a budget: predict latency and size of every shape from parts measured on this machine,
+    train those that fit in rounds, and make candidates of the best.
+
+    The recipe's search section has the space, the training and the rounds; its budget can be given by --budget. A dry
+    run knows the shapes that fit once the latency table is measured, which is the first stage of a search.
+    """
+    from flows.cli.sweep_options import budget_sets
+    from flows.run.recipe_file import load_recipe
+
+    chosen = load_recipe(recipe, [*sets, *budget_sets(budget)], ["search"])
+    if not dry_run:
+        return start(chosen, json_file, [], "search")
+    home = open_home()
+    from flows.cli.runner import plan_of, planned_search
+    from tasks.report.tables.ledger import plan_lines, plan_table
+    from tasks.report.tables.search import search_table
+
+    session, found, lines = planned_search(chosen, home)
+    planned = plan_of(session)
+    out.print(plan_table(planned.stages, f"search of {chosen.name}"))
+    if found.shapes:
+        out.print(search_table(found.shapes))
+    for line in [*lines, *plan_lines(planned)]:
+        out.print(line, highlight=False, markup=False)
+
+
 def plan(
     recipe: RecipeName,
     sets: Sets = [],  # noqa: B006

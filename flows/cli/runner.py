@@ -25,6 +25,7 @@ from tasks.results.facts import HeldBackFacts
 from tasks.results.record import PlannedRun, StagePlan
 from tasks.results.row import Cost
 from tasks.results.run import RunResult
+from tasks.results.search import SearchResult
 from tasks.scoring.costs.ledger import sum_of
 from tasks.stage.session import Session, StageRecord
 
@@ -41,8 +42,8 @@ def run_recipe(
     command: str = "",
     kind: str = "run",
 ) -> dict[str, JsonValue]:
-    """Run a flow (``kind``: ``run`` or ``sweep``), with or without an earlier plan; write the result, with the command
-    line, to ``json_path`` if given."""
+    """Run a flow (``kind``: ``run``, ``sweep`` or ``search``), with or without an earlier plan; write the result, with
+    the command line, to ``json_path`` if given."""
     from flows.publish.metadata import run_metadata
 
     options, started = RunOptions(home, watcher, force, plan, engines, command), time.monotonic()
@@ -73,6 +74,10 @@ def flow_of(kind: str) -> Any:
         from flows.sweep_layers import sweep_layers
 
         return sweep_layers
+    if kind == "search":
+        from flows.search_shapes import search_shapes
+
+        return search_shapes
     from flows.compress import compress
 
     return compress
@@ -95,7 +100,7 @@ def watched_run(
 
     plan = planned_session(recipe, home, kind)
     plan.require_plan()
-    if kind == "run":
+    if kind != "sweep":
         planned_rows(recipe, plan)  # its mistakes are found now, and not after the teacher's training
     with warm_engines(plan) as engines:
         load_libraries(home, kind)
@@ -228,11 +233,29 @@ def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
     return session
 
 
+def planned_search(recipe: Recipe, home: Home) -> tuple[Session, SearchResult, list[str]]:
+    """Plan a search without running anything; return the session, what is known of the answer, and that in
+    sentences."""
+    from flows.branches.all_stages import search_everything
+    from flows.branches.search.shapes import of_a_search, planned_words
+    from flows.run.opening import plan_session
+    from tasks.stage.session import use_session
+
+    recipe = of_a_search(recipe)
+    session, sources = plan_session(recipe, home)
+    with use_session(session):
+        found = asyncio.run(search_everything(recipe, sources, session))
+    return session, found.result, planned_words(recipe, found.result)
+
+
 def recipe_of_kind(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:
     """Return the recipe for a kind of run, and the function that passes all its stages; it needs no Prefect."""
-    from flows.branches.all_stages import make_everything, sweep_everything
+    from flows.branches.all_stages import make_everything, search_everything, sweep_everything
+    from flows.branches.search.shapes import of_a_search
     from flows.branches.sweep import of_a_sweep
 
+    if kind == "search":
+        return of_a_search(recipe), search_everything
     return (of_a_sweep(recipe), sweep_everything) if kind == "sweep" else (recipe, make_everything)
 
 

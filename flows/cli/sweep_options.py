@@ -1,5 +1,5 @@
-"""Conversion of the options of ``limbeck sweep`` to settings of the recipe's ``sweep`` section: they are stored with
-the run, so that ``limbeck resume`` finds them."""
+"""Conversion of the options of ``limbeck sweep`` and ``limbeck search`` to settings of the recipe's sections of these
+names: they are stored with the run, so that ``limbeck resume`` finds them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ def sweep_sets(*, strategies: str | None, drop: str | None, seeds: str | None, h
         if given is not None
     ]
     return [*sets, *(["sweep.halving=true"] if halving else [])]
+
+
+def budget_sets(budgets: list[str]) -> list[str]:
+    """Return the recipe settings of the options ``--budget``; raise RecipeError for another form, an unknown budget and
+    one that is given twice."""
+    from tasks.recipe.knobs import did_you_mean
+    from tasks.recipe.makers.search import UNITS
+
+    found: dict[str, str] = {}
+    for given in budgets:
+        name, sign, amount = given.partition("=")
+        if not sign or not amount.strip():
+            raise RecipeError(f"--budget takes NAME=AMOUNT, for example latency_ms=2 or bytes=10MB, not {given!r}")
+        if name not in UNITS:
+            raise RecipeError(f"--budget {name!r} is unknown; {did_you_mean(name, UNITS)}legal are {', '.join(UNITS)}")
+        if name in found:
+            raise RecipeError(f"--budget {name} is given twice; give it once")
+        found[name] = amount.strip()
+    return [f"search.budget.{name}={json.dumps(amount)}" for name, amount in found.items()]
 
 
 def entries(option: str, given: str) -> list[str]:

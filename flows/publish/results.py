@@ -38,6 +38,7 @@ from tasks.results.facts import ModelFacts, RowsFacts
 from tasks.results.record import Ledger
 from tasks.results.row import Amount, ResultRow
 from tasks.results.run import Promotion, Registered, RunDescription, RunResult, SourceFacts, StageLine
+from tasks.results.search import SearchResult
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.stage.session import StageRecord
 
@@ -45,10 +46,16 @@ SHARED = {"distill-general", "pretrain-base"}
 
 
 async def publish_results(
-    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], *, data: Artifact
+    recipe: Recipe,
+    run: Run,
+    rows: Sequence[ResultRow],
+    candidates: Sequence[Candidate],
+    *,
+    data: Artifact,
+    search: SearchResult | None = None,
 ) -> dict[str, JsonValue]:
     """Log the figures, register the models, publish the pages, send the recipe's notices, and return the content of the
-    ``--json`` file."""
+    ``--json`` file; ``search`` is what chose the candidates."""
     costs = costs_of_candidates([row.name for row in rows], run.session, ancestors_of(recipe))
     rows = [row.replaced(cost=costs[row.name].replaced(joules=energy_of_inference(recipe, row, run))) for row in rows]
     registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
@@ -64,6 +71,8 @@ async def publish_results(
     ledger, manifest = ledger_of(run.session), manifest_of(recipe, run, models, split=recipe.gate.split)
     result = result_of(recipe, run, models, registered, stored_promotion(promotion), data)
     result = result.replaced(ledger=ledger, manifest=manifest, **dict(for_the_page(recipe, run)))
+    if search is not None:
+        result = result.replaced(search=search)
     best = chosen(result)
     await asyncio.to_thread(
         run.tracker.candidates,

@@ -89,7 +89,7 @@ def about(kind: Any) -> str | None:
     return cleandoc(sections[0].__doc__ or "") if sections else None
 
 
-Changes: Any = changes_of(Recipe, but=("name", "sweep"))
+Changes: Any = changes_of(Recipe, but=("name", "sweep", "search"))
 """The form of changes to a recipe of the shelf."""
 
 

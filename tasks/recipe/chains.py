@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from tasks.catalog import TaskSpec
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Gate
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.students import LayerDropping, Student
+from tasks.recipe.training import Ensemble
+from tasks.task_types.types import TASK_TYPES
 
 LEAST_LAYERS = 2
 """Layers of a student whose depth is only known with its teacher's; of these, checks before that assume the best."""
@@ -166,3 +169,18 @@ def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], *, elsewhere:
         )
     if "fertility_elsewhere" in of_texts and not elsewhere:
         raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")
+
+
+def check_ensemble(ensemble: Ensemble | None, spec: TaskSpec, candidates: Sequence[CandidateKnobs]) -> None:
+    """Reject an ensemble that cannot be mixed, or from which no model learns."""
+    if ensemble is None:
+        return
+    if ensemble.combine == "certainty" and not TASK_TYPES[spec.kind].has_certainty:
+        raise ValueError(
+            f"ensemble.combine: certainty needs classes, and {spec.name} is a task of {spec.kind}; use combine: weights"
+        )
+    if "teacher" not in {one.signal_of_training for one in candidates}:
+        raise ValueError(
+            "no student learns from the ensemble's predictions; set a student's signal to teacher, or remove the "
+            "ensemble"
+        )

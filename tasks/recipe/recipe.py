@@ -8,12 +8,21 @@ from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
 from tasks.recipe.candidates import CandidateSection, DistilledCandidate
-from tasks.recipe.chains import LEAST_LAYERS, origins_of, planned_candidates, require_chains, require_made, start_behind
+from tasks.recipe.chains import (
+    LEAST_LAYERS,
+    check_ensemble,
+    origins_of,
+    planned_candidates,
+    require_chains,
+    require_made,
+    start_behind,
+)
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
+from tasks.recipe.makers.search import Search
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import (
     check_follower,
@@ -59,6 +68,7 @@ class Recipe(Knobs):
         "chains of any length. Students and layer_dropping are the short way to write candidates of two makers.",
     )
     sweep: Sweep | None = Field(None, description="Settings of limbeck sweep; a run ignores them.")
+    search: Search | None = Field(None, description="Settings of limbeck search; a run ignores them.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
     exports: Exports | None = Field(None, description="Export trained models for ONNX Runtime; empty: disabled.")
@@ -83,7 +93,7 @@ class Recipe(Knobs):
         check_units(self)
         check_groups(self)
         self.check_further_metrics()
-        if not self.planned and self.sweep is None:
+        if not self.planned and self.sweep is None and self.search is None:
             raise ValueError("there are no candidates: add students, layer_dropping or candidates")
         require_chains(self.planned)
         if self.corpus is None and (self.general_distillation or self.pretraining):
@@ -96,7 +106,7 @@ class Recipe(Knobs):
         self.check_criteria()
         self.check_choices()
         self.check_judging_sets()
-        self.check_ensemble()
+        check_ensemble(self.ensemble, self.spec, self.planned)
         self.check_exports()
         for student in self.all_students:
             check_stages(self, student)
@@ -217,21 +227,6 @@ class Recipe(Knobs):
                 f"gate: worst_of names {unknown!r}, which is not a judging set of data.judge; "
                 f"{did_you_mean(unknown, legal)}"
                 f"legal are {', '.join(legal)}"
-            )
-
-    def check_ensemble(self) -> None:
-        """Reject an ensemble that cannot be mixed, or from which no model learns."""
-        if self.ensemble is None:
-            return
-        if self.ensemble.combine == "certainty" and not self.task_type.has_certainty:
-            raise ValueError(
-                f"ensemble.combine: certainty needs classes, and {self.spec.name} is a task of {self.spec.kind}; use "
-                f"combine: weights"
-            )
-        if "teacher" not in {one.signal_of_training for one in self.planned}:
-            raise ValueError(
-                "no student learns from the ensemble's predictions; set a student's signal to teacher, or remove the "
-                "ensemble"
             )
 
     def check_exports(self) -> None:

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, ConfigDict
 from tasks.results.facts import HeldBackFacts
 from tasks.results.record import Ledger, Lineage, Provenance, RunManifest
 from tasks.results.row import Number, ResultRow, Stated, Verdict
+from tasks.results.search import SearchResult
 from tasks.results.teacher_layers import TeacherLayers
 
 
@@ -111,6 +112,8 @@ class RunResult(Stated):
     held_back: HeldBackFacts | None = None
     teacher_layers: tuple[TeacherLayers, ...] = ()
     """Whether the teacher's inner layers were stored, by layer map; empty if no student learned from them."""
+    search: SearchResult | None = None
+    """The search that chose the candidates; None for a run of a recipe as it is."""
     manifest: RunManifest | None = None
     run: str | None = None
     """Id of the run in MLflow."""

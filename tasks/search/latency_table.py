@@ -1,8 +1,9 @@
 """The latency of every shape of a space, from a few that are measured on this very machine with random weights.
 
-Layers of a model are alike, so its latency is a part for embeddings and head plus the same part for each layer. Both are
-found from the least and the most layers of each width, number of neurons and format. As everywhere, models are timed in
-turn with a reference, the largest shape, so that a busy moment affects both. Shapes that are no part of the table check it.
+Layers of a model are alike, so its latency is a part for embeddings and head plus the same part for each layer. Both
+are found from the least and the most layers of each width, number of neurons and format. As everywhere, models are
+timed in turn with a reference, the largest shape, so that a busy moment affects both (``timing.py`` reads the clock).
+Shapes that are no part of the table check it.
 Source: sums of measured parts instead of a learned network, Cai et al. 2019 (ProxylessNAS), arXiv:1812.00332.
 Shape letters: B batch, T tokens.
 """
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tasks.architectures.known_architectures import architecture_of, shape_of
+from tasks.architectures.known_architectures import shape_of
 from tasks.engine.job import Job
 from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
@@ -31,11 +32,13 @@ from tasks.methods.pruning.widths import attention_maps, heads_to_keep
 from tasks.recipe.makers.search import LatencySlice
 from tasks.results.search import LatencyCell, LatencyCheck, LatencyTable, PerLayer
 from tasks.scoring.onnx_models import open_session
-from tasks.scoring.speed.flops import flops_of
+from tasks.scoring.speed.flops import flops_of, weight_bytes
 from tasks.scoring.speed.matmul_libraries import ONEDNN, by_onednn, libraries
 from tasks.scoring.speed.speed import ENGINE, TRIAL_REPEATS, TRIAL_WARMUP, Inputs, require_length
-from tasks.scoring.speed.timing import median_of, quotient_of, time_in_turn
+from tasks.scoring.speed.timing import median_of, quotient_of
 from tasks.search.ranking import rank_correlation
+from tasks.search.space import BYTES_OF_A_NUMBER
+from tasks.search.timing import milliseconds_in_turn
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.heads import HEADS
 from tasks.training.models.students import smaller
@@ -43,8 +46,6 @@ from tasks.training.models.students import smaller
 OPSET = 20
 WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4"}
 """The mode of a quantized format that is timed: the one that needs no rows."""
-ROW_BYTES = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
-"""Bytes of one number of an embedding by format."""
 TEXTS = ("a text that is traced", "another one")
 
 
@@ -76,6 +77,8 @@ class Bench:
         from transformers import AutoConfig, AutoTokenizer
 
         self.job, self.knobs, self.scratch = job, knobs, scratch
+        short: dict[str, object] = {"repeats": TRIAL_REPEATS, "warmup": TRIAL_WARMUP, "seconds": 1e-9}
+        self.trial = knobs.model_copy(update=short)
         self.config = AutoConfig.from_pretrained(job.inputs["base"], local_files_only=True)
         self.tokenizer = AutoTokenizer.from_pretrained(job.inputs["base"], local_files_only=True)
         require_length(self.config, knobs.length)
@@ -125,12 +128,12 @@ class Bench:
         """Return a shape in one format."""
         model = self.model_of(size)
         parameters = sum(value.numel() for value in model.parameters())
-        config = self.scratch / "config"
-        model.config.save_pretrained(config)
-        flops = flops_of(config, self.knobs.flops_length, self.knobs.task_type)
+        folder = self.scratch / "model"
+        model.save_pretrained(folder)
+        flops = flops_of(folder, self.knobs.flops_length, self.knobs.task_type)
         if way == "torch":
             engine, call = self.faster_of_torch(model)
-            return Timed(call, engine, parameters, 4 * parameters, flops)
+            return Timed(call, engine, parameters, weight_bytes(folder), flops)
         path = self.graph_of(model, size, way)
         session, given = open_session(path, self.knobs.threads), self.inputs
         feeds = {one.name: np.asarray(given[one.name], dtype=np.int64) for one in session.get_inputs()}
@@ -147,7 +150,7 @@ class Bench:
             calls[ONEDNN] = lambda: packed(**given)
         if len(calls) == 1:
             return f"{ENGINE}, {first}", calls[first]
-        times = time_in_turn(calls, repeats=TRIAL_REPEATS, warmup=TRIAL_WARMUP, seconds=0.0)
+        times = milliseconds_in_turn(calls, self.trial)
         best = min(times, key=lambda library: float(np.median(times[library])))
         return f"{ENGINE}, {best}", calls[best]
 
@@ -181,7 +184,7 @@ def table_of(job: Job, knobs: LatencySlice, bench: Bench) -> LatencyTable:
     deepest = knobs.depths[-1]
     largest = bench.size_of(1.0, 1.0, deepest)
     reference = bench.timed(largest, knobs.formats[0])
-    alone = time_in_turn({"it": reference.call}, **timing(knobs))["it"]
+    alone = milliseconds_in_turn({"it": reference.call}, knobs)["it"]
     reference_ms = median_of(alone).value
     rest = [(width, neurons, way) for way in knobs.formats for width in knobs.widths for neurons in knobs.neurons]
     checked = chosen_checks(knobs, rest)
@@ -210,18 +213,13 @@ def chosen_checks(knobs: LatencySlice, rest: Sequence[tuple[float, float, str]])
     return [legal[number] for number in sorted(drawn)]
 
 
-def timing(knobs: LatencySlice) -> dict[str, Any]:
-    """Return the limits of one measurement."""
-    return {"repeats": knobs.repeats, "warmup": knobs.warmup, "seconds": knobs.seconds}
-
-
 def cell_of(bench: Bench, reference: Timed, reference_ms: float, width: float, neurons: float, way: str) -> LatencyCell:
     """Measure one cell at the least and at the most layers, in turn with the reference."""
     depths = bench.knobs.depths
     sizes = [bench.size_of(width, neurons, layers) for layers in depths]
     made = [bench.timed(size, way) for size in sizes]
     calls = {"reference": reference.call, **{str(number): one.call for number, one in enumerate(made)}}
-    times = time_in_turn(calls, **timing(bench.knobs))
+    times = milliseconds_in_turn(calls, bench.knobs)
     ms = [milliseconds(times, str(number), reference_ms) for number in range(len(made))]
     spreads = [quotient_of(times["reference"], times[str(number)]) for number in range(len(made))]
     wide = [one for one in spreads if not one.known]
@@ -237,7 +235,7 @@ def cell_of(bench: Bench, reference: Timed, reference_ms: float, width: float, n
         parameters=per_layer(depths, [one.parameters for one in made]),
         flops=per_layer(depths, [one.flops for one in made]),
         bytes=per_layer(depths, [one.bytes for one in made]),
-        row_bytes=ROW_BYTES[way] * row_width(bench, sizes[0]),
+        row_bytes=BYTES_OF_A_NUMBER[way] * row_width(bench, sizes[0]),
         unsteady=f"its speed-up ± {100 * max(one.spread for one in wide):.1f} %" if wide else "",
     )
 
@@ -266,9 +264,8 @@ def per_layer(depths: Sequence[int], values: Sequence[float]) -> PerLayer:
 def check_of(bench: Bench, reference: Timed, reference_ms: float, cell: LatencyCell, layers: int) -> LatencyCheck:
     """Measure a shape that is no part of the table."""
     size = ShapeSize(layers, cell.hidden, cell.heads, cell.feed_forward)
-    times = time_in_turn(
-        {"reference": reference.call, "it": bench.timed(size, cell.format).call}, **timing(bench.knobs)
-    )
+    calls = {"reference": reference.call, "it": bench.timed(size, cell.format).call}
+    times = milliseconds_in_turn(calls, bench.knobs)
     apart = quotient_of(times["reference"], times["it"])
     return LatencyCheck(
         layers=layers,

@@ -15,8 +15,8 @@ ALIKE = 0.05
 
 
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return tau-b of two scores of the same shapes, from -1 to 1; None for fewer than three, or where all scores of one
-    are equal."""
+    """Return tau-b of two scores of the same shapes, from -1 to 1; None for fewer than three, or where all scores of
+    one are equal."""
     if len(first) < 3:
         return None
     signs = [

@@ -1,7 +1,7 @@
 """The section of a recipe on a search: which shapes fit a budget, and which of them are worth training.
 
-Method: successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943, over shapes whose latency is the sum of measured
-parts, as in Cai et al. 2019 (ProxylessNAS), arXiv:1812.00332.
+Method: successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943, over shapes whose latency is the sum of
+measured parts, as in Cai et al. 2019 (ProxylessNAS), arXiv:1812.00332.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Space(Knobs):
     width: tuple[Share, ...] = Field(
         (1.0,),
         min_length=1,
-        description="Shares of the teacher's width, rounded to whole heads of the teacher's size, for example [0.5, 1].",
+        description="Shares of the teacher's width, rounded to whole heads of its size, for example [0.5, 1].",
     )
     neurons: tuple[Share, ...] = Field(
         (0.25, 0.5, 0.75, 1.0),
@@ -124,14 +124,14 @@ class Space(Knobs):
     vocabulary: tuple[Literal["whole", "used"] | Annotated[int, Field(ge=1, le=LARGEST_VOCABULARY)], ...] = Field(
         ("whole",),
         min_length=1,
-        description="Vocabularies: whole, used (the pieces of the texts), or numbers of pieces. A shape gets the largest "
-        "that fits, trimmed after its training.",
+        description="Vocabularies: whole, used (the pieces of the texts), or numbers of pieces. A shape gets the "
+        "largest that fits, trimmed after its training.",
     )
     formats: tuple[Format, ...] = Field(
         ("torch",),
         min_length=1,
-        description="How it is served: torch, onnx, int8, int8-table4 (see exports.formats). A shape gets the first that "
-        "fits.",
+        description="How it is served: torch, onnx, int8, int8-table4 (see exports.formats). A shape gets the first "
+        "that fits.",
     )
 
     @model_validator(mode="after")

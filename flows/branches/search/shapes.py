@@ -1,0 +1,258 @@
+"""The rounds of a search: shapes that fit a budget are trained for a part of their steps, and the better third goes
+on.
+
+Paper: successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943. Shapes are compared on the selection rows
+alone; the candidates that remain are trained, scored and judged as those of any recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.makers import all_candidates, one_candidate
+from tasks.contracts import Artifact
+from tasks.errors import RecipeError
+from tasks.recipe.chains import require_chains
+from tasks.recipe.judging import Exports
+from tasks.recipe.makers.candidate_knobs import TEACHER
+from tasks.recipe.makers.search import LatencySlice, Search
+from tasks.recipe.makers.shrinking import TrimmedCandidate
+from tasks.recipe.recipe import Recipe
+from tasks.report.tables.search import planned_lines
+from tasks.results.facts import ModelFacts
+from tasks.results.row import ResultRow
+from tasks.results.search import JudgedShape, LatencyTable, SearchResult
+from tasks.score_model import measure_latencies
+from tasks.scoring.costs.ledger import inference_joules
+from tasks.search.chains import chain_of, joined, part_of_training
+from tasks.search.ranking import kendall_tau, rounds_of
+from tasks.search.space import (
+    Vocabulary,
+    finalists,
+    fitting_shapes,
+    in_order,
+    longest_table,
+    measured_shapes,
+    points_of,
+)
+from tasks.stage.session import Session
+
+TRUSTED = 0.6
+"""Least tau at which the ranking of a round is taken for that of whole trainings."""
+
+
+@dataclass
+class Found:
+    """What a search chose: its answer so far, and the recipe with the candidates; none in a plan that cannot know."""
+
+    result: SearchResult
+    recipe: Recipe | None = None
+
+
+@dataclass
+class Searched:
+    """A whole search; a plan has no recipe and no rows where it cannot know what is chosen."""
+
+    result: SearchResult
+    recipe: Recipe | None = None
+    judged: list[ResultRow] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    data: Artifact | None = None
+
+
+def of_a_search(recipe: Recipe) -> Recipe:
+    """Return a recipe that can be searched; raise RecipeError for one without a budget or without selection rows."""
+    search = recipe.search or Search()
+    try:
+        search.require_budget()
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+    if not recipe.data.selection_rows:
+        raise RecipeError(
+            "shapes are compared on selection rows, and data.selection_rows is 0; set data.selection_rows: 1000"
+        )
+    return recipe.model_copy(update={"search": search})
+
+
+def table_knobs(recipe: Recipe, search: Search, layers: int) -> LatencySlice:
+    """Return the knobs of the latency table: shapes of the space, measured as section speed measures models."""
+    return LatencySlice(
+        **dict(recipe.speed),
+        **measured_shapes(search, layers),
+        task_type=recipe.spec.kind,
+        formats=search.space.formats,
+        flops_length=recipe.scoring.flops_length,
+        seed=search.seed,
+    )
+
+
+def planned_words(recipe: Recipe, result: SearchResult) -> list[str]:
+    """Return sentences on a search that was not run."""
+    search = recipe.search or Search()
+    trainings = [part_of_training(search.training, left) for left in reversed(range(len(result.rounds)))]
+    lengths = [f"{one.steps:,} steps" if one.steps else f"{one.epochs:.3g} epochs" for one in trainings]
+    depth = max(search.space.layers or (1,))
+    seconds = longest_table(table_knobs(recipe, search, depth))
+    return planned_lines(result, seconds, lengths)
+
+
+async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> Found:
+    """Find the shapes that fit the budget, train them in rounds, and return a recipe with the best as candidates."""
+    search = recipe.search or Search()
+    told = tuple(str(bound) for bound in search.require_budget())
+    result = SearchResult(budgets=told, points=points_of(search, shared.layers), fitting=0)
+    table = await measure_latencies(table_knobs(recipe, search, shared.layers), base=shared.base)
+    vocabularies = await vocabularies_of(recipe, search, table, shared)
+    if not table.facts or vocabularies is None:
+        return Found(result)
+    known = table.read(LatencyTable)
+    shapes = in_order(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
+    sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
+    result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
+    judged = await train_in_rounds(recipe, search, shapes, sizes, shared)
+    if judged is None:
+        return Found(result)
+    chosen = [one for one in judged if one.state == "candidate"]
+    return Found(
+        result.replaced(shapes=tuple(judged), notes=notes_of(known)), with_candidates(recipe, search, chosen, shared)
+    )
+
+
+def joules_per_ms(recipe: Recipe, table: Artifact, session: Session) -> float | None:
+    """Return the energy of a millisecond on the cores that serve, in joules; None for a processor of unknown watts."""
+    found = inference_joules(1.0, recipe.speed.threads, str(table.used.get("cpu") or ""), session.rates)
+    value = found.get("value")
+    return None if value is None else float(value)
+
+
+async def vocabularies_of(
+    recipe: Recipe, search: Search, table: Artifact, shared: SharedArtifacts
+) -> list[Vocabulary] | None:
+    """Return the vocabularies of the space with their sizes; the pieces that the texts use are counted by trimming the
+    teacher. None in a plan that does not know them."""
+    found: list[Vocabulary] = []
+    for pieces in search.space.vocabulary:
+        if pieces == "used":
+            counted = await one_candidate(
+                recipe,
+                TrimmedCandidate(name="vocabulary-used", made_from=TEACHER, by="vocabulary-trimming", seeds=(0,)),
+                shared,
+            )
+            facts = counted.models[0].facts
+            if not facts:
+                return None
+            found.append(Vocabulary("used", int(str(facts["pieces"]))))
+        elif pieces != "whole":
+            found.append(Vocabulary(str(pieces), int(pieces)))
+        elif table.facts:
+            found.append(Vocabulary("whole", table.read(LatencyTable).vocabulary))
+    return found if table.facts else None
+
+
+async def train_in_rounds(
+    recipe: Recipe, search: Search, shapes: Sequence[JudgedShape], sizes: Sequence[int], shared: SharedArtifacts
+) -> list[JudgedShape] | None:
+    """Train shapes for a part of their steps, round by round; return all of them with their scores and their state, the
+    best first. None in a plan that does not know a score."""
+    going, out = list(shapes[: search.shapes]), list(shapes[search.shapes :])
+    for number, _ in enumerate(sizes[:-1], start=1):
+        scores = await scores_of_round(recipe, search, going, number, len(sizes) - number, shared)
+        if None in scores:
+            return None
+        scored = [
+            one.replaced(scores=(*one.scores, score), state="left out")
+            for one, score in zip(going, scores, strict=True)
+        ]
+        ranked = sorted(scored, key=lambda one: (-float(one.scores[-1] or 0.0), one.bytes))
+        kept = ranked[: sizes[number]]
+        if number == len(sizes) - 1:
+            kept, passed = finalists(ranked, sizes[number])
+            ranked = [one.replaced(state="too much alike") if one in passed else one for one in ranked]
+        names = {one.name for one in kept}
+        going = list(kept)
+        out = [*(one for one in ranked if one.name not in names), *out]
+    if len(sizes) == 1:
+        going = going[: sizes[0]]
+        out = [*shapes[sizes[0] :]]
+    return [*(one.replaced(state="candidate") for one in going), *out]
+
+
+async def scores_of_round(
+    recipe: Recipe,
+    search: Search,
+    shapes: Sequence[JudgedShape],
+    number: int,
+    left: int,
+    shared: SharedArtifacts,
+) -> list[float | None]:
+    """Train shapes in one round, with the first seed, and return their scores on the selection rows."""
+    suffix, training = f".r{number}", part_of_training(search.training, left)
+    chains = [chain_of(one, search, training, shared.layers, search.seeds[:1], suffix) for one in shapes]
+    candidates = joined(chains)
+    briefly = recipe.model_copy(update={"candidates": candidates, "students": (), "layer_dropping": None})
+    made = {one.name: one for one in await all_candidates(briefly, replace(shared, planned={}, made={}))}
+    last = [made[chain[-1].name].models[0] for chain in chains]
+    return [None if not one.facts else float(one.read(ModelFacts).score) for one in last]
+
+
+def with_candidates(recipe: Recipe, search: Search, chosen: Sequence[JudgedShape], shared: SharedArtifacts) -> Recipe:
+    """Return the recipe with the chosen shapes as further candidates, and the budget among the criteria of the gate if
+    checkpoints are what is served; else the shapes are exported in their formats.
+
+    Raises RecipeError where a candidate of the recipe has the name of a shape.
+    """
+    chains = [chain_of(one, search, search.training, shared.layers, search.seeds) for one in chosen]
+    changes: dict[str, object] = {"candidates": (*recipe.candidates, *joined(chains))}
+    formats = [way for way in dict.fromkeys(one.format for one in chosen) if way != "torch"]
+    if formats:
+        own = recipe.exports or Exports(formats=("onnx",))
+        every = tuple(dict.fromkeys((*(own.formats if recipe.exports else ()), *formats)))
+        names = tuple(dict.fromkeys((*own.of, *(chain[-1].name for chain in chains))))
+        changes["exports"] = own.model_copy(update={"formats": every, "of": names})
+    if search.space.formats == ("torch",):
+        bounds = [bound.criterion for bound in search.require_budget()]
+        changes["gate"] = recipe.gate.model_copy(update={"criteria": (*recipe.gate.criteria, *bounds)})
+    found = recipe.model_copy(update=changes)
+    try:
+        require_chains(found.planned)
+    except ValueError as error:
+        raise RecipeError(f"search: {error}") from error
+    return found
+
+
+def notes_of(table: LatencyTable) -> tuple[str, ...]:
+    """Return what one has to know to believe the answer: of the table."""
+    notes = []
+    if table.unsteady:
+        notes.append(f"{table.unsteady} of {len(table.cells)} parts of the latency table are unsteady")
+    if table.error is not None and table.error > 0.05:
+        notes.append(
+            f"the latency table is wrong by {100 * table.error:.0f} % on average: shapes near the budget may not fit"
+        )
+    return tuple(notes)
+
+
+def with_final_scores(result: SearchResult, candidates: Sequence[Candidate]) -> SearchResult:
+    """Return the answer with the scores of whole trainings on the selection rows, and how far the last round agrees
+    with them."""
+    made = {one.name: one for one in candidates}
+    shapes = [with_score(one, made) for one in result.shapes]
+    finished = [one for one in shapes if one.state == "candidate" and None not in one.scores]
+    if any(one.state == "candidate" and None in one.scores for one in shapes) or not finished:
+        return result
+    pairs = [one.scores[-2:] for one in finished if len(one.scores) > 1]
+    tau = kendall_tau([float(pair[0] or 0) for pair in pairs], [float(pair[1] or 0) for pair in pairs])
+    notes = result.notes
+    if tau is not None and tau < TRUSTED:
+        notes = (*notes, f"the last round and whole trainings rank the candidates differently (tau {tau:.2f})")
+    return result.replaced(shapes=tuple(shapes), tau=tau, notes=notes)
+
+
+def with_score(shape: JudgedShape, made: dict[str, Candidate]) -> JudgedShape:
+    """Return a candidate's shape with the score of its whole training."""
+    if shape.state != "candidate" or shape.name not in made:
+        return shape
+    candidate = made[shape.name]
+    return shape.replaced(scores=(*shape.scores, candidate.selection_scores[candidate.chosen]))

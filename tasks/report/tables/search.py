@@ -1,0 +1,104 @@
+"""The answer of a search: how far to trust the latency table, and the shapes with their predicted costs and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tasks.report.format.numbers import megabytes, plural
+from tasks.results.search import JudgedShape, LatencyTable, SearchResult
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class SearchSection(NamedTuple):
+    """The section of a page on a search."""
+
+    lines: list[str]
+    heads: Sequence[str]
+    rows: list[list[str]]
+
+
+HEADS = ("shape", "layers", "width", "neurons", "pieces", "format", "ms", "MB", "GFLOPs", "by round", "state")
+
+
+def shape_cells(shape: JudgedShape) -> list[str]:
+    """Return the row of a shape."""
+    scores = " → ".join("—" if score is None else f"{score:.3f}" for score in shape.scores)
+    return [
+        shape.name,
+        str(shape.layers),
+        str(shape.hidden),
+        str(shape.feed_forward),
+        f"{shape.vocabulary:,}",
+        shape.format,
+        f"{shape.ms:.3g}",
+        megabytes(float(shape.bytes)),
+        f"{float(shape.flops) / 1e9:.2f}",
+        scores or "—",
+        shape.state,
+    ]
+
+
+def search_lines(result: SearchResult) -> list[str]:
+    """Return sentences on a search: its budget, how many shapes fit, the latency table, and the ranking."""
+    rounds = ", then ".join(str(count) for count in result.rounds)
+    lines = [
+        f"Budget: {', '.join(result.budgets)}. {plural(result.points, 'point')} in the space"
+        + (f"; {plural(result.fitting, 'shape')} fit, trained in rounds of {rounds}." if result.table else ".")
+    ]
+    if result.table is not None:
+        lines.append(table_line(result.table))
+    if result.tau is not None:
+        lines.append(
+            f"The last round and the whole trainings of the candidates agree with tau {result.tau:.2f} (1: one order)."
+        )
+    return [*lines, *(f"Note: {note}." for note in result.notes)]
+
+
+def table_line(table: LatencyTable) -> str:
+    """Return a sentence on the latency table and its error."""
+    parts = f"Latency table: {plural(len(table.cells), 'part')}, {table.unsteady} of them unsteady"
+    if table.error is None or table.largest_error is None:
+        return f"{parts}; no other shape checked it."
+    rank = "" if table.rank_correlation is None else f", rank correlation {table.rank_correlation:.3f}"
+    return (
+        f"{parts}; on {plural(len(table.checks), 'shape')} that are no part of it its error is "
+        f"{100 * table.error:.1f} % on average and {100 * table.largest_error:.1f} % at most{rank}."
+    )
+
+
+def search_section(result: SearchResult | None) -> SearchSection | None:
+    """Return the section of a page; None for a run that was no search."""
+    if result is None:
+        return None
+    return SearchSection(search_lines(result), HEADS, [shape_cells(shape) for shape in result.shapes])
+
+
+def search_table(shapes: Sequence[JudgedShape]) -> Table:
+    """Return the table of shapes for rich."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="shapes, the best first; costs are predicted", title_justify="left", box=box.SIMPLE_HEAD)
+    for number, head in enumerate(HEADS):
+        text = number in (0, 5, 9, 10)
+        table.add_column(head, justify="left" if text else "right", no_wrap=number == 0)
+    for shape in shapes:
+        table.add_row(*shape_cells(shape), style="bold" if shape.state == "candidate" else None)
+    return table
+
+
+def planned_lines(result: SearchResult, table_seconds: float, lengths: Sequence[str]) -> list[str]:
+    """Return sentences on a search that was not run: what fits, what is measured first, and the trainings of its
+    rounds; ``lengths`` are their steps or epochs in words, the last of the whole training."""
+    if result.table is None:
+        return [
+            *search_lines(result),
+            f"The latency table of this machine is not measured, or the teacher's vocabulary not counted: the first "
+            f"stages of a search, of which the table takes at most {table_seconds / 60:.0f} minutes. How many shapes "
+            f"fit is known after that.",
+        ]
+    trainings = [f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True)]
+    return [*search_lines(result), f"Trainings of shapes: {', then '.join(trainings)}."]

@@ -1,0 +1,188 @@
+"""The points of a space, their predicted costs, and those that fit a budget. Plain values in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.errors import RecipeError
+from tasks.recipe.makers.search import Bound, LatencySlice, Search
+from tasks.results.search import JudgedShape, LatencyCell, LatencyTable
+from tasks.search.ranking import alike, dominated
+
+WHOLE = 1.0
+BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
+"""Bytes of one number of an embedding by format."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A vocabulary: how its pieces are chosen, and how many there are."""
+
+    pieces: str
+    size: int
+
+
+def depths_of(search: Search, layers: int) -> tuple[int, ...]:
+    """Return the numbers of layers of a space, in order; raise RecipeError for more than the teacher has."""
+    given = sorted(search.space.layers or range(1, layers + 1))
+    if given[-1] > layers:
+        raise RecipeError(
+            f"search.space.layers names {given[-1]}, and the teacher has {layers}; give numbers from 1 to {layers}"
+        )
+    return tuple(given)
+
+
+def measured_shapes(search: Search, layers: int) -> Mapping[str, tuple[int, ...] | tuple[float, ...]]:
+    """Return the depths and shares that a latency table has to measure: those of the space, and the teacher's."""
+    depths = depths_of(search, layers)
+    ends = tuple(sorted({depths[0], layers}))
+    return {
+        "depths": ends,
+        "between": tuple(depth for depth in depths if depth not in ends),
+        "widths": with_whole(search.space.width),
+        "neurons": with_whole(search.space.neurons),
+    }
+
+
+def with_whole(shares: Sequence[float]) -> tuple[float, ...]:
+    """Return shares, the teacher's first."""
+    return (WHOLE, *(share for share in sorted(shares, reverse=True) if share != WHOLE))
+
+
+def points_of(search: Search, layers: int) -> int:
+    """Return the number of points of a space."""
+    space = search.space
+    shapes = len(depths_of(search, layers)) * len(space.width) * len(space.neurons)
+    return shapes * len(space.vocabulary) * len(space.formats)
+
+
+def longest_table(knobs: LatencySlice) -> float:
+    """Return the seconds that the measurements of a table take at most, without building its models."""
+    cells = len(knobs.formats) * len(knobs.widths) * len(knobs.neurons)
+    checks = min(knobs.checks, cells * len(knobs.between))
+    return knobs.seconds * (1 + cells + checks)
+
+
+def named(cell: LatencyCell, layers: int, vocabulary: Vocabulary) -> str:
+    """Return the name of a shape: its layers, and its width, neurons and pieces where they are not the teacher's."""
+    parts = [f"l{layers}", *cut_names(cell.width, cell.hidden, cell.neurons, cell.feed_forward)]
+    return "-".join([*parts, *([] if vocabulary.pieces == "whole" else [f"v{vocabulary.size}"])])
+
+
+def cut_names(width: float, hidden: int, neurons: float, feed_forward: int) -> list[str]:
+    """Return the parts of a name that state what is cut before the training."""
+    return [*([f"w{hidden}"] if width < WHOLE else []), *([f"f{feed_forward}"] if neurons < WHOLE else [])]
+
+
+def costs_of(cell: LatencyCell, layers: int, pieces: int, whole: int, joules_per_ms: float | None) -> dict[str, float]:
+    """Return the predicted costs of a point by the name of their budget. Of memory the weights alone are known; joules
+    are left out where the watts of the processor are not known."""
+    ms, weights = cell.ms.of(layers), cell.bytes.of(layers) - (whole - pieces) * float(cell.row_bytes)
+    joules = {} if joules_per_ms is None else {"joules": ms * joules_per_ms}
+    return {"latency_ms": ms, "bytes": weights, "flops": cell.flops.of(layers), "memory": weights, **joules}
+
+
+def fitting_shapes(
+    search: Search,
+    table: LatencyTable,
+    vocabularies: Sequence[Vocabulary],
+    joules_per_ms: float | None,
+) -> list[JudgedShape]:
+    """Return the shapes that fit the budgets, each in the first format in which it does, with the largest vocabulary.
+
+    Raises RecipeError for a budget in joules on a processor of unknown watts, and where no shape fits.
+    """
+    bounds = search.require_budget()
+    if joules_per_ms is None and any(bound.name == "joules" for bound in bounds):
+        raise RecipeError(
+            "search.budget.joules: the watts of this processor are not known; set costs.core_watts, or remove it"
+        )
+    limits = limits_of(bounds, table, search.space.formats[0], joules_per_ms)
+    found: dict[tuple[int, float, float], JudgedShape] = {}
+    least: list[dict[str, float]] = []
+    for cell, layers, vocabulary in points(search, table, vocabularies):
+        key = (layers, float(cell.width), float(cell.neurons))
+        costs = costs_of(cell, layers, vocabulary.size, table.vocabulary, joules_per_ms)
+        least.append(costs)
+        if key not in found and all(costs[name] <= most for name, most in limits.items()):
+            found[key] = shape_of_point(cell, layers, vocabulary, table.vocabulary, costs)
+    if not found:
+        smallest = {name: min(costs[name] for costs in least) for name in limits}
+        told = "; ".join(f"{name} is at least {smallest[name]:.4g}, and {limits[name]:.4g} is asked" for name in limits)
+        raise RecipeError(
+            f"no shape of the space fits the budget ({told}); raise the budget, or add smaller shapes to search.space"
+        )
+    return list(found.values())
+
+
+def limits_of(bounds: Sequence[Bound], table: LatencyTable, way: str, joules_per_ms: float | None) -> dict[str, float]:
+    """Return the largest legal cost of each budget; shares are of the teacher's shape in the first format."""
+    teacher = next(cell for cell in table.cells if (cell.width, cell.neurons, cell.format) == (WHOLE, WHOLE, way))
+    costs = costs_of(teacher, table.layers, table.vocabulary, table.vocabulary, joules_per_ms)
+    return {bound.name: bound.amount * (costs[bound.name] if bound.of_teacher else 1.0) for bound in bounds}
+
+
+def points(
+    search: Search, table: LatencyTable, vocabularies: Sequence[Vocabulary]
+) -> Iterator[tuple[LatencyCell, int, Vocabulary]]:
+    """Yield the points of a space: by shape, then by format in the order of the recipe, then the largest vocabulary
+    first."""
+    space = search.space
+    ordered = sorted(vocabularies, key=lambda one: -one.size)
+    order = {way: number for number, way in enumerate(space.formats)}
+    inside = [cell for cell in table.cells if cell.width in space.width and cell.neurons in space.neurons]
+    for layers in depths_of(search, table.layers):
+        for cell in sorted(inside, key=lambda cell: order[cell.format]):
+            for vocabulary in ordered:
+                yield cell, layers, vocabulary
+
+
+def shape_of_point(
+    cell: LatencyCell, layers: int, vocabulary: Vocabulary, whole: int, costs: Mapping[str, float]
+) -> JudgedShape:
+    """Return a point as a shape to be judged."""
+    gone = (whole - vocabulary.size) * row_numbers(cell)
+    return JudgedShape(
+        name=named(cell, layers, vocabulary),
+        layers=layers,
+        hidden=cell.hidden,
+        heads=cell.heads,
+        feed_forward=cell.feed_forward,
+        width=cell.width,
+        neurons=cell.neurons,
+        vocabulary=vocabulary.size,
+        pieces=vocabulary.pieces,
+        format=cell.format,
+        ms=costs["latency_ms"],
+        bytes=round(costs["bytes"]),
+        flops=round(costs["flops"]),
+        parameters=round(cell.parameters.of(layers) - gone),
+        joules=costs.get("joules"),
+    )
+
+
+def row_numbers(cell: LatencyCell) -> float:
+    """Return the numbers in a row of the embedding of words."""
+    return float(cell.row_bytes) / BYTES_OF_A_NUMBER[cell.format]
+
+
+def in_order(shapes: Sequence[JudgedShape]) -> list[JudgedShape]:
+    """Return shapes in the order in which they are judged, if not all can be: first those that no other one contains,
+    since a larger model of the same teacher is seldom worse; then by their FLOPs, the largest first."""
+    sizes = {one.name: tuple(-float(value) for value in (one.layers, one.width, one.neurons)) for one in shapes}
+    inner = {one.name: dominated(sizes[one.name], [*sizes.values()]) for one in shapes}
+    return sorted(shapes, key=lambda one: (inner[one.name], -one.flops, one.name))
+
+
+def finalists(ranked: Sequence[JudgedShape], count: int) -> tuple[list[JudgedShape], list[JudgedShape]]:
+    """Return the best shapes that differ by more than 5 % in some cost, and those that are passed over because a better
+    one is much alike; ``ranked`` begins with the best."""
+    chosen: list[JudgedShape] = []
+    passed: list[JudgedShape] = []
+    for one in ranked:
+        if len(chosen) == count:
+            break
+        same = any(alike((one.ms, one.bytes), (other.ms, other.bytes)) for other in chosen)
+        (passed if same else chosen).append(one)
+    return chosen, passed

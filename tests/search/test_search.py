@@ -1,0 +1,83 @@
+"""A whole search on a tiny real model: a budget, rounds, candidates with a verdict, asked again, and its dry run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.runner import plan_recipe, planned_search, run_recipe
+from flows.home import Home
+from tasks.recipe.recipe import Recipe
+from tasks.results.run import RunResult
+from tests.flows.test_compress import FAST
+
+
+def search_recipe(bert: Path, rows: Path, **search: Any) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "name": "seek",
+            "task": {"name": "tiny", "text": "text", "metrics": ["accuracy"]},
+            "data": {"source": str(rows), "selection_rows": 20, "holdout_rows": 30},
+            "teacher": {"model": str(bert), "floor": 0.0, **FAST},
+            "search": {
+                "budget": {"bytes": "0.8x", "flops": "1G"},
+                "space": {"layers": [1, 2], "neurons": [0.5, 1.0]},
+                "training": {**FAST, "signal": "teacher"},
+                "strategy": "top",
+                "rounds": 2,
+                "candidates": 2,
+                "shapes": 3,
+                **search,
+            },
+            "scoring": {"resamples": 100, "max_length": 16},
+            "speed": {"repeats": 5, "warmup": 1, "seconds": 0.02, "length": 8},
+            "resources": {"cores": 4, "threads_alone": 1},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return Home(tmp_path_factory.mktemp("home")).create()
+
+
+@pytest.fixture(scope="module")
+def first(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> RunResult:
+    recipe = search_recipe(tiny_bert, tiny_rows)
+    return RunResult.model_validate(run_recipe(recipe, home=home, kind="search"))
+
+
+def test_shapes_that_fit_are_trained_in_rounds_and_the_best_are_candidates(first: RunResult) -> None:
+    search = first.search
+    assert search is not None and search.table is not None
+    assert search.budgets == ("bytes ≤ 0.8 of the teacher", "flops ≤ 1e+09")
+    assert (search.points, search.fitting, search.rounds) == (4, 4, (3, 2))
+    states = {shape.name: (shape.state, len(shape.scores)) for shape in search.shapes}
+    assert sorted(states) == ["l1", "l1-f16", "l2", "l2-f16"]
+    assert sorted(states.values()) == [("candidate", 2), ("candidate", 2), ("left out", 1), ("not trained", 0)]
+    assert states["l1-f16"] == ("not trained", 0), "the smallest shape is the last to be tried"
+
+
+def test_candidates_are_judged_as_any_and_the_budget_is_a_criterion(first: RunResult) -> None:
+    assert first.search is not None
+    chosen = [shape for shape in first.search.shapes if shape.state == "candidate"]
+    rows = {row.name: row for row in first.models}
+    assert {shape.name for shape in chosen} <= {*rows} and all(rows[shape.name].verdict for shape in chosen)
+    teacher = rows["teacher"]
+    for shape in chosen:
+        row = rows[shape.name]
+        assert row.parameters == shape.parameters and row.flops == shape.flops
+        assert row.bytes == pytest.approx(shape.bytes, rel=0.01) and row.bytes <= 0.8 * teacher.bytes
+
+
+def test_a_second_search_and_its_plan_compute_nothing(
+    first: RunResult, home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    recipe = search_recipe(tiny_bert, tiny_rows)
+    assert {row["cache"] for row in plan_recipe(recipe, home=home, kind="search")} == {"hit"}
+    _, found, lines = planned_search(recipe, home)
+    assert first.search is not None
+    assert [one.name for one in found.shapes] == [one.name for one in first.search.shapes]
+    assert any("Trainings of shapes: 3 for 1 steps each, then 2 for 4 steps each." == line for line in lines)
