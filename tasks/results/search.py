@@ -114,6 +114,8 @@ class SearchResult(Stated):
     """Shapes that fit the budget in some format with some vocabulary."""
     shapes: tuple[JudgedShape, ...] = ()
     table: LatencyTable | None = None
+    table_seconds: Number | None = None
+    """The seconds that the measurements of the table take at most."""
     rounds: tuple[int, ...] = ()
     """Shapes that each round trained; the last one is the candidates."""
     tau: Number | None = None

@@ -93,17 +93,18 @@ def planned_words(recipe: Recipe, result: SearchResult) -> list[str]:
     search = recipe.search or Search()
     trainings = [part_of_training(search.training, left) for left in reversed(range(len(result.rounds)))]
     lengths = [f"{one.steps:,} steps" if one.steps else f"{one.epochs:.3g} epochs" for one in trainings]
-    depth = max(search.space.layers or (1,))
-    seconds = longest_table(table_knobs(recipe, search, depth))
-    return planned_lines(result, seconds, lengths)
+    return planned_lines(result, lengths)
 
 
 async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> Found:
     """Find the shapes that fit the budget, train them in rounds, and return a recipe with the best as candidates."""
     search = recipe.search or Search()
     told = tuple(str(bound) for bound in search.require_budget())
-    result = SearchResult(budgets=told, points=points_of(search, shared.layers), fitting=0)
-    table = await measure_latencies(table_knobs(recipe, search, shared.layers), base=shared.base)
+    knobs = table_knobs(recipe, search, shared.layers)
+    result = SearchResult(
+        budgets=told, points=points_of(search, shared.layers), fitting=0, table_seconds=longest_table(knobs)
+    )
+    table = await measure_latencies(knobs, base=shared.base)
     vocabularies = await vocabularies_of(recipe, search, table, shared)
     if not table.facts or vocabularies is None:
         return Found(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,15 +91,15 @@ def search_table(shapes: Sequence[JudgedShape]) -> Table:
     return table
 
 
-def planned_lines(result: SearchResult, table_seconds: float, lengths: Sequence[str]) -> list[str]:
+def planned_lines(result: SearchResult, lengths: Sequence[str]) -> list[str]:
     """Return sentences on a search that was not run: what fits, what is measured first, and the trainings of its
     rounds; ``lengths`` are their steps or epochs in words, the last of the whole training."""
     if result.table is None:
+        minutes = math.ceil(float(result.table_seconds or 0) / 60)
         return [
             *search_lines(result),
-            f"The latency table of this machine is not measured, or the teacher's vocabulary not counted: the first "
-            f"stages of a search, of which the table takes at most {table_seconds / 60:.0f} minutes. How many shapes "
-            f"fit is known after that.",
+            f"The latency table of this machine is not measured, or the teacher's pieces are not counted: these are the "
+            f"first stages of a search; the table takes about {minutes} minutes. Then a dry run lists what fits.",
         ]
     trainings = [f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True)]
     return [*search_lines(result), f"Trainings of shapes: {', then '.join(trainings)}."]
