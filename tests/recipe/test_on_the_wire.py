@@ -9,6 +9,7 @@ import pytest
 
 from tasks.catalog import GLUE
 from tasks.recipe.data import Augmentation, CorpusText
+from tasks.recipe.makers.search import LatencySlice
 from tasks.recipe.methods import Matching, Patience
 from tasks.recipe.slices import (
     AnswerSlice,
@@ -58,6 +59,7 @@ SENT = [
     ExportSlice(task_type="classification"),
     GeneralSlice(**COURSE, **STUDENT, method="layers", matching=Matching(hidden=0.0, layer_map="last")),
     InspectSlice(task_type="classification", split="validation"),
+    LatencySlice(task_type="classification", depths=(1, 4), between=(2,), neurons=(1.0, 0.5)),
     IntermediateSlice(task_type="classification", **COURSE, **STUDENT, method="self-attention", transfer_alone=True),
     JudgingScoreSlice(**FIGURES),
     MetricSlice(task_type="classification", metric="auroc", resamples=200),

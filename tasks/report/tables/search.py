@@ -98,8 +98,8 @@ def planned_lines(result: SearchResult, lengths: Sequence[str]) -> list[str]:
         minutes = math.ceil(float(result.table_seconds or 0) / 60)
         return [
             *search_lines(result),
-            f"The latency table of this machine is not measured, or the teacher's pieces are not counted: these are the "
-            f"first stages of a search; the table takes about {minutes} minutes. Then a dry run lists what fits.",
+            f"The latency table of this machine is not measured, or the teacher's pieces are not counted: these are "
+            f"the first stages of a search; the table takes about {minutes} minutes. Then a dry run lists what fits.",
         ]
     trainings = [f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True)]
     return [*search_lines(result), f"Trainings of shapes: {', then '.join(trainings)}."]
