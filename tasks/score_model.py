@@ -20,7 +20,7 @@ from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
 
 SCALES = (*ENGINE_LIBRARIES, "onnxruntime", "scipy")
-TABLES = (*ENGINE_LIBRARIES, "onnxscript", "onnx", "onnx-ir", "onnxruntime")
+LATENCY_TABLES = (*ENGINE_LIBRARIES, "onnxscript", "onnx", "onnx-ir", "onnxruntime")
 OF_PREDICTIONS = ("numpy", "pyarrow", "scipy")
 OF_OWN_METRICS = (*OF_PREDICTIONS, "datasets", "evaluate", "scikit-learn")
 """Libraries that a registered metric may import."""
@@ -98,7 +98,7 @@ async def measure_texts(
     await context.run(knobs.model_dump(mode="json"), inputs=inputs, lists={"judging": judging})
 
 
-@stage(makes="speed", engine="latency-table", module="tasks.search", libraries=TABLES, hardware=True)
+@stage(makes="speed", engine="latency-table", module="tasks.search", libraries=LATENCY_TABLES, hardware=True)
 async def measure_latencies(context: StageContext, knobs: LatencySlice, *, base: Artifact) -> None:
     """Time shapes of a model's architecture with random weights, with nothing else of this run on the machine."""
     await context.run(knobs.model_dump(mode="json"), inputs={"base": base})

@@ -22,7 +22,7 @@ from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDis
 from tasks.recipe.judging import COSTS, FIGURES, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
-from tasks.recipe.makers.search import Search
+from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import (
     check_follower,
@@ -68,7 +68,7 @@ class Recipe(Knobs):
         "chains of any length. Students and layer_dropping are the short way to write candidates of two makers.",
     )
     sweep: Sweep | None = Field(None, description="Settings of limbeck sweep; a run ignores them.")
-    search: Search | None = Field(None, description="Settings of limbeck search; a run ignores them.")
+    search: ShapeSearch | None = Field(None, description="Settings of limbeck search; a run ignores them.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
     exports: Exports | None = Field(None, description="Export trained models for ONNX Runtime; empty: disabled.")

@@ -11,19 +11,24 @@ from typing import Any
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.distillation import Prediction
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
-from tasks.recipe.makers.search import Search
+from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.students import DroppedTraining, Shape
 from tasks.recipe.training import TaskTraining
 from tasks.results.search import JudgedShape
 from tasks.search.space import WHOLE, cut_names
 
-FACTOR = 3
+ROUND_FACTOR = 3
 """Each round of the halving trains a third of the shapes, with three times the steps."""
 
 
-def chain_of(
-    shape: JudgedShape, search: Search, training: DroppedTraining, layers: int, seeds: tuple[int, ...], suffix: str = ""
+def chain_of_shape(
+    shape: JudgedShape,
+    search: ShapeSearch,
+    training: DroppedTraining,
+    layers: int,
+    seeds: tuple[int, ...],
+    suffix: str = "",
 ) -> list[CandidateKnobs]:
     """Return the candidates by whose chain a shape is made of a teacher with ``layers``; the last one is the shape.
     Shapes with the same cuts share the first ones. ``suffix`` marks the trainings of a round."""
@@ -68,7 +73,7 @@ def chain_of(
 
 def trained_shape(
     shape: JudgedShape,
-    search: Search,
+    search: ShapeSearch,
     training: DroppedTraining,
     layers: int,
     seeds: tuple[int, ...],
@@ -107,14 +112,14 @@ def as_prediction(training: DroppedTraining) -> Prediction:
 
 def part_of_training(training: DroppedTraining, rounds_left: int) -> DroppedTraining:
     """Return the training of a round, of which ``rounds_left`` follow: a third of the next one's steps or epochs."""
-    factor = FACTOR**rounds_left
+    factor = ROUND_FACTOR**rounds_left
     length: dict[str, float] = (
         {"steps": max(1, training.steps // factor)} if training.steps else {"epochs": training.epochs / factor}
     )
     return training.model_copy(update=length)
 
 
-def joined(chains: list[list[CandidateKnobs]]) -> tuple[CandidateKnobs, ...]:
+def each_once(chains: list[list[CandidateKnobs]]) -> tuple[CandidateKnobs, ...]:
     """Return the candidates of several chains, each once."""
     found: dict[str, CandidateKnobs] = {}
     for chain in chains:

@@ -44,9 +44,9 @@ from tasks.task_types.heads import HEADS
 from tasks.training.models.students import smaller
 
 OPSET = 20
-WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4"}
+TIMED_WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4"}
 """The mode of a quantized format that is timed: the one that needs no rows."""
-TEXTS = ("a text that is traced", "another one")
+TRACED_TEXTS = ("a text that is traced", "another one")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ShapeSize:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedShape:
     """A shape in one format, ready to be timed, with what is counted of it."""
 
     call: Callable[[], Any]
@@ -70,7 +70,7 @@ class Timed:
     flops: int
 
 
-class Bench:
+class ShapeBuilder:
     """Builds shapes of the teacher's architecture with random weights."""
 
     def __init__(self, job: Job, knobs: LatencySlice, scratch: Path) -> None:
@@ -124,7 +124,7 @@ class Bench:
         if set(self.knobs.neurons) != {1.0}:
             feed_forward_maps(model)
 
-    def timed(self, size: ShapeSize, way: str) -> Timed:
+    def timed(self, size: ShapeSize, way: str) -> TimedShape:
         """Return a shape in one format."""
         model = self.model_of(size)
         parameters = sum(value.numel() for value in model.parameters())
@@ -133,11 +133,13 @@ class Bench:
         flops = flops_of(folder, self.knobs.flops_length, self.knobs.task_type)
         if way == "torch":
             engine, call = self.faster_of_torch(model)
-            return Timed(call, engine, parameters, weight_bytes(folder), flops)
+            return TimedShape(call, engine, parameters, weight_bytes(folder), flops)
         path = self.graph_of(model, size, way)
         session, given = open_session(path, self.knobs.threads), self.inputs
         feeds = {one.name: np.asarray(given[one.name], dtype=np.int64) for one in session.get_inputs()}
-        return Timed(lambda: session.run(None, feeds), f"onnxruntime {way}", parameters, path.stat().st_size, flops)
+        return TimedShape(
+            lambda: session.run(None, feeds), f"onnxruntime {way}", parameters, path.stat().st_size, flops
+        )
 
     def faster_of_torch(self, model: Any) -> tuple[str, Callable[[], Any]]:
         """Return the faster library for products of this shape, and the call with it, as for a checkpoint."""
@@ -160,10 +162,10 @@ class Bench:
         full, small = self.scratch / f"{named}.onnx", self.scratch / f"{named}.{way}.onnx"
         if not full.exists():
             names = [output.name for output in GRAPHS[self.knobs.task_type].outputs]
-            trace(model, self.tokenizer, TEXTS, None, full, outputs=names, opset=OPSET)
+            trace(model, self.tokenizer, TRACED_TEXTS, None, full, outputs=names, opset=OPSET)
             tidy(full)
         if way != "onnx":
-            quantize_by(WAYS[way], full, small, reduce_range=False, feeds=lambda: iter(()))
+            quantize_by(TIMED_WAYS[way], full, small, reduce_range=False, feeds=lambda: iter(()))
         return full if way == "onnx" else small
 
 
@@ -172,18 +174,18 @@ def measure_latency_table(job: Job) -> dict[str, object]:
     knobs = job.read(LatencySlice)
     torch.set_num_threads(knobs.threads)
     with tempfile.TemporaryDirectory() as scratch, torch.inference_mode():
-        bench = Bench(job, knobs, Path(scratch))
-        bench.require_cuts()
-        facts = table_of(job, knobs, bench).as_json()
+        builder = ShapeBuilder(job, knobs, Path(scratch))
+        builder.require_cuts()
+        facts = measured_table(job, knobs, builder).as_json()
     (job.output / "latency.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 
 
-def table_of(job: Job, knobs: LatencySlice, bench: Bench) -> LatencyTable:
+def measured_table(job: Job, knobs: LatencySlice, builder: ShapeBuilder) -> LatencyTable:
     """Measure the cells of a table, then the shapes that check it."""
     deepest = knobs.depths[-1]
-    largest = bench.size_of(1.0, 1.0, deepest)
-    reference = bench.timed(largest, knobs.formats[0])
+    largest = builder.size_of(1.0, 1.0, deepest)
+    reference = builder.timed(largest, knobs.formats[0])
     alone = milliseconds_in_turn({"it": reference.call}, knobs)["it"]
     reference_ms = median_of(alone).value
     rest = [(width, neurons, way) for way in knobs.formats for width in knobs.widths for neurons in knobs.neurons]
@@ -191,14 +193,14 @@ def table_of(job: Job, knobs: LatencySlice, bench: Bench) -> LatencyTable:
     cells: list[LatencyCell] = []
     for number, (width, neurons, way) in enumerate(rest):
         job.progress(number, len(rest) + len(checked), unit="shapes")
-        cells.append(cell_of(bench, reference, reference_ms, width, neurons, way))
+        cells.append(measured_cell(builder, reference, reference_ms, width, neurons, way))
     checks = []
     for number, (place, layers) in enumerate(checked, start=len(rest)):
         job.progress(number, len(rest) + len(checked), unit="shapes")
-        checks.append(check_of(bench, reference, reference_ms, cells[place], layers))
+        checks.append(check_of(builder, reference, reference_ms, cells[place], layers))
     return LatencyTable(
         layers=deepest,
-        vocabulary=bench.config.vocab_size,
+        vocabulary=builder.config.vocab_size,
         reference_ms=reference_ms,
         cells=tuple(cells),
         checks=tuple(checks),
@@ -213,14 +215,16 @@ def chosen_checks(knobs: LatencySlice, rest: Sequence[tuple[float, float, str]])
     return [legal[number] for number in sorted(drawn)]
 
 
-def cell_of(bench: Bench, reference: Timed, reference_ms: float, width: float, neurons: float, way: str) -> LatencyCell:
+def measured_cell(
+    builder: ShapeBuilder, reference: TimedShape, reference_ms: float, width: float, neurons: float, way: str
+) -> LatencyCell:
     """Measure one cell at the least and at the most layers, in turn with the reference."""
-    depths = bench.knobs.depths
-    sizes = [bench.size_of(width, neurons, layers) for layers in depths]
-    made = [bench.timed(size, way) for size in sizes]
+    depths = builder.knobs.depths
+    sizes = [builder.size_of(width, neurons, layers) for layers in depths]
+    made = [builder.timed(size, way) for size in sizes]
     calls = {"reference": reference.call, **{str(number): one.call for number, one in enumerate(made)}}
-    times = milliseconds_in_turn(calls, bench.knobs)
-    ms = [milliseconds(times, str(number), reference_ms) for number in range(len(made))]
+    times = milliseconds_in_turn(calls, builder.knobs)
+    ms = [relative_milliseconds(times, str(number), reference_ms) for number in range(len(made))]
     spreads = [quotient_of(times["reference"], times[str(number)]) for number in range(len(made))]
     wide = [one for one in spreads if not one.known]
     return LatencyCell(
@@ -235,18 +239,18 @@ def cell_of(bench: Bench, reference: Timed, reference_ms: float, width: float, n
         parameters=per_layer(depths, [one.parameters for one in made]),
         flops=per_layer(depths, [one.flops for one in made]),
         bytes=per_layer(depths, [one.bytes for one in made]),
-        row_bytes=BYTES_OF_A_NUMBER[way] * row_width(bench, sizes[0]),
+        row_bytes=BYTES_OF_A_NUMBER[way] * row_width(builder, sizes[0]),
         unsteady=f"its speed-up ± {100 * max(one.spread for one in wide):.1f} %" if wide else "",
     )
 
 
-def row_width(bench: Bench, size: ShapeSize) -> int:
+def row_width(builder: ShapeBuilder, size: ShapeSize) -> int:
     """Return the width of a row of the embedding of words."""
-    config = bench.config_of(size)
+    config = builder.config_of(size)
     return int(getattr(config, "embedding_size", None) or size.hidden)
 
 
-def milliseconds(times: Mapping[str, Sequence[float]], name: str, reference_ms: float) -> float:
+def relative_milliseconds(times: Mapping[str, Sequence[float]], name: str, reference_ms: float) -> float:
     """Return the latency of one call relative to that of the reference beside it, in milliseconds of the reference
     alone."""
     return reference_ms / quotient_of(times["reference"], times[name]).value
@@ -261,11 +265,13 @@ def per_layer(depths: Sequence[int], values: Sequence[float]) -> PerLayer:
     return PerLayer(fixed=float(values[0] - depths[0] * layer), layer=float(layer))
 
 
-def check_of(bench: Bench, reference: Timed, reference_ms: float, cell: LatencyCell, layers: int) -> LatencyCheck:
+def check_of(
+    builder: ShapeBuilder, reference: TimedShape, reference_ms: float, cell: LatencyCell, layers: int
+) -> LatencyCheck:
     """Measure a shape that is no part of the table."""
     size = ShapeSize(layers, cell.hidden, cell.heads, cell.feed_forward)
-    calls = {"reference": reference.call, "it": bench.timed(size, cell.format).call}
-    times = milliseconds_in_turn(calls, bench.knobs)
+    calls = {"reference": reference.call, "it": builder.timed(size, cell.format).call}
+    times = milliseconds_in_turn(calls, builder.knobs)
     apart = quotient_of(times["reference"], times["it"])
     return LatencyCheck(
         layers=layers,
@@ -273,7 +279,7 @@ def check_of(bench: Bench, reference: Timed, reference_ms: float, cell: LatencyC
         feed_forward=cell.feed_forward,
         format=cell.format,
         predicted_ms=cell.ms.of(layers),
-        measured_ms=milliseconds(times, "it", reference_ms),
+        measured_ms=relative_milliseconds(times, "it", reference_ms),
         unsteady="" if apart.known else f"its speed-up ± {100 * apart.spread:.1f} %",
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-ALIKE = 0.05
+LEAST_DIFFERENCE = 0.05
 """Two shapes whose costs differ by less than this share are one to a user, since a latency is known within 5 %."""
 
 
@@ -44,9 +44,9 @@ def dominated(costs: Sequence[float], others: Sequence[Sequence[float]]) -> bool
     )
 
 
-def alike(first: Sequence[float], second: Sequence[float]) -> bool:
+def cost_the_same(first: Sequence[float], second: Sequence[float]) -> bool:
     """Tell whether two shapes differ by less than 5 % in every cost."""
-    return all(abs(one - other) <= ALIKE * max(one, other) for one, other in zip(first, second, strict=True))
+    return all(abs(one - other) <= LEAST_DIFFERENCE * max(one, other) for one, other in zip(first, second, strict=True))
 
 
 def rounds_of(shapes: int, candidates: int, rounds: int, factor: int = 3) -> list[int]:

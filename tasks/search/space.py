@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.errors import RecipeError
-from tasks.recipe.makers.search import Bound, LatencySlice, Search
+from tasks.recipe.makers.search import Bound, LatencySlice, ShapeSearch
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable
-from tasks.search.ranking import alike, dominated
+from tasks.search.ranking import cost_the_same, dominated
 
 WHOLE = 1.0
 BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
@@ -16,14 +16,14 @@ BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class SizedVocabulary:
     """A vocabulary: how its pieces are chosen, and how many there are."""
 
     pieces: str
     size: int
 
 
-def depths_of(search: Search, layers: int) -> tuple[int, ...]:
+def depths_of(search: ShapeSearch, layers: int) -> tuple[int, ...]:
     """Return the numbers of layers of a space, in order; raise RecipeError for more than the teacher has."""
     given = sorted(search.space.layers or range(1, layers + 1))
     if given[-1] > layers:
@@ -33,7 +33,7 @@ def depths_of(search: Search, layers: int) -> tuple[int, ...]:
     return tuple(given)
 
 
-def measured_shapes(search: Search, layers: int) -> Mapping[str, tuple[int, ...] | tuple[float, ...]]:
+def measured_shapes(search: ShapeSearch, layers: int) -> Mapping[str, tuple[int, ...] | tuple[float, ...]]:
     """Return the depths and shares that a latency table has to measure: those of the space, and the teacher's."""
     depths = depths_of(search, layers)
     ends = tuple(sorted({depths[0], layers}))
@@ -50,7 +50,7 @@ def with_whole(shares: Sequence[float]) -> tuple[float, ...]:
     return (WHOLE, *(share for share in sorted(shares, reverse=True) if share != WHOLE))
 
 
-def points_of(search: Search, layers: int) -> int:
+def points_of(search: ShapeSearch, layers: int) -> int:
     """Return the number of points of a space."""
     space = search.space
     shapes = len(depths_of(search, layers)) * len(space.width) * len(space.neurons)
@@ -64,7 +64,7 @@ def longest_table(knobs: LatencySlice) -> float:
     return knobs.seconds * (1 + cells + checks)
 
 
-def named(cell: LatencyCell, layers: int, vocabulary: Vocabulary) -> str:
+def name_of_shape(cell: LatencyCell, layers: int, vocabulary: SizedVocabulary) -> str:
     """Return the name of a shape: its layers, and its width, neurons and pieces where they are not the teacher's."""
     parts = [f"l{layers}", *cut_names(cell.width, cell.hidden, cell.neurons, cell.feed_forward)]
     return "-".join([*parts, *([] if vocabulary.pieces == "whole" else [f"v{vocabulary.size}"])])
@@ -75,7 +75,9 @@ def cut_names(width: float, hidden: int, neurons: float, feed_forward: int) -> l
     return [*([f"w{hidden}"] if width < WHOLE else []), *([f"f{feed_forward}"] if neurons < WHOLE else [])]
 
 
-def costs_of(cell: LatencyCell, layers: int, pieces: int, whole: int, joules_per_ms: float | None) -> dict[str, float]:
+def predicted_costs(
+    cell: LatencyCell, layers: int, pieces: int, whole: int, joules_per_ms: float | None
+) -> dict[str, float]:
     """Return the predicted costs of a point by the name of their budget. Of memory the weights alone are known; joules
     are left out where the watts of the processor are not known."""
     ms, weights = cell.ms.of(layers), cell.bytes.of(layers) - (whole - pieces) * float(cell.row_bytes)
@@ -84,9 +86,9 @@ def costs_of(cell: LatencyCell, layers: int, pieces: int, whole: int, joules_per
 
 
 def fitting_shapes(
-    search: Search,
+    search: ShapeSearch,
     table: LatencyTable,
-    vocabularies: Sequence[Vocabulary],
+    vocabularies: Sequence[SizedVocabulary],
     joules_per_ms: float | None,
 ) -> list[JudgedShape]:
     """Return the shapes that fit the budgets, each in the first format in which it does, with the largest vocabulary.
@@ -98,12 +100,12 @@ def fitting_shapes(
         raise RecipeError(
             "search.budget.joules: the watts of this processor are not known; set costs.core_watts, or remove it"
         )
-    limits = limits_of(bounds, table, search.space.formats[0], joules_per_ms)
+    limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
     found: dict[tuple[int, float, float], JudgedShape] = {}
     least: list[dict[str, float]] = []
-    for cell, layers, vocabulary in points(search, table, vocabularies):
+    for cell, layers, vocabulary in points_in_order(search, table, vocabularies):
         key = (layers, float(cell.width), float(cell.neurons))
-        costs = costs_of(cell, layers, vocabulary.size, table.vocabulary, joules_per_ms)
+        costs = predicted_costs(cell, layers, vocabulary.size, table.vocabulary, joules_per_ms)
         least.append(costs)
         if key not in found and all(costs[name] <= most for name, most in limits.items()):
             found[key] = shape_of_point(cell, layers, vocabulary, table.vocabulary, costs)
@@ -116,16 +118,18 @@ def fitting_shapes(
     return list(found.values())
 
 
-def limits_of(bounds: Sequence[Bound], table: LatencyTable, way: str, joules_per_ms: float | None) -> dict[str, float]:
+def most_of_each_budget(
+    bounds: Sequence[Bound], table: LatencyTable, way: str, joules_per_ms: float | None
+) -> dict[str, float]:
     """Return the largest legal cost of each budget; shares are of the teacher's shape in the first format."""
     teacher = next(cell for cell in table.cells if (cell.width, cell.neurons, cell.format) == (WHOLE, WHOLE, way))
-    costs = costs_of(teacher, table.layers, table.vocabulary, table.vocabulary, joules_per_ms)
+    costs = predicted_costs(teacher, table.layers, table.vocabulary, table.vocabulary, joules_per_ms)
     return {bound.name: bound.amount * (costs[bound.name] if bound.of_teacher else 1.0) for bound in bounds}
 
 
-def points(
-    search: Search, table: LatencyTable, vocabularies: Sequence[Vocabulary]
-) -> Iterator[tuple[LatencyCell, int, Vocabulary]]:
+def points_in_order(
+    search: ShapeSearch, table: LatencyTable, vocabularies: Sequence[SizedVocabulary]
+) -> Iterator[tuple[LatencyCell, int, SizedVocabulary]]:
     """Yield the points of a space: by shape, then by format in the order of the recipe, then the largest vocabulary
     first."""
     space = search.space
@@ -139,12 +143,12 @@ def points(
 
 
 def shape_of_point(
-    cell: LatencyCell, layers: int, vocabulary: Vocabulary, whole: int, costs: Mapping[str, float]
+    cell: LatencyCell, layers: int, vocabulary: SizedVocabulary, whole: int, costs: Mapping[str, float]
 ) -> JudgedShape:
     """Return a point as a shape to be judged."""
     gone = (whole - vocabulary.size) * row_numbers(cell)
     return JudgedShape(
-        name=named(cell, layers, vocabulary),
+        name=name_of_shape(cell, layers, vocabulary),
         layers=layers,
         hidden=cell.hidden,
         heads=cell.heads,
@@ -167,7 +171,7 @@ def row_numbers(cell: LatencyCell) -> float:
     return float(cell.row_bytes) / BYTES_OF_A_NUMBER[cell.format]
 
 
-def in_order(shapes: Sequence[JudgedShape]) -> list[JudgedShape]:
+def largest_first(shapes: Sequence[JudgedShape]) -> list[JudgedShape]:
     """Return shapes in the order in which they are judged, if not all can be: first those that no other one contains,
     since a larger model of the same teacher is seldom worse; then by their FLOPs, the largest first."""
     sizes = {one.name: tuple(-float(value) for value in (one.layers, one.width, one.neurons)) for one in shapes}
@@ -183,6 +187,6 @@ def finalists(ranked: Sequence[JudgedShape], count: int) -> tuple[list[JudgedSha
     for one in ranked:
         if len(chosen) == count:
             break
-        same = any(alike((one.ms, one.bytes), (other.ms, other.bytes)) for other in chosen)
+        same = any(cost_the_same((one.ms, one.bytes), (other.ms, other.bytes)) for other in chosen)
         (passed if same else chosen).append(one)
     return chosen, passed

@@ -21,6 +21,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.ports.rows.demo_language": ("train.parquet", "validation.parquet"),
     "tasks.prepare_rows": ("leaks.json",),
     "tasks.task_types.embedding.pooled": ("config_sentence_transformers.json", "modules.json"),
+    "tasks.search.latency_table": ("latency.json",),
     "tasks.training.answers": ("answers.safetensors",),
     "tasks.training.data.substitutes": ("candidates.parquet",),
     "tasks.training.data.contributions": ("contributions.json",),

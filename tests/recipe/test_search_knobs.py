@@ -8,7 +8,7 @@ import pytest
 
 from flows.cli.sweep_options import budget_sets
 from tasks.errors import RecipeError
-from tasks.recipe.makers.search import Budget, Search
+from tasks.recipe.makers.search import SearchBudget, ShapeSearch
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from tasks.recipe.makers.search import Budget, Search
     ],
 )
 def test_a_budget_is_an_amount_with_a_unit_or_a_share(name: str, given: Any, amount: float, of_teacher: bool) -> None:
-    (bound,) = Budget(**{name: given}).bounds()
+    (bound,) = SearchBudget(**{name: given}).bounds()
     assert (bound.amount, bound.of_teacher) == (pytest.approx(amount), of_teacher)
     assert bound.criterion.at_most == bound.amount and bound.criterion.of_teacher == of_teacher
 
@@ -43,7 +43,7 @@ def test_a_budget_is_an_amount_with_a_unit_or_a_share(name: str, given: Any, amo
 )
 def test_a_wrong_budget_gets_a_sentence(budget: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Budget(**budget)
+        SearchBudget(**budget)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_a_wrong_budget_gets_a_sentence(budget: dict[str, Any], words: str) -> N
 )
 def test_a_wrong_space_gets_a_sentence(section: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Search.model_validate(section)
+        ShapeSearch.model_validate(section)
 
 
 def test_a_search_needs_a_budget() -> None:
     with pytest.raises(ValueError, match="no budget; give at least one of latency_ms, bytes"):
-        Search().require_budget()
+        ShapeSearch().require_budget()
 
 
 def test_options_become_settings() -> None:

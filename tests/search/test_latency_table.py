@@ -17,7 +17,7 @@ from tasks.search.jobs import JOBS
 FAST: dict[str, Any] = {"repeats": 5, "warmup": 1, "seconds": 0.02, "length": 8, "task_type": "classification"}
 
 
-def table_of(bert: Path, output: Path, **knobs: Any) -> LatencyTable:
+def measured_table(bert: Path, output: Path, **knobs: Any) -> LatencyTable:
     slice_ = LatencySlice(**FAST | {"depths": (1, 4), **knobs})
     output.mkdir(exist_ok=True)
     job = Job(
@@ -34,7 +34,7 @@ def table_of(bert: Path, output: Path, **knobs: Any) -> LatencyTable:
 
 @pytest.fixture(scope="module")
 def table(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> LatencyTable:
-    return table_of(
+    return measured_table(
         tiny_bert,
         tmp_path_factory.mktemp("table"),
         widths=(1.0, 0.5),
@@ -80,7 +80,7 @@ def test_parameters_bytes_and_flops_are_those_of_a_real_model(table: LatencyTabl
 
 @pytest.mark.slow
 def test_graphs_are_timed_as_they_are_served(tiny_bert: Path, tmp_path: Path) -> None:
-    found = table_of(tiny_bert, tmp_path, depths=(1, 2), formats=("onnx", "int8"))
+    found = measured_table(tiny_bert, tmp_path, depths=(1, 2), formats=("onnx", "int8"))
     onnx, int8 = found.cells
     assert (onnx.engine, int8.engine) == ("onnxruntime onnx", "onnxruntime int8")
     assert int8.row_bytes == onnx.row_bytes / 4 and int8.ms.of(2) > 0
@@ -96,4 +96,4 @@ def test_graphs_are_timed_as_they_are_served(tiny_bert: Path, tmp_path: Path) ->
 )
 def test_what_no_model_can_have_is_refused(knobs: dict[str, Any], words: str, tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(LimbeckError, match=words):
-        table_of(tiny_bert, tmp_path, **knobs)
+        measured_table(tiny_bert, tmp_path, **knobs)

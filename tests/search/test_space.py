@@ -8,13 +8,13 @@ import pytest
 from scipy.stats import kendalltau
 
 from tasks.errors import RecipeError
-from tasks.recipe.makers.search import Search
+from tasks.recipe.makers.search import ShapeSearch
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable, PerLayer
-from tasks.search.chains import chain_of, joined, part_of_training
+from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.ranking import kendall_tau, rounds_of
-from tasks.search.space import Vocabulary, finalists, fitting_shapes, in_order, measured_shapes, points_of
+from tasks.search.space import SizedVocabulary, finalists, fitting_shapes, largest_first, measured_shapes, points_of
 
-WHOLE = Vocabulary("whole", 1000)
+WHOLE = SizedVocabulary("whole", 1000)
 
 
 def cell(width: float, neurons: float, way: str = "torch") -> LatencyCell:
@@ -40,8 +40,8 @@ def table(*ways: str) -> LatencyTable:
     return LatencyTable(layers=4, vocabulary=1000, reference_ms=4.5, cells=tuple(cells))
 
 
-def search_of(**knobs: Any) -> Search:
-    return Search.model_validate({"space": {"neurons": [0.5, 1.0], "width": [1.0, 0.5]}, **knobs})
+def search_of(**knobs: Any) -> ShapeSearch:
+    return ShapeSearch.model_validate({"space": {"neurons": [0.5, 1.0], "width": [1.0, 0.5]}, **knobs})
 
 
 def test_only_shapes_within_every_budget_fit() -> None:
@@ -57,7 +57,7 @@ def test_a_shape_gets_the_first_format_and_the_largest_vocabulary_that_fit() -> 
         budget={"bytes": 250_000},
         space={"layers": [2], "neurons": [1.0], "formats": ["torch", "int8"], "vocabulary": ["whole", 500]},
     )
-    both = [WHOLE, Vocabulary("500", 500)]
+    both = [WHOLE, SizedVocabulary("500", 500)]
     (one,) = fitting_shapes(search, table("torch", "int8"), both, None)
     assert (one.format, one.vocabulary, one.name) == ("torch", 500, "l2-v500")
     assert one.bytes == 4 * 64_000 + 2 * 40_000 - 500 * 64 * 4
@@ -93,7 +93,7 @@ def test_the_teacher_and_the_ends_are_measured_and_the_rest_is_between() -> None
 
 def test_shapes_that_no_other_contains_come_first() -> None:
     found = fitting_shapes(search_of(budget={"latency_ms": 2.5}), table("torch"), [WHOLE], None)
-    names = [one.name for one in in_order(found)]
+    names = [one.name for one in largest_first(found)]
     assert set(names[:3]) == {"l2", "l4-f128", "l4-w32"} and names.index("l1") > 2
 
 
@@ -110,7 +110,7 @@ def test_finalists_differ_in_some_cost() -> None:
 
 def test_each_round_trains_a_third_with_three_times_the_steps() -> None:
     assert rounds_of(27, 3, 3) == [27, 9, 3] and rounds_of(4, 5, 3) == [4, 4, 4] and rounds_of(9, 2, 1) == [2]
-    training = Search().training.model_copy(update={"steps": 90})
+    training = ShapeSearch().training.model_copy(update={"steps": 90})
     assert [part_of_training(training, left).steps for left in (2, 1, 0)] == [10, 30, 90]
     epochs = training.model_copy(update={"steps": None, "epochs": 9.0})
     assert part_of_training(epochs, 2).epochs == 1.0
@@ -124,7 +124,7 @@ def test_tau_is_scipy_s() -> None:
 
 def test_shapes_with_the_same_cuts_share_them() -> None:
     found = fitting_shapes(search_of(budget={"latency_ms": 2.5}), table("torch"), [WHOLE], None)
-    chains = {one.name: chain_of(one, Search(), Search().training, 4, (0,)) for one in found}
+    chains = {one.name: chain_of_shape(one, ShapeSearch(), ShapeSearch().training, 4, (0,)) for one in found}
     assert [(one.name, one.by, one.made_from) for one in chains["l3-w32-f128"]] == [
         ("w32", "width-pruning", "teacher"),
         ("w32-f128", "neuron-pruning", "w32"),
@@ -135,5 +135,5 @@ def test_shapes_with_the_same_cuts_share_them() -> None:
         "distillation",
         "w32-f128",
     )
-    names = [one.name for one in joined([*chains.values()])]
+    names = [one.name for one in each_once([*chains.values()])]
     assert len(names) == len(set(names))

@@ -17,7 +17,7 @@ from tasks.errors import RecipeError
 from tasks.recipe.chains import require_chains
 from tasks.recipe.judging import Exports
 from tasks.recipe.makers.candidate_knobs import TEACHER
-from tasks.recipe.makers.search import LatencySlice, Search
+from tasks.recipe.makers.search import LatencySlice, ShapeSearch
 from tasks.recipe.makers.shrinking import TrimmedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import planned_lines
@@ -26,13 +26,13 @@ from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.score_model import measure_latencies
 from tasks.scoring.costs.ledger import inference_joules
-from tasks.search.chains import chain_of, joined, part_of_training
+from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.ranking import kendall_tau, rounds_of
 from tasks.search.space import (
-    Vocabulary,
+    SizedVocabulary,
     finalists,
     fitting_shapes,
-    in_order,
+    largest_first,
     longest_table,
     measured_shapes,
     points_of,
@@ -44,7 +44,7 @@ TRUSTED = 0.6
 
 
 @dataclass
-class Found:
+class FoundShapes:
     """What a search chose: its answer so far, and the recipe with the candidates; none in a plan that cannot know."""
 
     result: SearchResult
@@ -64,7 +64,7 @@ class Searched:
 
 def of_a_search(recipe: Recipe) -> Recipe:
     """Return a recipe that can be searched; raise RecipeError for one without a budget or without selection rows."""
-    search = recipe.search or Search()
+    search = recipe.search or ShapeSearch()
     try:
         search.require_budget()
     except ValueError as error:
@@ -76,7 +76,7 @@ def of_a_search(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"search": search})
 
 
-def table_knobs(recipe: Recipe, search: Search, layers: int) -> LatencySlice:
+def table_knobs(recipe: Recipe, search: ShapeSearch, layers: int) -> LatencySlice:
     """Return the knobs of the latency table: shapes of the space, measured as section speed measures models."""
     return LatencySlice(
         **dict(recipe.speed),
@@ -90,15 +90,15 @@ def table_knobs(recipe: Recipe, search: Search, layers: int) -> LatencySlice:
 
 def planned_words(recipe: Recipe, result: SearchResult) -> list[str]:
     """Return sentences on a search that was not run."""
-    search = recipe.search or Search()
+    search = recipe.search or ShapeSearch()
     trainings = [part_of_training(search.training, left) for left in reversed(range(len(result.rounds)))]
     lengths = [f"{one.steps:,} steps" if one.steps else f"{one.epochs:.3g} epochs" for one in trainings]
     return planned_lines(result, lengths)
 
 
-async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> Found:
+async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundShapes:
     """Find the shapes that fit the budget, train them in rounds, and return a recipe with the best as candidates."""
-    search = recipe.search or Search()
+    search = recipe.search or ShapeSearch()
     told = tuple(str(bound) for bound in search.require_budget())
     knobs = table_knobs(recipe, search, shared.layers)
     result = SearchResult(
@@ -107,17 +107,18 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     table = await measure_latencies(knobs, base=shared.base)
     vocabularies = await vocabularies_of(recipe, search, table, shared)
     if not table.facts or vocabularies is None:
-        return Found(result)
+        return FoundShapes(result)
     known = table.read(LatencyTable)
-    shapes = in_order(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
+    shapes = largest_first(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
     judged = await train_in_rounds(recipe, search, shapes, sizes, shared)
     if judged is None:
-        return Found(result)
+        return FoundShapes(result)
     chosen = [one for one in judged if one.state == "candidate"]
-    return Found(
-        result.replaced(shapes=tuple(judged), notes=notes_of(known)), with_candidates(recipe, search, chosen, shared)
+    return FoundShapes(
+        result.replaced(shapes=tuple(judged), notes=notes_of_search(known)),
+        with_candidates(recipe, search, chosen, shared),
     )
 
 
@@ -129,11 +130,11 @@ def joules_per_ms(recipe: Recipe, table: Artifact, session: Session) -> float | 
 
 
 async def vocabularies_of(
-    recipe: Recipe, search: Search, table: Artifact, shared: SharedArtifacts
-) -> list[Vocabulary] | None:
+    recipe: Recipe, search: ShapeSearch, table: Artifact, shared: SharedArtifacts
+) -> list[SizedVocabulary] | None:
     """Return the vocabularies of the space with their sizes; the pieces that the texts use are counted by trimming the
     teacher. None in a plan that does not know them."""
-    found: list[Vocabulary] = []
+    found: list[SizedVocabulary] = []
     for pieces in search.space.vocabulary:
         if pieces == "used":
             counted = await one_candidate(
@@ -144,16 +145,16 @@ async def vocabularies_of(
             facts = counted.models[0].facts
             if not facts:
                 return None
-            found.append(Vocabulary("used", int(str(facts["pieces"]))))
+            found.append(SizedVocabulary("used", int(str(facts["pieces"]))))
         elif pieces != "whole":
-            found.append(Vocabulary(str(pieces), int(pieces)))
+            found.append(SizedVocabulary(str(pieces), int(pieces)))
         elif table.facts:
-            found.append(Vocabulary("whole", table.read(LatencyTable).vocabulary))
+            found.append(SizedVocabulary("whole", table.read(LatencyTable).vocabulary))
     return found if table.facts else None
 
 
 async def train_in_rounds(
-    recipe: Recipe, search: Search, shapes: Sequence[JudgedShape], sizes: Sequence[int], shared: SharedArtifacts
+    recipe: Recipe, search: ShapeSearch, shapes: Sequence[JudgedShape], sizes: Sequence[int], shared: SharedArtifacts
 ) -> list[JudgedShape] | None:
     """Train shapes for a part of their steps, round by round; return all of them with their scores and their state, the
     best first. None in a plan that does not know a score."""
@@ -182,7 +183,7 @@ async def train_in_rounds(
 
 async def scores_of_round(
     recipe: Recipe,
-    search: Search,
+    search: ShapeSearch,
     shapes: Sequence[JudgedShape],
     number: int,
     left: int,
@@ -190,22 +191,24 @@ async def scores_of_round(
 ) -> list[float | None]:
     """Train shapes in one round, with the first seed, and return their scores on the selection rows."""
     suffix, training = f".r{number}", part_of_training(search.training, left)
-    chains = [chain_of(one, search, training, shared.layers, search.seeds[:1], suffix) for one in shapes]
-    candidates = joined(chains)
+    chains = [chain_of_shape(one, search, training, shared.layers, search.seeds[:1], suffix) for one in shapes]
+    candidates = each_once(chains)
     briefly = recipe.model_copy(update={"candidates": candidates, "students": (), "layer_dropping": None})
     made = {one.name: one for one in await all_candidates(briefly, replace(shared, planned={}, made={}))}
     last = [made[chain[-1].name].models[0] for chain in chains]
     return [None if not one.facts else float(one.read(ModelFacts).score) for one in last]
 
 
-def with_candidates(recipe: Recipe, search: Search, chosen: Sequence[JudgedShape], shared: SharedArtifacts) -> Recipe:
+def with_candidates(
+    recipe: Recipe, search: ShapeSearch, chosen: Sequence[JudgedShape], shared: SharedArtifacts
+) -> Recipe:
     """Return the recipe with the chosen shapes as further candidates, and the budget among the criteria of the gate if
     checkpoints are what is served; else the shapes are exported in their formats.
 
     Raises RecipeError where a candidate of the recipe has the name of a shape.
     """
-    chains = [chain_of(one, search, search.training, shared.layers, search.seeds) for one in chosen]
-    changes: dict[str, object] = {"candidates": (*recipe.candidates, *joined(chains))}
+    chains = [chain_of_shape(one, search, search.training, shared.layers, search.seeds) for one in chosen]
+    changes: dict[str, object] = {"candidates": (*recipe.candidates, *each_once(chains))}
     formats = [way for way in dict.fromkeys(one.format for one in chosen) if way != "torch"]
     if formats:
         own = recipe.exports or Exports(formats=("onnx",))
@@ -223,7 +226,7 @@ def with_candidates(recipe: Recipe, search: Search, chosen: Sequence[JudgedShape
     return found
 
 
-def notes_of(table: LatencyTable) -> tuple[str, ...]:
+def notes_of_search(table: LatencyTable) -> tuple[str, ...]:
     """Return what one has to know to believe the answer: of the table."""
     notes = []
     if table.unsteady:

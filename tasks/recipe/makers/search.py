@@ -30,7 +30,7 @@ UNITS: dict[str, dict[str, float]] = {
 """Legal units of each budget, as factors on the unit of its figure."""
 FIGURES_OF_BUDGETS = {"memory": "memory_bytes"}
 """The figure of a row that a budget bounds, where its name is another."""
-NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
+AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Bound:
         return f"{self.name} ≤ {self.amount:g}{' of the teacher' if self.of_teacher else ''}"
 
 
-def bound_of(name: str, given: str | float) -> Bound:
+def budget_as_bound(name: str, given: str | float) -> Bound:
     """Return a budget that is written as a number, a number with a unit, or a share such as 0.3x or 30%.
 
     Raises ValueError for another unit, and for an amount that nothing could meet.
     """
     legal = [unit for unit in UNITS[name] if unit]
-    found = NUMBER.fullmatch(str(given))
+    found = AMOUNT.fullmatch(str(given))
     if found is None or found[2] not in (*UNITS[name], "x", "%"):
         raise ValueError(
             f"budget.{name} is {given!r}; legal are a number, a number with {', '.join(legal)}, or a share of the "
@@ -76,7 +76,7 @@ def bound_of(name: str, given: str | float) -> Bound:
     return Bound(name, amount, of_teacher)
 
 
-class Budget(Knobs):
+class SearchBudget(Knobs):
     """What a model may cost at most: a number, a number with a unit, or a share of the teacher's such as 0.3x. A shape
     is predicted; the gate decides by what is measured of the trained model."""
 
@@ -102,7 +102,7 @@ class Budget(Knobs):
     def bounds(self) -> tuple[Bound, ...]:
         """Return the budgets that are given."""
         given = {name: getattr(self, name) for name in UNITS}
-        return tuple(bound_of(name, value) for name, value in given.items() if value is not None)
+        return tuple(budget_as_bound(name, value) for name, value in given.items() if value is not None)
 
 
 class Space(Knobs):
@@ -142,11 +142,11 @@ class Space(Knobs):
         return self
 
 
-class Search(Knobs):
+class ShapeSearch(Knobs):
     """Find the best shape within a budget: limbeck search predicts latency and size of every shape from measured parts,
     trains those that fit by successive halving, and makes candidates of the best."""
 
-    budget: Budget = Field(Budget(), description="What a model may cost at most; at least one budget.")
+    budget: SearchBudget = Field(SearchBudget(), description="What a model may cost at most; at least one budget.")
     space: Space = Field(Space(), description="The shapes among which to choose.")
     training: DroppedTraining = Field(
         DroppedTraining(signal="teacher", learning_rate=1e-4, dropout=0.0),

@@ -21,7 +21,7 @@ class SearchSection(NamedTuple):
     rows: list[list[str]]
 
 
-HEADS = ("shape", "layers", "width", "neurons", "pieces", "format", "ms", "MB", "GFLOPs", "by round", "state")
+SHAPE_HEADS = ("shape", "layers", "width", "neurons", "pieces", "format", "ms", "MB", "GFLOPs", "by round", "state")
 
 
 def shape_cells(shape: JudgedShape) -> list[str]:
@@ -74,7 +74,7 @@ def search_section(result: SearchResult | None) -> SearchSection | None:
     """Return the section of a page; None for a run that was no search."""
     if result is None:
         return None
-    return SearchSection(search_lines(result), HEADS, [shape_cells(shape) for shape in result.shapes])
+    return SearchSection(search_lines(result), SHAPE_HEADS, [shape_cells(shape) for shape in result.shapes])
 
 
 def search_table(shapes: Sequence[JudgedShape]) -> Table:
@@ -83,7 +83,7 @@ def search_table(shapes: Sequence[JudgedShape]) -> Table:
     from rich.table import Table
 
     table = Table(title="shapes, the best first; costs are predicted", title_justify="left", box=box.SIMPLE_HEAD)
-    for number, head in enumerate(HEADS):
+    for number, head in enumerate(SHAPE_HEADS):
         text = number in (0, 5, 9, 10)
         table.add_column(head, justify="left" if text else "right", no_wrap=number == 0)
     for shape in shapes:
