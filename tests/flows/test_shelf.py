@@ -153,6 +153,7 @@ LIKE_ANOTHER = (
     "pruned-neurons",
     "pruned-width",
     "reranker-small",
+    "search",
     "smallest",
     "squad-small",
     "squad2-small",

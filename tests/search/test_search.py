@@ -13,6 +13,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.results.run import RunResult
 from tests.flows.test_compress import FAST
 
+pytestmark = pytest.mark.slow
+
 
 def search_recipe(bert: Path, rows: Path, **search: Any) -> Recipe:
     return Recipe.model_validate(
