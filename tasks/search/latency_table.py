@@ -176,7 +176,7 @@ def measure_latency_table(job: Job) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as scratch, torch.inference_mode():
         builder = ShapeBuilder(job, knobs, Path(scratch))
         builder.require_cuts()
-        facts = measured_table(job, knobs, builder).as_json()
+        facts: dict[str, object] = {**measured_table(job, knobs, builder).as_json()}
     (job.output / "latency.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 

@@ -134,7 +134,7 @@ def points_in_order(
     first."""
     space = search.space
     ordered = sorted(vocabularies, key=lambda one: -one.size)
-    order = {way: number for number, way in enumerate(space.formats)}
+    order: dict[str, int] = {way: number for number, way in enumerate(space.formats)}
     inside = [cell for cell in table.cells if cell.width in space.width and cell.neurons in space.neurons]
     for layers in depths_of(search, table.layers):
         for cell in sorted(inside, key=lambda cell: order[cell.format]):
