@@ -24,7 +24,7 @@ from tasks.recipe.chains import depth_of
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.layer_storage import StorageShape, TextSize
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, PatienceOf, SignalSlice
+from tasks.recipe.slices import AnswerSlice, ContributionSlice, KeptSlice, MixSlice, PatienceOf, SignalSlice
 from tasks.recipe.students import LayerDropping, Student
 from tasks.results.facts import AnswerFacts, LayerFacts
 from tasks.results.teacher_layers import TeacherLayers
@@ -87,12 +87,16 @@ async def own_answers(
 def answer_knobs(recipe: Recipe, training: Prediction | LayerDropping, layers: int) -> AnswerSlice:
     """Return the knobs of a teacher's predictions for a student of this many layers."""
     patience = training.patience if isinstance(training, Prediction) else None
+    ways, kept = recipe.task_distillation, None
+    if TASK_TYPES[recipe.spec.kind].keeps_words:
+        kept = KeptSlice(words=ways.kept_words, temperature=training.temperature, bits=ways.answer_bits)
     return AnswerSlice(
         task_type=recipe.spec.kind,
         max_length=training.max_length,
         precision=training.precision,
         transfer_alone=recipe.transfer is not None and recipe.transfer.alone,
         patience=None if patience is None else PatienceOf(layer_map=patience.layer_map, layers=layers),
+        kept=kept,
     )
 
 

@@ -22,7 +22,7 @@ from flows.recipes.starter_rows import TableSource, columns_of_table, faults_in,
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
-from tasks.task_types.types import METRICS_OF_SCORES_OF, TaskType, task_type
+from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TaskType, task_type
 
 if TYPE_CHECKING:
     from tasks.task_types.interfaces import ColumnChoice, TableGuess
@@ -51,10 +51,12 @@ teacher:
 #   - {{name: third, from: {student}, by: layer-dropping, strategy: top, drop: 1, signal: teacher}}
 {further}gate:
   criteria:
-    - {{metric: retained, at_least: 0.95}}   # of the teacher's score, at the lower end of its interval
+    - {{{criterion}
 """  # noqa: E501
 
 
+RETAINED = "metric: retained, at_least: 0.95}   # of the teacher's score, at the lower end of its interval"
+OF_ERROR = "metric: {}, at_most: 1.1, of_teacher: true}}   # of the teacher's, at the upper end of its interval"
 BASELINE_LINE = "  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}\n"
 FURTHER_LINES = "scoring:\n  metrics: [{}]    # beside the task's: how well scores rank rows, at any threshold\n"
 TAKEN_LINE = "  already_finetuned: true   # the model as it is: labels of this type judge alone\n"
@@ -118,6 +120,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "taken": "" if own.learns_labels else TAKEN_LINE,
         "baseline": BASELINE_LINE.format(**shape) if own.learns_labels else "",
         "students_reason": why,
+        "criterion": OF_ERROR.format(guess.metrics[0]) if guess.metrics[0] in ERROR_METRICS else RETAINED,
         "further": FURTHER_LINES.format(", ".join(further)) if further else "",
         **shape,
     }

@@ -10,6 +10,7 @@ from tasks.architectures.albert import ALBERT
 from tasks.architectures.architecture import UNKNOWN, Architecture
 from tasks.architectures.bert import BERT, ERNIE
 from tasks.architectures.deberta_v2 import DEBERTA_V2
+from tasks.architectures.decoders import GPT2, LLAMA
 from tasks.architectures.distilbert import DISTILBERT
 from tasks.architectures.electra import ELECTRA
 from tasks.architectures.mobilebert.facts import MOBILEBERT
@@ -30,10 +31,16 @@ ARCHITECTURES: dict[str, Architecture] = {
     "distilbert": DISTILBERT,
     "electra": ELECTRA,
     "ernie": ERNIE,
+    "gpt2": GPT2,
+    "llama": LLAMA,
+    "mistral": LLAMA,
     "mobilebert": MOBILEBERT,
     "modernbert": MODERNBERT,
     "mpnet": MPNET,
+    "qwen2": LLAMA,
+    "qwen3": LLAMA,
     "roberta": ROBERTA,
+    "smollm3": LLAMA,
     "xlm-roberta": ROBERTA,
     "xlm-roberta-xl": ROBERTA_LIKE,
     "xlnet": XLNET,

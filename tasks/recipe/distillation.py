@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.recipe.data import Sampling
-from tasks.recipe.knobs import Knobs, runtime_knob
+from tasks.recipe.knobs import Knobs, added_knob, runtime_knob
 from tasks.recipe.methods import ByMethod, FeatureMaps, Matching, Patience, Relations, Replacing, SelfAttention, Triple
 from tasks.recipe.training import SeededTraining, TaskTraining
 
@@ -80,10 +80,11 @@ class Prediction(TaskTraining):
     hard_weight: float = Field(
         0.1, ge=0, le=1, description="Weight of the true labels relative to the teacher's predictions."
     )
-    formula: Literal["default", "paper", "margins", "scores", "lists"] = Field(
+    formula: Literal["default", "paper", "margins", "scores", "lists", "reverse", "jensen-shannon"] = Field(
         "default",
         description="paper: the reference's mean over classes, without the factor T squared. Of ranking: margins, the "
-        "differences of scores within a query (its default), scores, or lists, the softened shares of a query's texts.",
+        "differences of scores within a query (its default), scores, or lists, the softened shares of a query's texts. "
+        "Of next-words: reverse KL (MiniLLM) or the Jensen-Shannon divergence (GKD) in place of the forward KL.",
     )
     patience: Patience | None = Field(
         None, description="Distil the teacher's summary token in addition to its predictions; empty: disabled."
@@ -113,6 +114,14 @@ class TaskDistillation(Knobs):
     signal_bits: Literal[16, 8] = Field(
         16, description="Bits of a stored value. 8 takes half the space; its effect on quality is not measured."
     )
+
+    kept_words: int = added_knob(
+        64,
+        "Of next-words: the likeliest words of each answer of the teacher that are stored, with the mass of all "
+        "others. More words take more room, and no run of the teacher beside its students.",
+        ge=1,
+    )
+    answer_bits: Literal[16, 32] = added_knob(16, "Of next-words: bits of each stored logarithm of a probability.")
 
     def can_keep(self, phase: Intermediate) -> bool:
         """Tell whether a first phase can read stored teacher layers at all."""

@@ -93,6 +93,14 @@ class TeacherSlice(OfTask, Teacher):
     """Knobs of a teacher that is fine-tuned on the task."""
 
 
+class KeptSlice(Knobs):
+    """The part of a teacher's answers about a vocabulary that is stored."""
+
+    words: int = Field(64, ge=1, description="Likeliest words of each answer.")
+    temperature: float = Field(gt=0, description="Temperature of the students.")
+    bits: Literal[16, 32] = Field(16, description="Bits of a stored logarithm.")
+
+
 class AnswerSlice(OfTask):
     """Knobs that determine the teacher's predictions."""
 
@@ -102,6 +110,7 @@ class AnswerSlice(OfTask):
     patience: PatienceOf | None = Field(
         None, description="Store the summary token as well, for a student with patience."
     )
+    kept: KeptSlice | None = added_knob(None, "Stored part of each answer; empty: all of it.")
 
 
 class MixSlice(OfTask):

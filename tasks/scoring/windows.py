@@ -24,6 +24,9 @@ from tasks.task_types.units import (
     tokens_in_windows,
 )
 
+WINDOWS_AT_ONCE = 64
+"""Windows of texts that a checkpoint reads at once, as many as rows."""
+
 
 @dataclass(frozen=True)
 class ReadTexts:
@@ -42,12 +45,12 @@ TextReader = Callable[[Sequence[str], Sequence[str] | None], ReadTexts]
 
 
 def read_by_transformers(
-    tokenizer: Any, texts: Sequence[str], max_length: int, pairs: Sequence[str] | None = None
+    tokenizer: Any, texts: Sequence[str], max_length: int, units: Units, pairs: Sequence[str] | None = None
 ) -> ReadTexts:
     """Return texts as a checkpoint reads them. Raises ModelError for a tokenizer that does not tell the places of its
     tokens."""
     require_places(tokenizer)
-    return ReadTexts(*tokens_in_windows(tokenizer, texts, pairs, max_length, padding=True, return_tensors="pt"))
+    return ReadTexts(*tokens_in_windows(tokenizer, texts, pairs, max_length, units, padding=True, return_tensors="pt"))
 
 
 def outputs_of_units(
@@ -125,12 +128,17 @@ def outputs_of_checkpoint_units(
     import torch
 
     def ask(inputs: Any) -> Mapping[str, np.ndarray | Sequence[np.ndarray]]:
-        with torch.inference_mode():
-            found = model(**inputs)
-        return {name: found[name].numpy() for name in names}
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        for start in range(0, len(inputs["input_ids"]), WINDOWS_AT_ONCE):
+            some = {name: values[start : start + WINDOWS_AT_ONCE] for name, values in inputs.items()}
+            with torch.inference_mode():
+                found = model(**some)
+            for name in names:
+                parts[name].append(found[name].numpy())
+        return {name: np.concatenate(values) for name, values in parts.items()}
 
     def read(some: Sequence[str], seconds: Sequence[str] | None) -> ReadTexts:
-        return read_by_transformers(tokenizer, some, max_length, seconds)
+        return read_by_transformers(tokenizer, some, max_length, units, seconds)
 
     return outputs_of_units(
         units,

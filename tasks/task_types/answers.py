@@ -7,6 +7,7 @@ from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
 from tasks.task_types.embedding.answers import ANSWERS as EMBEDDING
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.multi_label.answers import ANSWERS as MULTI_LABEL
+from tasks.task_types.next_words.answers import ANSWERS as NEXT_WORDS
 from tasks.task_types.ranking.answers import ANSWERS as RANKING
 from tasks.task_types.regression.answers import ANSWERS as REGRESSION
 from tasks.task_types.retrieval.answers import ANSWERS as RETRIEVAL
@@ -23,4 +24,5 @@ ANSWERS: dict[str, Answers] = {
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
+    "next-words": NEXT_WORDS,
 }

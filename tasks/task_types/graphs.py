@@ -7,6 +7,7 @@ from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
 from tasks.task_types.embedding.graph import GRAPH as EMBEDDING
 from tasks.task_types.interfaces import Graph
 from tasks.task_types.multi_label.graph import GRAPH as MULTI_LABEL
+from tasks.task_types.next_words.graph import GRAPH as NEXT_WORDS
 from tasks.task_types.ranking.graph import GRAPH as RANKING
 from tasks.task_types.regression.graph import GRAPH as REGRESSION
 from tasks.task_types.spans.graph import GRAPH as SPANS
@@ -22,4 +23,5 @@ GRAPHS: dict[str, Graph] = {
     "embedding": EMBEDDING,
     "retrieval": EMBEDDING,
     "ranking": RANKING,
+    "next-words": NEXT_WORDS,
 }

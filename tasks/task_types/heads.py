@@ -7,6 +7,7 @@ from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.embedding.head import HEAD as EMBEDDING
 from tasks.task_types.interfaces import Head
 from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
+from tasks.task_types.next_words.head import HEAD as NEXT_WORDS
 from tasks.task_types.ranking.head import HEAD as RANKING
 from tasks.task_types.regression.head import HEAD as REGRESSION
 from tasks.task_types.spans.head import HEAD as SPANS
@@ -22,4 +23,5 @@ HEADS: dict[str, Head] = {
     "embedding": EMBEDDING,
     "retrieval": EMBEDDING,
     "ranking": RANKING,
+    "next-words": NEXT_WORDS,
 }

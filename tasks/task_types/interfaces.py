@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tasks.architectures import ModelConfig
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
-    from tasks.task_types.types import Output
+    from tasks.task_types.types import KeptWords
     from tasks.task_types.units import Parts, Units
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
@@ -181,6 +181,8 @@ class Head:
     """Prepares an untrained head for a training, by the targets that the function returns; a plain one afterwards."""
     units: Units | Parts | None = None
     """The units of a row that have an answer each, of which a loss has outputs and targets; None: one answer a row."""
+    keep: Callable[[Mapping[str, Tensor], KeptWords], dict[str, Tensor]] | None = None
+    """Returns a teacher's outputs as they are stored, and as ``teacher_loss`` takes them; None: unchanged."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
@@ -327,10 +329,7 @@ class View:
 
 @dataclass(frozen=True)
 class Graph:
-    """Describes exported graphs and their parity (``graph.py``; numpy).
-
-    Outputs are arrays by the names in ``TaskType.outputs``, rows first.
-    """
+    """Describes exported graphs and their parity (``graph.py``; numpy). Outputs are arrays by name, rows first."""
 
     outputs: tuple[Output, ...]
     """The outputs of the graph, in its order."""

@@ -11,6 +11,7 @@ from tasks.task_types.classification.rows import READER as CLASSIFICATION
 from tasks.task_types.embedding.rows import READER as EMBEDDING
 from tasks.task_types.interfaces import ColumnChoice, Reader
 from tasks.task_types.multi_label.rows import READER as MULTI_LABEL
+from tasks.task_types.next_words.rows import READER as NEXT_WORDS
 from tasks.task_types.ranking.rows import READER as RANKING
 from tasks.task_types.regression.rows import READER as REGRESSION
 from tasks.task_types.retrieval.rows import READER as RETRIEVAL
@@ -27,6 +28,7 @@ READERS: dict[str, Reader] = {
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
+    "next-words": NEXT_WORDS,
 }
 
 

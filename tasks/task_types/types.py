@@ -41,6 +41,18 @@ class Output:
 
 
 @dataclass(frozen=True)
+class KeptWords:
+    """How much of a teacher's answer about a vocabulary is stored."""
+
+    words: int
+    """The number of likeliest words."""
+    temperature: float
+    """The temperature of its students."""
+    bits: int
+    """Bits of a stored logarithm, 16 or 32."""
+
+
+@dataclass(frozen=True)
 class TaskType:
     """One kind of question to a model."""
 
@@ -69,6 +81,8 @@ class TaskType:
     """Whether a finished model has thresholds that are tuned on the selection rows."""
     learns_labels: bool = True
     """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
+    keeps_words: bool = False
+    """Whether answers are about a vocabulary, so that of each the likeliest words are kept."""
     usual_teacher: str = "google-bert/bert-base-uncased"
     """The teacher that ``limbeck init`` writes where its user names none."""
     usual_layers: int = 12
@@ -115,6 +129,13 @@ LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
 SENTENCE_VECTORS = (Output("sentence_embedding", ("batch", "width"), is_distribution=False),)
 SPAN_LOGITS = (Output("start_logits", ("batch", "tokens")), Output("end_logits", ("batch", "tokens")))
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
+NEXT_WORDS = (
+    Output("logits", ("batch", "tokens", "vocabulary")),
+    Output("next_ids", ("batch", "tokens"), is_distribution=False),
+)
+"""What a language model learns by: logits of the next token, and which it is."""
+NEXT_WORD_NATS = (Output("nats", ("batch", "tokens"), is_distribution=False),)
+"""What it is judged by."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 SECOND_TEXT, SCORE = Column("pair", "the second text"), Column("label", "how similar they are", required=False)
@@ -141,9 +162,12 @@ ANSWERS_IN_PASSAGE = Column(
     several=True,
 )
 
+DOCUMENT = Column("text", "the document, a text of any length")
+NO_LABEL = Column("label", "none: the text is what is learned", required=False)
+
 OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
 """Metrics of rows that are judged together: a task, or a judging set, names the column of their groups."""
-ERROR_METRICS = frozenset({"mse"})
+ERROR_METRICS = frozenset({"mse", "word_perplexity", "token_perplexity", "bits_per_byte"})
 """Metrics of which less is better, and which may be above 1; all others are shares, or correlations."""
 
 CLASSIFICATION = TaskType(
@@ -260,6 +284,22 @@ SPANS = TaskType(
     has_thresholds=True,
 )
 
+LANGUAGE_MODEL = TaskType(
+    name="next-words",
+    description="The next word of a document: language models that read from left to right.",
+    hub_task="text-generation",
+    auto_class="AutoModelForCausalLM",
+    columns=(DOCUMENT, NO_LABEL),
+    outputs=NEXT_WORD_NATS,
+    metrics=("word_perplexity", "token_perplexity", "bits_per_byte"),
+    headline="word_perplexity",
+    mixes_teachers=False,
+    formulas=("default", "reverse", "jensen-shannon"),
+    keeps_words=True,
+    usual_teacher="HuggingFaceTB/SmolLM2-135M",
+    usual_layers=30,
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
@@ -273,6 +313,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RERANKING,
+    "next-words": LANGUAGE_MODEL,
 }
 
 

@@ -54,6 +54,11 @@ def text_as_given(text: str) -> str:
     return text
 
 
+def overlap_of(max_length: int) -> int:
+    """Return the number of tokens that neighbouring windows share."""
+    return max_length // OVERLAP
+
+
 @dataclass(frozen=True)
 class Units:
     """The units of a task type whose rows have several answers."""
@@ -73,6 +78,11 @@ class Units:
     conclude: Callable[[Mapping[str, np.ndarray], np.ndarray, str, StatedEntries], Conclusions] | None = None
     """Returns what is concluded from all outputs of one row: from the outputs [U, …], the places of the units [U, 3],
     the text, and what config or card state."""
+    shared: Callable[[int], int] = overlap_of
+    """Returns the number of tokens that neighbouring windows of a text share, from the most tokens of a window."""
+    frame: Callable[[str, str, str], str] | None = None
+    """Returns a text between the tokens of a tokenizer for its beginning and its end, which are then among its own; no
+    window has others. None: windows have the tokens that the tokenizer adds to texts."""
 
     @property
     def are_pieces(self) -> bool:
@@ -108,11 +118,6 @@ def texts_as_asked(
         return texts, pairs
     own, second, _ = units.read(texts, pairs)
     return own, second
-
-
-def overlap_of(max_length: int) -> int:
-    """Return the number of tokens that neighbouring windows share."""
-    return max_length // OVERLAP
 
 
 def place_units(units: Units, text: str, windows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
@@ -153,8 +158,18 @@ def require_places(tokenizer: Any) -> None:
         raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
 
 
+def framed_texts(units: Units, texts: Sequence[str], begin: str | None, end: str | None) -> list[str]:
+    """Return texts in the frame of their type, if it has one. Raises ModelError for a tokenizer without a token for the
+    end of a text."""
+    if units.frame is None:
+        return list(texts)
+    if not end:
+        raise ModelError("the tokenizer has no token for the end of a text (eos_token); name a model that has one")
+    return [units.frame(begin or end, text, end) for text in texts]
+
+
 def tokens_in_windows(
-    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, **options: Any
+    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, units: Units, **options: Any
 ) -> tuple[Any, np.ndarray, list[np.ndarray]]:
     """Tokenize rows in windows of at most ``max_length`` tokens; of pairs, each window has the whole first text, which
     is cut where it would leave no room.
@@ -164,13 +179,15 @@ def tokens_in_windows(
     """
     options |= {
         "max_length": max_length,
-        "stride": overlap_of(max_length),
+        "stride": units.shared(max_length),
+        "add_special_tokens": units.frame is None,
         "return_overflowing_tokens": True,
         "return_offsets_mapping": True,
         "verbose": False,
     }
     if pairs is None:
-        out = tokenizer(list(texts), truncation=True, **options)
+        framed = framed_texts(units, texts, tokenizer.bos_token, tokenizer.eos_token)
+        out = tokenizer(framed, truncation=True, **options)
         places = [np.asarray(offsets, dtype=np.int64).reshape(-1, 2) for offsets in out["offset_mapping"]]
     else:
         seen = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)

@@ -7,6 +7,7 @@ from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.embedding.view import VIEW as EMBEDDING
 from tasks.task_types.interfaces import View
 from tasks.task_types.multi_label.view import VIEW as MULTI_LABEL
+from tasks.task_types.next_words.view import VIEW as NEXT_WORDS
 from tasks.task_types.ranking.view import VIEW as RANKING
 from tasks.task_types.regression.view import VIEW as REGRESSION
 from tasks.task_types.retrieval.view import VIEW as RETRIEVAL
@@ -23,4 +24,5 @@ VIEWS: dict[str, View] = {
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
+    "next-words": NEXT_WORDS,
 }

@@ -9,7 +9,7 @@ teachers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ from tasks.methods.losses.ensembles import mixture_weights
 from tasks.methods.losses.patience import patience_layers
 from tasks.recipe.slices import AnswerSlice, MixSlice
 from tasks.task_types.heads import HEADS
+from tasks.task_types.types import KeptWords
+from tasks.training.data.answer_blocks import AT, AnswerBlocks, blocks_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Batch, Encoded, by_number, collate, encode
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
 
 COUNTS = "counts"
 """In the file of answers, the number of units of each row; absent where rows have one answer."""
+
+BESIDE_OUTPUTS = ("ids", COUNTS, "summaries")
+"""Names in that file that are no outputs."""
+Keep = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+"""Returns outputs as they are stored."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,9 @@ def answer(job: Job) -> dict[str, object]:
 
 def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int) -> dict[str, np.ndarray]:
     """Return the outputs [N, …] by name and, if layers are read, summary states [N, L, D] in float16, in row order."""
+    keep = keeping(knobs)
+    if keep is not None:
+        return kept_by_block(job, knobs, capture, encoded, pad, keep)
     order, at, parts, place = [], [], list[Answered](), capture.model.device
     for rows in without_gradients(encoded.lengths_N, place):
         batch = collate(encoded, rows, pad, place)
@@ -94,6 +104,36 @@ def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded
             [part.summaries_BLD.half().cpu() for part in parts if part.summaries_BLD is not None]
         ).numpy()[place_N]
     return said
+
+
+def keeping(knobs: AnswerSlice) -> Keep | None:
+    """Return the function that keeps a part of each answer; None where they are stored whole."""
+    keep = HEADS[knobs.task_type].keep
+    if keep is None or knobs.kept is None:
+        return None
+    part = KeptWords(knobs.kept.words, knobs.kept.temperature, knobs.kept.bits)
+    return lambda outputs: keep(outputs, part)
+
+
+def kept_by_block(
+    job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int, keep: Keep
+) -> dict[str, np.ndarray]:
+    """Return the kept parts of all answers, unit after unit. Each finished block of them is on the disk, so that a run
+    that was killed goes on behind it."""
+    assert encoded.windows is not None
+    place, blocks = capture.model.device, AnswerBlocks(job.checkpoints)
+    for number, batches in enumerate(blocks_of(without_gradients(encoded.lengths_N, place))):
+        if blocks.has(number):
+            continue
+        found = list[dict[str, np.ndarray]]()
+        for rows in batches:
+            batch = collate(encoded, rows, pad, place)
+            with torch.inference_mode(), arithmetic(knobs.precision, place):
+                kept = keep(batch.answers(capture(**batch.inputs(capture.model)).outputs))
+            found.append({AT: batch.numbers} | {name: values.cpu().numpy() for name, values in kept.items()})
+        blocks.write(number, found, encoded.answers)
+        job.progress(blocks.answers, encoded.answers, unit="tokens")
+    return {**blocks.joined(encoded.answers), COUNTS: encoded.windows.counts_N}
 
 
 def answers_of(capture: Capture, batch: Batch) -> Answered:
@@ -153,7 +193,9 @@ class Answers:
         self.capture, stored = Capture(teacher, head, hidden=layers), load_file(folder / "answers.safetensors")
         places = places_of_answers(stored, augmented.rows.ids_N)
         self.outputs = {
-            output.name: torch.from_numpy(stored[output.name][places]).to(self.place) for output in head.outputs
+            name: torch.from_numpy(values[places]).to(self.place)
+            for name, values in stored.items()
+            if name not in BESIDE_OUTPUTS
         }
         self.summaries_NLD = torch.from_numpy(stored["summaries"][places]) if layers else None
 

@@ -18,6 +18,7 @@ from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tests.task_types.choices.tables import write_questions
+from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.task_types.ranking.tables import write_graded
 from tests.task_types.spans.tables import write_asked
 from tests.task_types.tokens.tables import write_tagged
@@ -73,6 +74,9 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     data = write_graded(folder / "graded", 200) if kind == "ranking" else data
     if kind == "ranking":
         values["task"] |= {"text": "query", "pair": "passage"}
+    if kind == "next-words":
+        data = write_documents(folder / "documents", 100)
+        values["teacher"] |= {"model": str(write_decoder(folder / "decoder", layers=30)), "floor": -1e9}
     if kind == "choices":
         values["task"] |= {"text": "context", "pair": "{choices[]}"}
     if kind == "embedding":
@@ -136,12 +140,14 @@ LIKE_ANOTHER = (
     "go-emotions",
     "lottery",
     "minilm-v2",
+    "minitron-depth",
     "mnli-judged",
     "mobilebert",
     "mobilebert-small",
     "mobilebert-tiny",
     "movement",
     "mrpc-small",
+    "next-words-small",
     "pkd-last",
     "pkd-skip",
     "poor-mans-alternate-even",

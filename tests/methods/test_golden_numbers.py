@@ -50,6 +50,7 @@ WITHOUT_NUMBERS = {
     "attention_scores": {},
     "contribution": {},
     "ensembles": {"mixture_weights": "calls by_weights or by_certainty"},
+    "divergences": {"divergence": "finds a function"},
     "feature_maps": {
         "over_tokens": "the mean that each loss takes",
         "require_same_shape": "refuses, and returns nothing",
@@ -68,6 +69,7 @@ WITHOUT_NUMBERS = {
         "namesake": "names equal sets; it computes none",
         "undefined": "says whether a strategy refuses",
     },
+    "kept_words": {"kept_words": "sorts; proven by answers that are kept whole, which are those of soft targets"},
     "label_sets": {
         "softened": "divides by the temperature, which every case has",
         "require_temperature": "refuses, and returns nothing",
@@ -220,7 +222,7 @@ def test_differences_are_seen() -> None:
 
 
 def test_the_files_stay_small() -> None:
-    assert sum(path.stat().st_size for path in numbers.FOLDER.glob("*.json")) < 100_000
+    assert sum(path.stat().st_size for path in numbers.FOLDER.glob("*.json")) < 110_000
 
 
 @pytest.mark.parametrize("path", sorted(Path(numbers.__file__).parent.glob("*.py")), ids=lambda path: path.stem)

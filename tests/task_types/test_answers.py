@@ -14,6 +14,7 @@ from tasks.errors import DataError
 from tasks.metrics.metrics import METRICS
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.common_answers import reliability
+from tasks.task_types.next_words.document import NATS, summed_nats
 from tasks.task_types.spans.passage import answer_of_passage
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import SUMMARY, concluded_rows, ragged_array
@@ -46,6 +47,8 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
         name: ragged_array([one[:many] for one, many in zip(values, lengths_N, strict=True)])
         for name, values in found.items()
     }
+    if name == "next-words":
+        return {**logits, **concluded_rows([summed_nats({NATS: np.abs(row)}, row, "", {}) for row in logits[NATS]])}
     if name != "spans":
         return logits
     words = [" ".join("abcdefg"[place] * 3 for place in draw.permutation(7)) for _ in range(WIDTHS["batch"])]
@@ -61,7 +64,10 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
 
 
 def truth(name: str) -> np.ndarray:
-    """Return the labels of 80 rows that perfect predictions are equal to: every passage stands at the first place."""
+    """Return the labels of 80 rows that perfect predictions are equal to: every passage stands at the first place. Of
+    documents they are counts."""
+    if name == "next-words":
+        return np.asarray([f"{row + 1} {9 * row + 9} {5.0 * row}" for row in range(80)])
     return np.ones(80) if name == "retrieval" else ANSWERS[name].decide(drawn(name, 9))
 
 
@@ -78,7 +84,7 @@ def test_every_task_type_has_answers_and_its_metrics() -> None:
 
 @pytest.mark.parametrize("name", TASK_TYPES)
 def test_a_model_that_is_asked_twice_is_in_full_agreement_with_itself(name: str) -> None:
-    answers, labels_N = ANSWERS[name], ANSWERS[name].decide(drawn(name, 9))
+    answers, labels_N = ANSWERS[name], truth(name)
     once_N, again_N, other_N = (answers.decide(drawn(name, seed)) for seed in (1, 1, 2))
     assert once_N.shape == (80,) and once_N.dtype.kind == np.dtype(answers.dtype).kind
     assert answers.unchanged(once_N, again_N).all() and not answers.unchanged(once_N, other_N).all()
@@ -100,7 +106,7 @@ def test_only_better_than_guessing_reaches_the_floor(name: str) -> None:
 
 @pytest.mark.parametrize("name", TASK_TYPES)
 def test_the_error_analysis_is_finite_and_names_rows(name: str) -> None:
-    answers, labels_N, ids_N = ANSWERS[name], ANSWERS[name].decide(drawn(name, 9)), np.arange(500, 580)
+    answers, labels_N, ids_N = ANSWERS[name], truth(name), np.arange(500, 580)
     ours, theirs = (answers.read(drawn(name, seed)) for seed in (1, 2))
     found: dict[str, Any] = answers.alone(ours, labels_N, 7) | {
         "apart": answers.apart(ours, theirs, labels_N, ids_N, 4)

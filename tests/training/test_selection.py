@@ -12,7 +12,7 @@ from tasks.recipe.slices import TeacherSlice
 from tasks.recipe.training import TaskTraining
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.heads import HEADS
-from tasks.task_types.types import CLASS_LOGITS, TASK_TYPES
+from tasks.task_types.types import CLASS_LOGITS, ERROR_METRICS, TASK_TYPES
 from tasks.training.data.encoded import Encoded
 from tasks.training.data.rows import Rows, Task
 from tasks.training.selection import all_outputs, selection_score, selector
@@ -37,6 +37,8 @@ OPTIONS = [(np.array(["1/3", "0/2", "3/4"]), np.array(["1/3", "1/2", "3/4"]))]
 LISTS = [(np.array(["0.5 2 -1", "1 1"]), np.array(["0 2 1", "0 1"]))]
 FOUND = [(np.array(["0 4 aa bb", "none", "7 9 cc"]), np.array(["0 2 aa|0 4 bb", "none", "2 3 dd"]))]
 CASES |= {"embedding": VALUES, "retrieval": RANKS, "choices": OPTIONS, "ranking": LISTS, "spans": FOUND}
+LIKELIHOODS = [(np.array(["12.5 6", "3 2"]), np.array(["5 30 20.5", "2 9 4.5"]))]
+CASES |= {"next-words": LIKELIHOODS}
 """Predictions and labels, by task type."""
 
 
@@ -45,7 +47,7 @@ def test_checkpoints_are_ranked_by_the_numbers_of_the_scales(name: str) -> None:
     kinds = [one.name for one in TASK_TYPES.values() if name in one.metrics]
     for kind, (predicted, labels) in ((each, case) for each in kinds for case in CASES[each]):
         found = selection_score(ANSWERS[kind], name, predicted, labels)
-        assert found == (-1 if name == "mse" else 1) * METRICS[name](predicted, labels)
+        assert found == (-1 if name in ERROR_METRICS else 1) * METRICS[name](predicted, labels)
 
 
 def test_every_metric_can_choose_and_the_knob_knows_them_all() -> None:

@@ -118,7 +118,7 @@ def encode_windows(
     if not len(texts):
         return Encoded(nothing, nothing, np.zeros(1, np.int64), left, Windows(nothing, nothing, nothing))
     out, row_F, places_F = tokens_in_windows(
-        tokenizer, texts, pairs, max_length, return_attention_mask=False, return_token_type_ids=True
+        tokenizer, texts, pairs, max_length, units, return_attention_mask=False, return_token_type_ids=True
     )
     windows: list[list[np.ndarray]] = [[] for _ in texts]
     for row, places_T2 in zip(row_F, places_F, strict=True):

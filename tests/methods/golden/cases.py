@@ -11,6 +11,7 @@ from tests.methods.golden import losses
 from tests.methods.golden.case import Case, drawn, pair
 from tests.methods.golden.feature_maps import feature_maps
 from tests.methods.golden.lists import lists
+from tests.methods.golden.next_words import next_words
 from tests.methods.golden.tables import maps_and_strategies, texts
 from tests.methods.golden.vectors import vectors
 
@@ -320,6 +321,7 @@ def all_cases() -> list[Case]:
         inner_layers,
         feature_maps,
         lists,
+        next_words,
         relations_and_patience,
         words_and_teachers,
         layers_measured,

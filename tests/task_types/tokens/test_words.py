@@ -83,7 +83,7 @@ def test_training_and_scoring_read_the_same_outputs_also_in_windows(tiny_bert: P
         SENTENCE,
         TEXTS,
         ["logits"],
-        read=lambda some, seconds: read_by_transformers(tokenizer, some, 16, seconds),
+        read=lambda some, seconds: read_by_transformers(tokenizer, some, 16, SENTENCE, seconds),
         ask=lambda inputs: {"logits": model(**inputs).logits.detach().numpy()},
         together=1,
     )["logits"]

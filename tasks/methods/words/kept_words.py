@@ -1,0 +1,73 @@
+"""A teacher's answer kept as its likeliest words, with the mass of all others as one more outcome.
+
+The divergence of teacher and student is then that of a coarser partition of the vocabulary: never above the whole one,
+and equal to it where all words are kept (Cover and Thomas 2006, Elements of Information Theory, theorem 2.8.1). To
+divide the kept probabilities by their sum instead would teach sharper answers than the teacher's. Soft targets: Hinton
+et al. 2015, arXiv:1503.02531. Shape letters: U predicted tokens, V vocabulary, K kept words, C = K + 1 outcomes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tasks.errors import RecipeError
+from tasks.methods.losses.means import Loss, in_full, mean_of
+from tasks.methods.losses.soft_targets import class_loss
+from tasks.methods.words.divergences import divergence
+
+LEAST_LOG = -1e4
+"""The logarithm of a probability that is 0; half precision has it, and its exponential is 0."""
+
+
+def kept_words(logits_UV: Tensor, *, words: int, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return the ids of the likeliest words [U, K] and the logarithms of their probabilities at a temperature, behind
+    them that of all other words together [U, K + 1]; of a smaller vocabulary all words are kept."""
+    if not temperature > 0.0 or words < 1:
+        raise RecipeError(f"{words} words at temperature {temperature} cannot be kept; both must be greater than 0")
+    logp_UV = F.log_softmax(in_full(logits_UV) / temperature, dim=-1)
+    top_UK, ids_UK = logp_UV.topk(min(words, logp_UV.shape[-1]), dim=-1)
+    return ids_UK, torch.cat([top_UK, rest_of(logp_UV, ids_UK)], -1).clamp(min=LEAST_LOG)
+
+
+def rest_of(logp_UV: Tensor, ids_UK: Tensor) -> Tensor:
+    """Return the logarithm of the probability of all words that are not kept [U, 1]."""
+    if ids_UK.shape[-1] == logp_UV.shape[-1]:
+        return logp_UV.new_full((len(logp_UV), 1), LEAST_LOG)
+    # A sum of small numbers, as 1 minus the kept ones would lose their digits.
+    others_UV = logp_UV.scatter(-1, ids_UK, 2 * LEAST_LOG)
+    return others_UV.logsumexp(-1, keepdim=True).clamp(min=LEAST_LOG)
+
+
+def kept_words_loss(
+    student_UV: Tensor, ids_UK: Tensor, teacher_UC: Tensor, *, temperature: float, formula: str = "default"
+) -> Loss:
+    """Return T² times a divergence from a teacher's kept answers at the same temperature, in nats a token."""
+    logp_UV = F.log_softmax(in_full(student_UV) / temperature, dim=-1)
+    ids_UK = ids_UK.long()
+    ours_UC = torch.cat([logp_UV.gather(-1, ids_UK), rest_of(logp_UV, ids_UK)], -1)
+    found_U = divergence(formula)(in_full(teacher_UC.detach()).to(ours_UC.dtype), ours_UC)
+    return mean_of(found_U.sum() * temperature**2, len(student_UV))
+
+
+def next_word_loss(
+    student_UV: Tensor,
+    ids_UK: Tensor,
+    teacher_UC: Tensor,
+    next_U: Tensor,
+    *,
+    temperature: float,
+    hard_weight: float,
+    formula: str = "default",
+) -> Loss:
+    """Return the loss against a teacher's kept answers, mixed with that on the words of the text by ``hard_weight``.
+
+    Raises RecipeError for an unknown formula or an illegal weight.
+    """
+    if not 0.0 <= hard_weight <= 1.0:
+        raise RecipeError(f"hard_weight is {hard_weight}; it must lie between 0 (teacher only) and 1 (labels only)")
+    soft = kept_words_loss(student_UV, ids_UK, teacher_UC, temperature=temperature, formula=formula)
+    if hard_weight == 0.0:
+        return soft
+    return (1.0 - hard_weight) * soft + hard_weight * class_loss(student_UV, next_U)

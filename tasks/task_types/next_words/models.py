@@ -1,0 +1,98 @@
+"""Decoders that return, beside the logits of transformers, which token is next and how many nats it takes.
+
+The class is the decoder's own with one more step, so that folders stay plain ones of transformers. Shape letters: B
+batch, T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModelForMaskedLM
+from transformers import AutoModelForCausalLM as PlainAutoModel
+
+from tasks.errors import ModelError
+from tasks.task_types.next_words.document import NATS, NEXT_IDS
+
+SEE_ALL = ("xlnet", "xlm")
+"""Models that transformers lists among decoders, and that see all words of a text unless they are told otherwise."""
+
+
+def next_tokens(ids_BT: Tensor) -> Tensor:
+    """Return the token behind each one; behind the last, that one itself, which nothing asks for."""
+    return torch.cat([ids_BT[:, 1:], ids_BT[:, -1:]], 1)
+
+
+def nats_of_next(logits_BTV: Tensor, next_BT: Tensor) -> Tensor:
+    """Return minus the logarithm of the probability of the next token [B, T]."""
+    wide_BTV = logits_BTV.float()
+    return wide_BTV.logsumexp(-1) - wide_BTV.gather(-1, next_BT[..., None])[..., 0]
+
+
+class NextWords:
+    """The part of a decoder that is not of transformers; the other is the decoder's own class."""
+
+    config: Any
+    training: bool
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs of the decoder, the next tokens [B, T] and, of a model that does not learn, their nats.
+
+        Positions are counted from the first token of a text, also where padding stands before it.
+        """
+        decoder: Any = super()
+        mask_BT = kwargs.get("attention_mask")
+        if mask_BT is not None and takes_positions(type(self)):
+            kwargs["position_ids"] = F.relu(mask_BT.long().cumsum(-1) - 1)
+        found = decoder.forward(*args, **{"use_cache": False, **kwargs, "return_dict": True})
+        found[NEXT_IDS] = next_tokens(kwargs["input_ids"])
+        if not self.training:
+            found[NATS] = nats_of_next(found.logits, found[NEXT_IDS])
+        return found
+
+
+@cache
+def takes_positions(own: Any) -> bool:
+    """Tell whether a decoder is told the positions of its tokens."""
+    return "position_ids" in inspect.signature(own.plain_class.forward).parameters
+
+
+@cache
+def word_class(plain: Any) -> Any:
+    """Return the class of a decoder with these outputs; it has the decoder's name, which its config states."""
+    return type(plain.__name__, (NextWords, plain), {"__module__": plain.__module__, "plain_class": plain})
+
+
+class AutoModelForCausalLM(PlainAutoModel):
+    """Loads decoders; a folder is the one that transformers' own ``AutoModelForCausalLM`` loads."""
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **options: Any) -> Any:
+        """Load a folder."""
+        folder, config = pretrained_model_name_or_path, options.pop("config", None)
+        config = config or AutoConfig.from_pretrained(folder, local_files_only=True)
+        return decoder_class(config).from_pretrained(folder, config=config, **options)
+
+    @classmethod
+    def from_config(cls, config: Any, **options: Any) -> Any:
+        """Build a model with random weights."""
+        return decoder_class(config)._from_config(config, **options)
+
+
+def decoder_class(config: Any) -> Any:
+    """Return the class for a config. Raises ModelError for a model that is no decoder, which would see the words that
+    it predicts."""
+    found = PlainAutoModel._model_mapping.get(type(config), None)
+    sees_all = AutoModelForMaskedLM._model_mapping.get(type(config), None) is not None
+    if found is None or sees_all or config.model_type in SEE_ALL or getattr(config, "is_encoder_decoder", False):
+        raise ModelError(
+            f"a {config.model_type} model is no decoder that reads a text from left to right, so it cannot predict "
+            f"the next word; name one, such as a gpt2, llama or qwen3 model"
+        )
+    plain: Any = found[0] if isinstance(found, tuple) else found
+    return word_class(plain)

@@ -1,0 +1,66 @@
+"""Language models in words: how likely held-out documents are, and code that continues a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.task_types.interfaces import Code, ErrorFigure, View
+
+
+def example_prompt(pairs: bool) -> list[Any]:
+    """Return an example of the inputs of the pipeline ``text-generation``."""
+    return ["some text"]
+
+
+def prompt_argument(pairs: bool) -> str:
+    """Return an example as the argument of a tokenizer."""
+    return '"some text"'
+
+
+def nats_in_words(given: Any, names: Sequence[str]) -> str:
+    """Return the nats of a token of a prediction, or the number of words of a label."""
+    numbers = str(given or "").split()
+    if len(numbers) == 3:
+        return f"{int(numbers[0]):,} words"
+    return f"{float(numbers[0]) / max(1.0, float(numbers[1])):.3f} nats a token" if len(numbers) == 2 else "—"
+
+
+TOKENS_FIGURE = ErrorFigure("token_perplexity", "perplexity of a token (its own tokenizer's)", "token perplexity")
+VIEW = View(
+    example=example_prompt,
+    example_answer={"generated_text": "some text and more of it"},
+    code=Code(
+        text=prompt_argument,
+        checkpoint="import torch\n\n"
+        'given = tokenizer({text}, return_tensors="pt", add_special_tokens=False)\n'
+        "with torch.inference_mode():\n"
+        "    found = model.generate(**given, max_new_tokens=20, do_sample=False, "
+        "pad_token_id=tokenizer.eos_token_id)\n"
+        "print(tokenizer.decode(found[0], skip_special_tokens=True))",
+        export="# the graph tells how many nats each next token takes; it has no memory, so it writes no texts\n"
+        'feeds = {name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}\n'
+        'nats = session.run(["nats"], feeds)[0][0]\n'
+        "print(float(nats[:-1].mean()))  # the last token has no next one",
+    ),
+    analysis_title="Likelihood of held-out documents",
+    figures=(
+        TOKENS_FIGURE,
+        ErrorFigure("bits_per_byte", "bits of a byte", "bits a byte"),
+        ErrorFigure("easy_word_perplexity", "perplexity of a word, least surprising tenth of documents", "easy words"),
+        ErrorFigure("hard_word_perplexity", "perplexity of a word, most surprising tenth of documents", "hard words"),
+    ),
+    card_figure=TOKENS_FIGURE,
+    chart="",
+    chart_note="",
+    matrix="",
+    counted={
+        "teacher_likelier": "documents that the teacher finds likelier",
+        "student_likelier": "documents that the student finds likelier",
+    },
+    examples={
+        "surest": "Documents whose words became least likely",
+        "corrected": "Documents that the student finds likelier",
+    },
+    answer=nats_in_words,
+)

@@ -1,0 +1,78 @@
+"""Answers of a teacher that are computed block by block: a run that was killed goes on behind its last whole block.
+
+Blocks are those of one order of batches, so that a resumed run writes the same bytes as one that was not interrupted.
+Shape letters: U answered units.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from tasks.errors import StoreError
+from tasks.training.data.encoded import by_number
+
+BATCHES_OF_BLOCK = 16
+AT = "at"
+"""The numbers of the units that a block answers."""
+COPIES = 2
+"""While answers are joined, they are on the disk twice."""
+
+
+def blocks_of(batches: Sequence[np.ndarray]) -> Iterator[Sequence[np.ndarray]]:
+    """Yield batches by block."""
+    for start in range(0, len(batches), BATCHES_OF_BLOCK):
+        yield batches[start : start + BATCHES_OF_BLOCK]
+
+
+class AnswerBlocks:
+    """The blocks in a folder of checkpoints."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.answers, self.numbers = folder, 0, list[int]()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def file(self, number: int) -> Path:
+        """Return where a block is."""
+        return self.folder / f"answers-{number:06d}.safetensors"
+
+    def has(self, number: int) -> bool:
+        """Tell whether a block is there; it is then one of those that are joined."""
+        if not self.file(number).is_file():
+            return False
+        self.numbers.append(number)
+        self.answers += len(load_file(self.file(number))[AT])
+        return True
+
+    def write(self, number: int, batches: Sequence[Mapping[str, np.ndarray]], answers: int) -> None:
+        """Write a block; ``answers`` is the number of all answers. Raises StoreError for a disk without room for
+        them."""
+        whole = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}
+        if number == 0:
+            self.require_room(sum(values.nbytes for values in whole.values()) / max(1, len(whole[AT])) * answers)
+        partial = self.folder / "unfinished"
+        save_file(whole, partial)
+        partial.replace(self.file(number))
+        self.numbers.append(number)
+        self.answers += len(whole[AT])
+
+    def require_room(self, size: float) -> None:
+        """Raise StoreError if the disk has no room for answers of this size in bytes."""
+        free = shutil.disk_usage(self.folder).free
+        if COPIES * size > free:
+            raise StoreError(
+                f"the teacher's answers take {size / 1e9:.3g} GB, twice that while they are published, and the disk "
+                f"has {free / 1e9:.3g} GB; free some space, keep fewer words (task_distillation.kept_words), or learn "
+                f"from fewer rows"
+            )
+
+    def joined(self, answers: int) -> dict[str, np.ndarray]:
+        """Return the answers of all blocks, unit after unit."""
+        blocks = [load_file(self.file(number)) for number in self.numbers]
+        at = [block[AT] for block in blocks]
+        names = [name for name in blocks[0] if name != AT]
+        return {name: by_number([block[name] for block in blocks], at, answers) for name in names}

@@ -1,0 +1,74 @@
+"""A teacher's answer kept as its likeliest words: as good as the whole one where all are kept, never more elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tasks.errors import RecipeError
+from tasks.methods.losses.soft_targets import soft_target_loss
+from tasks.methods.words.divergences import DIVERGENCES, jensen_shannon
+from tasks.methods.words.kept_words import kept_words, kept_words_loss, next_word_loss
+
+DRAW = torch.Generator().manual_seed(0)
+TEACHER_UV, STUDENT_UV = (3 * torch.randn(40, 50, generator=DRAW) for _ in range(2))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_all_words_kept_are_the_live_teacher(temperature: float) -> None:
+    """Loss and gradient, to 1e-6."""
+    whole, kept = STUDENT_UV.clone().requires_grad_(), STUDENT_UV.clone().requires_grad_()
+    live = soft_target_loss(whole, TEACHER_UV, temperature=temperature).mean()
+    ids_UK, logs_UC = kept_words(TEACHER_UV, words=50, temperature=temperature)
+    found = kept_words_loss(kept, ids_UK.to(torch.int16), logs_UC, temperature=temperature).mean()
+    live.backward()
+    found.backward()
+    torch.testing.assert_close(found, live, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(kept.grad, whole.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("formula", DIVERGENCES)
+def test_fewer_words_never_make_a_divergence_larger(formula: str) -> None:
+    """The partition is coarser (data processing)."""
+    found = []
+    for words in (1, 4, 16, 49, 50):
+        ids_UK, logs_UC = kept_words(TEACHER_UV, words=words, temperature=1.0)
+        found.append(kept_words_loss(STUDENT_UV, ids_UK, logs_UC, temperature=1.0, formula=formula).mean().item())
+    assert found == sorted(found) and found[0] > 0
+
+
+@pytest.mark.parametrize("formula", DIVERGENCES)
+@pytest.mark.parametrize("words", [3, 50])
+def test_a_student_like_its_teacher_learns_nothing(formula: str, words: int) -> None:
+    own = TEACHER_UV.clone().requires_grad_()
+    ids_UK, logs_UC = kept_words(TEACHER_UV, words=words, temperature=2.0)
+    loss = kept_words_loss(own, ids_UK, logs_UC, temperature=2.0, formula=formula).mean()
+    loss.backward()
+    assert own.grad is not None and abs(loss.item()) < 1e-5 and own.grad.abs().max() < 1e-6
+
+
+def test_the_kept_mass_is_one() -> None:
+    _, logs_UC = kept_words(TEACHER_UV, words=5, temperature=1.0)
+    torch.testing.assert_close(logs_UC.exp().sum(-1), torch.ones(40))
+
+
+def test_half_precision_keeps_the_loss() -> None:
+    ids_UK, logs_UC = kept_words(TEACHER_UV, words=16, temperature=1.0)
+    both = [kept_words_loss(STUDENT_UV, ids_UK, one, temperature=1.0).mean() for one in (logs_UC, logs_UC.half())]
+    torch.testing.assert_close(both[0], both[1], rtol=1e-3, atol=1e-3)
+
+
+def test_the_divergence_between_the_two_is_bounded() -> None:
+    apart = (F.log_softmax(one, -1) for one in (torch.tensor([[50.0, 0.0]]), torch.tensor([[0.0, 50.0]])))
+    assert jensen_shannon(*apart).item() == pytest.approx(0.6931, abs=1e-4)
+
+
+def test_illegal_knobs_are_refused_in_a_sentence() -> None:
+    ids_UK, logs_UC = kept_words(TEACHER_UV, words=2, temperature=1.0)
+    with pytest.raises(RecipeError, match="choose one of default, reverse, jensen-shannon"):
+        kept_words_loss(STUDENT_UV, ids_UK, logs_UC, temperature=1.0, formula="paper")
+    with pytest.raises(RecipeError, match="between 0"):
+        next_word_loss(STUDENT_UV, ids_UK, logs_UC, torch.zeros(40, dtype=torch.long), temperature=1.0, hard_weight=2.0)
+    with pytest.raises(RecipeError, match="cannot be kept"):
+        kept_words(TEACHER_UV, words=0, temperature=1.0)

@@ -1,0 +1,102 @@
+"""Language models from a table of documents to a pulled one that continues a text: teacher, a student on its kept
+answers, a model with dropped layers, a baseline, gate, registration; all formulas and graphs in ``make slow``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from safetensors.numpy import load_file
+
+from flows.cli.runner import run_recipe
+from flows.home import Home
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
+from tasks.scoring.predict import predict_texts
+from tests.flows.test_compress import FAST
+from tests.task_types.next_words.tables import write_decoder, write_documents
+
+TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 5e-3, "batch_size": 8, "max_length": 32}
+
+
+def values_for(model: Path, table: Path) -> dict[str, Any]:
+    """Return a recipe with a student, a model with dropped layers that learns from the teacher, and a baseline."""
+    return {
+        "name": "words",
+        "task": {"name": "words", "kind": "next-words", "metrics": ["word_perplexity", "token_perplexity"]},
+        "data": {"source": str(table), "selection_rows": 10, "validation_share": 0.2},
+        "teacher": {"model": str(model), **TRAINED, "floor": -1e9},
+        "task_distillation": {"prediction": {**TRAINED, "steps": 6, "temperature": 1.0}, "kept_words": 16},
+        "students": [
+            {"name": "half", "layers": 2, "stages": []},
+            {"name": "labels", "layers": 2, "signal": "labels", "role": "baseline"},
+        ],
+        "layer_dropping": {
+            "strategies": ["contribution"],
+            "drop": [1],
+            "signal": "teacher",
+            "token": "mean",
+            "temperature": 1.0,
+            **TRAINED,
+            "steps": 4,
+        },
+        "scoring": {"resamples": 100, "max_length": 32},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "gate": {
+            "split": "validation",
+            "criteria": [{"metric": "word_perplexity", "at_most": 1e12}],
+            "register_as": "writer",
+        },
+        "resources": {"cores": 2, "threads_alone": 1},
+    }
+
+
+def test_a_language_model_is_distilled_and_continues_a_text(
+    prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, model = Home(tmp_path / "home").create(), write_decoder(tmp_path / "decoder")
+    recipe = Recipe.model_validate(values_for(model, write_documents(tmp_path / "table")))
+    result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
+    models = {one["name"]: one for one in result["models"]}
+    assert {*models} == {"teacher", "half", "labels", "contribution-1"}
+    found = {name: one["metrics"]["validation"]["word_perplexity"] for name, one in models.items()}
+    assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
+    assert found["half"]["value"] < 20  # each number alone has three digits, of which most are chance
+    (file,) = home.root.rglob("answers.safetensors")
+    stored = load_file(file)
+    assert stored["kept_ids"].dtype == np.int16 and stored["kept_logs"].dtype == np.float16
+    assert stored["kept_ids"].shape == (stored["counts"].sum(), 16)
+    page = next(home.root.rglob("report.html")).read_text()
+    assert "Likelihood of held-out documents" in page and ">None<" not in page
+    folder = tmp_path / "model"
+    number = next(one["version"] for one in result["registered"] if one["candidate"] == "half")
+    Tracker(home.own_tracking_uri, home.artifacts).download("writer", str(number), folder)
+    one, other = predict_texts(folder, ["the good film 731 was very good .", "good was the . film very 731 good"])
+    assert one["token_perplexity"] < other["token_perplexity"]  # type: ignore[operator]
+    card = (folder / "README.md").read_text()
+    assert "pipeline_tag: text-generation" in card
+    snippet = card.split("```python\n")[1].split("```")[0].replace("FOLDER", str(folder))
+    exec(compile(snippet, "card", "exec"), {})  # a clean process runs it in the slow test
+    assert capsys.readouterr().out.strip().startswith("some text")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"augmentation": {"masked_lm": "teacher"}}, "a replaced word may"),
+        ({"task": {"name": "words", "kind": "next-words", "pair": "other"}}, "leave pair out"),
+        ({"task": {"name": "words", "kind": "next-words", "metrics": ["accuracy"]}}, "legal are word_perplexity"),
+        ({"task": {"name": "words", "kind": "next-words", "group": "page"}}, "remove group"),
+        ({"task_distillation": {"prediction": {"patience": {}}}}, "remove patience"),
+        ({"task_distillation": {"prediction": {"formula": "paper"}}}, "legal are default, reverse, jensen-shannon"),
+        ({"ensemble": {"teachers": [{"model": "another"}]}}, "are not mixed; remove the section ensemble"),
+    ],
+)
+def test_methods_without_sense_are_refused_in_a_sentence(
+    changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        Recipe.model_validate(values_for(tmp_path, tmp_path) | changes)

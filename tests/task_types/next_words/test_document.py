@@ -1,0 +1,158 @@
+"""Predicted tokens of documents: windows, likelihoods that are those of transformers, answers that are kept block by
+block, students, and layers that go."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tasks.training.data.answer_blocks
+from tasks.engine.job import Job
+from tasks.errors import ModelError, StoreError
+from tasks.methods.layers.layer_dropping import drop_layers
+from tasks.ports.rows.prepared import prepare_rows
+from tasks.recipe.slices import AnswerSlice, KeptSlice
+from tasks.scoring.windows import outputs_of_checkpoint_units
+from tasks.task_types.heads import HEADS
+from tasks.task_types.next_words.document import (
+    JUDGED_TOKENS,
+    LEARNED_TOKENS,
+    LIKELIHOOD,
+    NATS,
+    predicted_tokens,
+    shared_in_judging,
+)
+from tasks.task_types.next_words.models import decoder_class
+from tasks.task_types.types import NEXT_WORD_NATS
+from tasks.training.answers import answer
+from tasks.training.data.answer_blocks import AnswerBlocks
+from tasks.training.data.encoded import Encoded, encode_windows
+from tasks.training.data.rows import Task, load_tokenizer
+from tasks.training.models.students import load_classifier
+from tasks.training.selection import all_outputs
+from tests.task_types.next_words.tables import documents, write_decoder, write_documents
+from tests.task_types.next_words.test_rows import knobs
+
+CPU, TEXTS = torch.device("cpu"), documents(5)
+
+
+def model_in(folder: Path) -> Any:
+    task = Task("tiny", "next-words", None, "", False, HEADS["next-words"])  # type: ignore[arg-type]
+    return load_classifier(folder, task, CPU).eval()
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_decoder(tmp_path_factory.mktemp("llama"))
+
+
+def read(folder: Path, length: int) -> Encoded:
+    return encode_windows(load_tokenizer(folder), TEXTS, length, LEARNED_TOKENS, None, [""] * len(TEXTS))
+
+
+def test_each_token_but_the_first_is_predicted_once() -> None:
+    windows = [
+        np.asarray([[i, i + 1] for i in range(start, start + many)]) for start, many in ((0, 8), (7, 8), (14, 3))
+    ]
+    windows = [one + 1 for one in windows]  # only padding stands at 0
+    padded = [np.vstack([np.zeros((8 - len(one), 2), int), one]) for one in windows]
+    found = predicted_tokens("", padded, judged=False)
+    assert np.concatenate(found).max() == 15  # 17 tokens
+    assert sorted(unit for unit in np.concatenate(found).tolist() if unit >= 0) == [*range(16)]
+    assert found[2].tolist() == [-1, -1, -1, -1, -1, 14, 15, -1]
+    half = [windows[0][:8], windows[1] - 3]  # four tokens are shared
+    judged = predicted_tokens("", half, judged=True)
+    assert shared_in_judging(8) == 4 and judged[1].tolist() == [-1, -1, -1, 7, 8, 9, 10, -1]
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "qwen3"])
+def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) -> None:
+    """Documents in one batch, padded on the left, and one by one; in small windows tokens have fewer before them."""
+    from transformers import AutoModelForCausalLM
+
+    folder = write_decoder(tmp_path, model_type)
+    tokenizer, model, plain = load_tokenizer(folder), model_in(folder), AutoModelForCausalLM.from_pretrained(folder)
+    found = outputs_of_checkpoint_units(model, tokenizer, TEXTS, [NATS], 128, JUDGED_TOKENS, together=64)
+    for text, nats_U, likelihood in zip(TEXTS, found[NATS], found[LIKELIHOOD], strict=True):
+        ids_1T = tokenizer(f"<|end|>{text}<|end|>", return_tensors="pt", add_special_tokens=False).input_ids
+        with torch.no_grad():
+            logp_TV = plain(ids_1T).logits[0].log_softmax(-1)
+        true_U = -logp_TV[:-1].gather(-1, ids_1T[0, 1:, None])[:, 0].numpy()
+        np.testing.assert_allclose(nats_U, true_U, atol=1e-4)
+        assert likelihood.split()[1] == str(len(true_U))
+    small = outputs_of_checkpoint_units(model, tokenizer, TEXTS, [NATS], 16, JUDGED_TOKENS, together=1)
+    assert [one.split()[1] for one in small[LIKELIHOOD]] == [one.split()[1] for one in found[LIKELIHOOD]]
+    learned = all_outputs(model, NEXT_WORD_NATS, read(folder, 128), tokenizer.pad_token_id, precision="fp32")
+    assert learned[LIKELIHOOD].tolist() == found[LIKELIHOOD].tolist()
+
+
+def answered(llama: Path, folder: Path, rows: Path, **kept: Any) -> Job:
+    values = AnswerSlice(
+        task_type="next-words", max_length=16, precision="fp32", kept=KeptSlice(temperature=2.0, **kept)
+    )
+    inputs = {"teacher": str(llama), "rows": str(rows)}
+    order: Any = {"job": "answer", "knobs": values.model_dump(mode="json"), "inputs": inputs}
+    folder.mkdir()
+    return Job(order | {"output": str(folder), "checkpoints": str(folder.parent / "kept")}, silent=True)
+
+
+def test_answers_that_were_stopped_go_on_and_are_the_same_bytes(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies in the third block, before it has its name, leaves two; the next one does not make them
+    again."""
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "BATCHES_OF_BLOCK", 1)
+    table = write_documents(tmp_path / "table", 90)
+    prepare_rows(table, knobs(table), tmp_path / "rows")
+    whole = answered(llama, tmp_path / "whole", tmp_path / "rows", words=8)
+    answer(whole)
+    blocks = sorted(whole.checkpoints.glob("answers-*"))
+    assert len(blocks) > 3
+    for block in blocks[2:]:
+        block.unlink()
+    (whole.checkpoints / "unfinished").write_bytes(b"half a block")
+    before = [block.stat().st_mtime_ns for block in blocks[:2]]
+    again = answered(llama, tmp_path / "again", tmp_path / "rows", words=8)
+    facts = answer(again)
+    digests = [sha256((one.output / "answers.safetensors").read_bytes()).hexdigest() for one in (whole, again)]
+    assert digests[0] == digests[1] and facts["tokens"]
+    assert [block.stat().st_mtime_ns for block in blocks[:2]] == before
+
+
+def test_a_full_disk_is_foreseen(tmp_path: Path) -> None:
+    part = {"at": np.arange(4), "kept_logs": np.zeros((4, 1000), np.float32)}
+    with pytest.raises(StoreError, match=r"the teacher's answers take 4.01e\+\d+ GB.*kept_words"):
+        AnswerBlocks(tmp_path).write(0, [part], 10**15)
+    assert not [*tmp_path.glob("answers-*")]
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "qwen3"])
+def test_layers_that_stay_are_renumbered_in_the_cache(model_type: str, tmp_path: Path) -> None:
+    """Without that, a cache has keys of layers that are not there: cached and uncached logits are one."""
+    model = model_in(write_decoder(tmp_path, model_type))
+    drop_layers(model, [0, 3])
+    ids_1T = torch.arange(5, 17)[None]
+    with torch.inference_mode():
+        whole = model(input_ids=ids_1T, attention_mask=torch.ones_like(ids_1T)).logits
+        begun = model(input_ids=ids_1T[:, :8], use_cache=True)
+        rest = model(input_ids=ids_1T[:, 8:], past_key_values=begun.past_key_values, use_cache=True).logits
+    torch.testing.assert_close(rest, whole[:, 8:], atol=1e-5, rtol=1e-5)
+    assert model.config.num_hidden_layers == 2 and len(begun.past_key_values.layers) == 2
+
+
+def test_models_that_see_the_next_word_are_refused(tiny_bert: Path) -> None:
+    from transformers import AutoConfig
+
+    for config in (AutoConfig.from_pretrained(tiny_bert), AutoConfig.for_model("xlnet"), AutoConfig.for_model("t5")):
+        with pytest.raises(ModelError, match="is no decoder that reads a text from left to right"):
+            decoder_class(config)
+
+
+def test_a_tokenizer_without_an_end_is_refused(tiny_bert: Path) -> None:
+    with pytest.raises(ModelError, match="no token for the end of a text"):
+        read(tiny_bert, 16)
