@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
-from tasks.recipe.chains import require_teachers_pieces
+from tasks.recipe.chains import require_parts_of_words, require_teachers_pieces
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction, TaskDistillation
 from tasks.recipe.judging import Scoring
@@ -32,6 +32,14 @@ class StudentSections(Protocol):
     @property
     def general_distillation(self) -> GeneralDistillation | None:
         """Distillation on general text."""
+
+    @property
+    def pretraining(self) -> object | None:
+        """Pretraining of a model."""
+
+    @property
+    def exports(self) -> object | None:
+        """Graphs."""
 
     @property
     def augmentation(self) -> Augmentation | None:
@@ -196,6 +204,8 @@ def check_units(recipe: StudentSections) -> None:
         return
     if recipe.task_type.answers_pieces:
         require_teachers_pieces(recipe.planned)
+    if recipe.task_type.keeps_words:
+        require_parts_of_words(spec.name, recipe.pretraining, recipe.general_distillation, recipe.exports)
     apart = recipe.task_type.reads_units_apart
     if apart and spec.pair is None:
         raise ValueError(

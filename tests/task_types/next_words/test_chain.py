@@ -1,5 +1,5 @@
 """Language models from a table of documents to a pulled one that continues a text: teacher, a student on its kept
-answers, a model with dropped layers, a baseline, gate, registration; all formulas and graphs in ``make slow``."""
+answers, a model with dropped layers, a baseline, gate, registration."""
 
 from __future__ import annotations
 
@@ -92,6 +92,9 @@ def test_a_language_model_is_distilled_and_continues_a_text(
         ({"task": {"name": "words", "kind": "next-words", "group": "page"}}, "remove group"),
         ({"task_distillation": {"prediction": {"patience": {}}}}, "remove patience"),
         ({"task_distillation": {"prediction": {"formula": "paper"}}}, "legal are default, reverse, jensen-shannon"),
+        ({"pretraining": {"layers": 2}, "corpus": {"source": "a"}}, "remove the section pretraining"),
+        ({"general_distillation": {}, "corpus": {"source": "a"}}, "remove the section general_distillation"),
+        ({"exports": {}}, "graphs, and those of decoders are not built; .* remove the section exports"),
         ({"ensemble": {"teachers": [{"model": "another"}]}}, "are not mixed; remove the section ensemble"),
     ],
 )
