@@ -38,17 +38,17 @@ def nats_per(sums: np.ndarray, column: int) -> np.ndarray:
 
 def perplexity_of_token(sums: np.ndarray, rows: Any) -> np.ndarray:
     """Return the perplexity of a token."""
-    return np.exp(nats_per(sums, 1))
+    return np.asarray(np.exp(nats_per(sums, 1)))
 
 
 def perplexity_of_word(sums: np.ndarray, rows: Any) -> np.ndarray:
     """Return the perplexity of a word."""
-    return np.exp(nats_per(sums, 2))
+    return np.asarray(np.exp(nats_per(sums, 2)))
 
 
 def bits_of_byte(sums: np.ndarray, rows: Any) -> np.ndarray:
     """Return the bits that a byte takes."""
-    return nats_per(sums, 3) / math.log(2)
+    return np.asarray(nats_per(sums, 3) / math.log(2))
 
 
 WORD_PERPLEXITY = SumMetric(
