@@ -209,7 +209,7 @@ def bound_interval(
     theirs). At 0.95 these are the intervals of a scorecard. Raises DataError where rows differ, or where theirs is so
     small that a share of it is meaningless.
     """
-    from tasks.scoring.quality.intervals import bounds, enough, shares
+    from tasks.scoring.quality.intervals import bounds, divides, enough, shares
     from tasks.scoring.quality.resampling import resampled
 
     require_same_rows(ours, theirs)
@@ -221,7 +221,7 @@ def bound_interval(
         spread_R = ours_R
     elif by == "difference":
         spread_R = ours_R - theirs_R + other
-    elif not shares(function, other, theirs_R):
+    elif not (shares(function, other, theirs_R) if by == "retained" else divides(other, theirs_R)):
         raise DataError(f"a share of {other:.3g} {metric} is not meaningful")
     else:
         scale = 1.0 if by == "retained" else other

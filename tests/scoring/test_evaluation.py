@@ -17,6 +17,7 @@ from tasks.metrics.metrics import METRICS
 from tasks.scoring.evaluation import (
     Evaluation,
     JudgedRows,
+    bound_interval,
     paired_gain,
     read_evaluation,
     read_judged_rows,
@@ -127,6 +128,20 @@ def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others(
     assert paired_gain("accuracy", common.ours, common.theirs).value == 0
     turned = unseen_by_both(cheat, honest)
     assert (turned.ours.labels_N == common.ours.labels_N).all(), "nor may a challenger have learned from them"
+
+
+def test_an_error_may_be_bound_by_the_teachers_and_retains_no_share_of_it() -> None:
+    """The squared errors of ours are 2.25 times the teacher's on every resample."""
+    labels = np.zeros(50)
+    theirs = Evaluation({"rows_sha256": "d"}, labels, np.linspace(0.5, 1.5, 50)[None])
+    ours = replace(theirs, answers_1N=1.5 * theirs.answers_1N)
+    found, other = bound_interval("mse", ours, theirs, "share", 0.95), METRICS["mse"](theirs.answers_1N[0], labels)
+    assert (found.low, found.value, found.high) == pytest.approx([2.25 * other] * 3)
+    with pytest.raises(DataError, match="a share of 1.09 mse is not meaningful"):
+        bound_interval("mse", ours, theirs, "retained", 0.95)
+    right = replace(theirs, answers_1N=np.zeros((1, 50)))
+    with pytest.raises(DataError, match="a share of 0 mse is not meaningful"):
+        bound_interval("mse", ours, right, "share", 0.95)
 
 
 def test_rows_of_two_splits_are_compared_where_they_meet() -> None:

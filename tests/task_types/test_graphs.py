@@ -150,7 +150,14 @@ def test_a_further_task_type_runs_no_stage_again() -> None:
 
 def test_how_a_timed_call_is_made_counts_for_speed_alone() -> None:
     other = replaced("tasks.task_types.common_graph", "np.zeros_like(ids_BT)", "np.ones_like(ids_BT)")
-    assert changed(other, "classification") == changed(other, "regression") == {"measure-speed"}
+    assert (
+        changed(other, "classification")
+        == changed(other, "regression")
+        == {
+            "measure-speed",
+            "measure-latencies",
+        }
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, one in TASK_TYPES.items() if one.reads_units_apart])

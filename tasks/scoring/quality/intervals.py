@@ -56,7 +56,13 @@ def enough(resamples: int, confidence: float) -> int:
 def shares(metric: Metric, theirs: float, theirs_R: np.ndarray) -> bool:
     """Return whether a share of the other model's score is meaningful: not for metrics of error, nor for a score near
     zero, by which one cannot divide."""
-    return bool(not metric.lower_is_better and theirs > LEAST and theirs_R.min() > LEAST / 5)
+    return not metric.lower_is_better and divides(theirs, theirs_R)
+
+
+def divides(theirs: float, theirs_R: np.ndarray) -> bool:
+    """Return whether the other model's score and all of its resamples are far enough above zero to divide by them, as
+    a bound of "at most 1.2 of the teacher's" does, of an error as well."""
+    return bool(theirs > LEAST and theirs_R.min() > LEAST / 5)
 
 
 @dataclass(frozen=True)

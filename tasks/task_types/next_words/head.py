@@ -16,7 +16,7 @@ from torch import Tensor
 from tasks.errors import ModelError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss
-from tasks.methods.words.kept_words import kept_words, next_word_loss
+from tasks.methods.next_words.kept_words import kept_words, next_word_loss
 from tasks.task_types.common_head import as_drawn, labels_as_texts
 from tasks.task_types.interfaces import Head
 from tasks.task_types.next_words.document import LEARNED_TOKENS, NEXT_IDS, NEXT_LOGITS

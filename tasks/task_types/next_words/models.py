@@ -47,7 +47,8 @@ class NextWords:
         """
         decoder: Any = super()
         mask_BT = kwargs.get("attention_mask")
-        if mask_BT is not None and takes_positions(type(self)):
+        own: Any = type(self)
+        if mask_BT is not None and takes_positions(own):
             kwargs["position_ids"] = F.relu(mask_BT.long().cumsum(-1) - 1)
         found = decoder.forward(*args, **{"use_cache": False, **kwargs, "return_dict": True})
         found[NEXT_IDS] = next_tokens(kwargs["input_ids"])

@@ -239,9 +239,9 @@ def test_an_illegal_list_is_refused_and_the_model_left_whole(kept: list[int]) ->
 
 
 def test_a_model_without_a_stack_is_refused() -> None:
-    config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=2, n_head=2)
-    with pytest.raises(LimbeckError, match="GPT2Model"):
-        encoder_layers(transformers.GPT2Model(config))
+    config = transformers.CTRLConfig(vocab_size=30, n_embd=8, n_layer=2, n_head=2, dff=16)
+    with pytest.raises(LimbeckError, match="CTRLModel"):
+        encoder_layers(transformers.CTRLModel(config))
 
 
 def test_a_round_of_the_greedy_search_tries_each_layer_that_is_left_the_topmost_first() -> None:

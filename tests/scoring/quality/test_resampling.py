@@ -20,8 +20,10 @@ ANSWERS = {
     "a constant": np.stack([np.full(80, 0.1), RANDOM.normal(size=80)]),
 }
 CLASSES = ("accuracy", "f1", "matthews")
-NUMERIC = [name for name in METRICS if not name.startswith("entity_")]
-"""Metrics of rows with one number; those of entities are in ``tests/metrics/test_of_entities.py``."""
+OF_DOCUMENTS = ("word_perplexity", "token_perplexity", "bits_per_byte")
+NUMERIC = [name for name in METRICS if not name.startswith("entity_") and name not in OF_DOCUMENTS]
+"""Metrics of rows with one number; those of entities and documents have the same tests in
+``tests/metrics/test_of_entities.py`` and ``tests/metrics/test_of_words.py``."""
 CASES = [(name, kind) for name in NUMERIC for kind in ANSWERS if "classes" in kind or name not in CLASSES]
 
 

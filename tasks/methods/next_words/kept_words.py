@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from tasks.errors import RecipeError
 from tasks.methods.losses.means import Loss, in_full, mean_of
 from tasks.methods.losses.soft_targets import class_loss
-from tasks.methods.words.divergences import divergence
+from tasks.methods.next_words.divergences import divergence
 
 LEAST_LOG = -1e4
 """The logarithm of a probability that is 0; half precision has it, and its exponential is 0."""

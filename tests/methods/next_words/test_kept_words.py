@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from tasks.errors import RecipeError
 from tasks.methods.losses.soft_targets import soft_target_loss
-from tasks.methods.words.divergences import DIVERGENCES, jensen_shannon
-from tasks.methods.words.kept_words import kept_words, kept_words_loss, next_word_loss
+from tasks.methods.next_words.divergences import DIVERGENCES, jensen_shannon
+from tasks.methods.next_words.kept_words import kept_words, kept_words_loss, next_word_loss
 
 DRAW = torch.Generator().manual_seed(0)
 TEACHER_UV, STUDENT_UV = (3 * torch.randn(40, 50, generator=DRAW) for _ in range(2))
