@@ -134,12 +134,12 @@ def test_an_error_may_be_bound_by_the_teachers_and_retains_no_share_of_it() -> N
     """The squared errors of ours are 2.25 times the teacher's on every resample."""
     labels = np.zeros(50)
     theirs = Evaluation({"rows_sha256": "d"}, labels, np.linspace(0.5, 1.5, 50)[None])
-    ours = replace(theirs, answers_1N=1.5 * theirs.answers_1N)
+    ours = replace(theirs, predictions_SN=1.5 * theirs.predictions_SN)
     found, other = bound_interval("mse", ours, theirs, "share", 0.95), METRICS["mse"](theirs.answers_1N[0], labels)
     assert (found.low, found.value, found.high) == pytest.approx([2.25 * other] * 3)
     with pytest.raises(DataError, match="a share of 1.09 mse is not meaningful"):
         bound_interval("mse", ours, theirs, "retained", 0.95)
-    right = replace(theirs, answers_1N=np.zeros((1, 50)))
+    right = replace(theirs, predictions_SN=np.zeros((1, 50)))
     with pytest.raises(DataError, match="a share of 0 mse is not meaningful"):
         bound_interval("mse", ours, right, "share", 0.95)
 
