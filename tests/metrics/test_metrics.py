@@ -10,13 +10,21 @@ from tasks.metrics.metrics import METRICS, is_error
 from tasks.metrics.of_values import SPEARMAN, ranks
 
 RANDOM = np.random.default_rng(5)
+OF_DOCUMENTS = ("word_perplexity", "token_perplexity", "bits_per_byte")
 SUMS = {name: metric for name, metric in METRICS.items() if isinstance(metric, SumMetric)}
 
 
 def answers(name: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
     if name == "mse":
         return RANDOM.normal(size=rows), RANDOM.normal(size=rows)
+    if name in OF_DOCUMENTS:
+        return documents(2, rows), documents(3, rows)
     return RANDOM.integers(0, 12, rows), RANDOM.integers(0, 12, rows)
+
+
+def documents(count: int, rows: int) -> np.ndarray:
+    """Return numbers of documents with spaces between them."""
+    return np.asarray([" ".join(map(str, one)) for one in RANDOM.integers(1, 50, (rows, count))])
 
 
 @pytest.mark.parametrize("name", sorted(SUMS))
@@ -53,5 +61,5 @@ def test_ranks_are_those_of_scipy() -> None:
     assert np.array_equal(ranks(values), rankdata(values))
 
 
-def test_only_the_squared_error_is_an_error_and_unknown_names_are_not() -> None:
-    assert [name for name in METRICS if is_error(name)] == ["mse"] and not is_error("bleu")
+def test_squared_errors_and_perplexities_are_errors_and_unknown_names_are_not() -> None:
+    assert {name for name in METRICS if is_error(name)} == {"mse", *OF_DOCUMENTS} and not is_error("bleu")

@@ -45,6 +45,9 @@ def inputs_of(name: str) -> dict[str, np.ndarray]:
         return {"predictions": VALUES_N, "references": TRUTH_N}
     if name.startswith("entity_"):
         return {"predictions": tag_texts(CLASSES_N), "references": tag_texts(LABELS_N)}
+    if name.endswith("perplexity") or name == "bits_per_byte":
+        counts = 1 + LABELS_N, 10 + CLASSES_N  # words and bytes
+        return {"predictions": documents(abs(VALUES_N), counts[0]), "references": documents(*counts, abs(TRUTH_N))}
     if name == "average_precision":
         return {"predictions": lists_of(VALUES_N), "references": lists_of(LABELS_N % 2)}
     if name.startswith("squad_"):
@@ -55,6 +58,11 @@ def inputs_of(name: str) -> dict[str, np.ndarray]:
 def tag_texts(tags_N: np.ndarray) -> np.ndarray:
     """Return sentences of two words, as texts of tag numbers."""
     return np.array([f"{tag} {2 * (tag // 2)}" for tag in tags_N])
+
+
+def documents(*columns: np.ndarray) -> np.ndarray:
+    """Return the numbers of each document as a text."""
+    return np.array([" ".join(map(str, one)) for one in zip(*columns, strict=True)])
 
 
 def lists_of(values_N: np.ndarray) -> np.ndarray:
