@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,42 @@ def token_classifier() -> Any:
     from transformers import AutoModelForTokenClassification
 
     return AutoModelForTokenClassification
+
+
+def plain_class_for(auto_class: Any, config: Any) -> Any:
+    """Return the class that an auto class of transformers has for a config; None where it has none."""
+    found = auto_class._model_mapping.get(type(config), None)
+    return found[0] if isinstance(found, tuple) else found
+
+
+@cache
+def class_with(part: Any, plain: Any) -> Any:
+    """Return a class of transformers with a part of ours before it; it has the plain name, which its config states, and
+    so folders stay plain ones."""
+    return type(plain.__name__, (part, plain), {"__module__": plain.__module__, "plain_class": plain})
+
+
+class LoadedByConfig:
+    """The loading of an auto class whose classes have a part of ours; the other base is transformers' auto class."""
+
+    @classmethod
+    def class_for(cls, config: Any) -> Any:
+        """Return the class for a config. Raises ModelError for a model that cannot be of the task type."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **options: Any) -> Any:
+        """Load a folder."""
+        from transformers import AutoConfig
+
+        folder, config = pretrained_model_name_or_path, options.pop("config", None)
+        config = config or AutoConfig.from_pretrained(folder, local_files_only=True)
+        return cls.class_for(config).from_pretrained(folder, config=config, **options)
+
+    @classmethod
+    def from_config(cls, config: Any, **options: Any) -> Any:
+        """Build a model with random weights."""
+        return cls.class_for(config)._from_config(config, **options)
 
 
 def labels_as_texts(labels: Sequence[Any]) -> np.ndarray:

@@ -7,13 +7,13 @@ model. Shape letters: B batch, K options, T tokens.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForMultipleChoice
+from transformers import AutoModelForMultipleChoice
 
 from tasks.errors import ModelError
+from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
 
 NAMES_OF_MASKS = ("attention_mask", "input_mask")
 """Names of masks, which the encoder gets as they are given: a traced graph has a bias of scores in place of one."""
@@ -30,7 +30,7 @@ class OneByOne:
     def with_head_of(cls, student: Any) -> Any:
         """Let a model of another architecture, of transformers' own class, read options one by one, too."""
         own: Any = type(student)
-        student.__class__ = one_by_one(own)
+        student.__class__ = class_with(OneByOne, own)
         return student
 
     def forward(self, input_ids: Tensor, **kwargs: Any) -> Any:
@@ -53,35 +53,16 @@ class OneByOne:
             hook.remove()
 
 
-@cache
-def one_by_one(plain: Any) -> Any:
-    """Return the class of a model that reads options one by one; it has the plain name, which its config states."""
-    return type(plain.__name__, (OneByOne, plain), {"__module__": plain.__module__, "plain_class": plain})
-
-
-class AutoModelForOptions(AutoModelForMultipleChoice):
+class AutoModelForOptions(LoadedByConfig, AutoModelForMultipleChoice):
     """Loads models of options; a folder is the one that transformers' own class loads."""
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **options: Any) -> Any:
-        """Load a folder."""
-        folder, config = pretrained_model_name_or_path, options.pop("config", None)
-        config = config or AutoConfig.from_pretrained(folder, local_files_only=True)
-        return class_for_options(config).from_pretrained(folder, config=config, **options)
-
-    @classmethod
-    def from_config(cls, config: Any, **options: Any) -> Any:
-        """Build a model with random weights."""
-        return class_for_options(config)._from_config(config, **options)
-
-
-def class_for_options(config: Any) -> Any:
-    """Return the class of models of options for a config. Raises ModelError where transformers has none."""
-    found = AutoModelForMultipleChoice._model_mapping.get(type(config), None)
-    if found is None:
-        raise ModelError(
-            f"a {config.model_type} model has no class for multiple choice in transformers; name a BERT, RoBERTa, "
-            f"DistilBERT, ALBERT, ELECTRA, DeBERTa or ModernBERT"
-        )
-    plain: Any = found[0] if isinstance(found, tuple) else found
-    return one_by_one(plain)
+    def class_for(cls, config: Any) -> Any:
+        """Return the class of models of options for a config. Raises ModelError where transformers has none."""
+        plain = plain_class_for(AutoModelForMultipleChoice, config)
+        if plain is None:
+            raise ModelError(
+                f"a {config.model_type} model has no class for multiple choice in transformers; name a BERT, RoBERTa, "
+                f"DistilBERT, ALBERT, ELECTRA, DeBERTa or ModernBERT"
+            )
+        return class_with(OneByOne, plain)

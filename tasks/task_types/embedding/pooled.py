@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from transformers import AutoConfig
 from transformers import AutoModel as PlainAutoModel
 
 from tasks.errors import ModelError
+from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
 
 POOLING_IN_CONFIG = "limbeck_pooling"
 """Where a config states how token states become a vector: ``mean`` over all tokens, or ``cls``, the first token."""
@@ -86,37 +86,30 @@ class Pooled:
         write_modules(Path(save_directory), self.config)
 
 
-@cache
-def pooled_class(plain: Any) -> Any:
-    """Return the class of an encoder with pooling; it has the encoder's name, which its config states."""
-    return type(plain.__name__, (Pooled, plain), {"__module__": plain.__module__})
-
-
-class AutoModel(PlainAutoModel):
+class AutoModel(LoadedByConfig, PlainAutoModel):
     """Loads encoders with their pooling; a folder is the one that transformers' own ``AutoModel`` loads."""
 
     @classmethod
+    def class_for(cls, config: Any) -> Any:
+        """Return the class with pooling. Raises ModelError for a model that is no encoder of transformers."""
+        plain = plain_class_for(PlainAutoModel, config)
+        if plain is None:
+            raise ModelError(f"a {config.model_type} model has no encoder in transformers; name a BERT-like encoder")
+        return class_with(Pooled, plain)
+
+    @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **options: Any) -> Any:
-        """Load a folder."""
+        """Load a folder with the pooling that it states."""
         folder, config = pretrained_model_name_or_path, options.pop("config", None)
         config = config or AutoConfig.from_pretrained(folder, local_files_only=True)
         setattr(config, POOLING_IN_CONFIG, pooling_of(Path(folder), config))
-        return class_for(config).from_pretrained(folder, config=config, **options)
+        return super().from_pretrained(folder, config=config, **options)
 
     @classmethod
     def from_config(cls, config: Any, **options: Any) -> Any:
         """Build a model with random weights."""
         setattr(config, POOLING_IN_CONFIG, getattr(config, POOLING_IN_CONFIG, POOLING_WAYS[0]))
-        return class_for(config)._from_config(config, **options)
-
-
-def class_for(config: Any) -> Any:
-    """Return the class with pooling for a config. Raises ModelError for a model that is no encoder of transformers."""
-    found = PlainAutoModel._model_mapping.get(type(config), None)
-    if found is None:
-        raise ModelError(f"a {config.model_type} model has no encoder in transformers; name a BERT-like encoder")
-    plain: Any = found[0] if isinstance(found, tuple) else found
-    return pooled_class(plain)
+        return super().from_config(config, **options)
 
 
 def write_modules(folder: Path, config: Any) -> None:

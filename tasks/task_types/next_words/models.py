@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModelForMaskedLM
 from transformers import AutoModelForCausalLM as PlainAutoModel
+from transformers import AutoModelForMaskedLM
 
 from tasks.errors import ModelError
+from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
 from tasks.task_types.next_words.document import NATS, NEXT_IDS
 
 SEE_ALL = ("xlnet", "xlm")
@@ -63,37 +64,18 @@ def takes_positions(own: Any) -> bool:
     return "position_ids" in inspect.signature(own.plain_class.forward).parameters
 
 
-@cache
-def word_class(plain: Any) -> Any:
-    """Return the class of a decoder with these outputs; it has the decoder's name, which its config states."""
-    return type(plain.__name__, (NextWords, plain), {"__module__": plain.__module__, "plain_class": plain})
-
-
-class AutoModelForCausalLM(PlainAutoModel):
+class AutoModelForCausalLM(LoadedByConfig, PlainAutoModel):
     """Loads decoders; a folder is the one that transformers' own ``AutoModelForCausalLM`` loads."""
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **options: Any) -> Any:
-        """Load a folder."""
-        folder, config = pretrained_model_name_or_path, options.pop("config", None)
-        config = config or AutoConfig.from_pretrained(folder, local_files_only=True)
-        return decoder_class(config).from_pretrained(folder, config=config, **options)
-
-    @classmethod
-    def from_config(cls, config: Any, **options: Any) -> Any:
-        """Build a model with random weights."""
-        return decoder_class(config)._from_config(config, **options)
-
-
-def decoder_class(config: Any) -> Any:
-    """Return the class for a config. Raises ModelError for a model that is no decoder, which would see the words that
-    it predicts."""
-    found = PlainAutoModel._model_mapping.get(type(config), None)
-    sees_all = AutoModelForMaskedLM._model_mapping.get(type(config), None) is not None
-    if found is None or sees_all or config.model_type in SEE_ALL or getattr(config, "is_encoder_decoder", False):
-        raise ModelError(
-            f"a {config.model_type} model is no decoder that reads a text from left to right, so it cannot predict "
-            f"the next word; name one, such as a gpt2, llama or qwen3 model"
-        )
-    plain: Any = found[0] if isinstance(found, tuple) else found
-    return word_class(plain)
+    def class_for(cls, config: Any) -> Any:
+        """Return the class for a config. Raises ModelError for a model that is no decoder, which would see the words
+        that it predicts."""
+        plain, sees_all = plain_class_for(PlainAutoModel, config), plain_class_for(AutoModelForMaskedLM, config)
+        encoder = sees_all is not None or config.model_type in SEE_ALL
+        if plain is None or encoder or getattr(config, "is_encoder_decoder", False):
+            raise ModelError(
+                f"a {config.model_type} model is no decoder that reads a text from left to right, so it cannot predict "
+                f"the next word; name one, such as a gpt2, llama or qwen3 model"
+            )
+        return class_with(NextWords, plain)

@@ -27,7 +27,7 @@ from tasks.task_types.next_words.document import (
     predicted_tokens,
     shared_in_judging,
 )
-from tasks.task_types.next_words.models import decoder_class
+from tasks.task_types.next_words.models import AutoModelForCausalLM
 from tasks.task_types.types import NEXT_WORD_NATS
 from tasks.training.answers import answer
 from tasks.training.data.answer_blocks import AnswerBlocks
@@ -150,7 +150,7 @@ def test_models_that_see_the_next_word_are_refused(tiny_bert: Path) -> None:
 
     for config in (AutoConfig.from_pretrained(tiny_bert), AutoConfig.for_model("xlnet"), AutoConfig.for_model("t5")):
         with pytest.raises(ModelError, match="is no decoder that reads a text from left to right"):
-            decoder_class(config)
+            AutoModelForCausalLM.class_for(config)
 
 
 def test_a_tokenizer_without_an_end_is_refused(tiny_bert: Path) -> None:
