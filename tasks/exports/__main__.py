@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from pathlib import Path
+
+from tasks.engine.libraries import prepare_tracing
 
 WITH_TORCH = {"export"}
 
@@ -17,24 +18,12 @@ def main() -> int:
         return 2
     order = json.loads(Path(sys.argv[1]).read_text())
     if order["job"] in WITH_TORCH:
-        prepare_torch(order.get("threads"))
+        prepare_tracing(order.get("threads"))
 
     from tasks.engine.job import serve
     from tasks.exports.jobs import JOBS
 
     return serve(JOBS, sys.argv[1])
-
-
-def prepare_torch(threads: int | None) -> None:
-    """Import torch, set its number of threads, and silence its logs."""
-    import torch
-    import transformers
-
-    if threads:
-        torch.set_num_threads(threads)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+from tasks.engine.libraries import prepare_torch
+
 WITHOUT_MODELS = {"contrast", "inspect"}
 
 
@@ -23,17 +25,6 @@ def main() -> int:
     from tasks.scoring.jobs import JOBS
 
     return serve(JOBS, sys.argv[1])
-
-
-def prepare_torch(threads: int | None) -> None:
-    """Import torch and limit it to the number of threads that the job may use."""
-    import torch
-    import transformers
-
-    if threads:
-        torch.set_num_threads(threads)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
 
 
 if __name__ == "__main__":

@@ -9,24 +9,19 @@ import signal
 import sys
 from pathlib import Path
 
+from tasks.engine.libraries import prepare_torch
+
 
 def main() -> int:
     """Load torch, limit it to the threads of the job, and run the job."""
     if len(sys.argv) != 2:
         print("usage: python -m tasks.training JOB.json", file=sys.stderr)
         return 2
-    threads = json.loads(Path(sys.argv[1]).read_text()).get("threads")
-
-    import torch
-    import transformers
+    prepare_torch(json.loads(Path(sys.argv[1]).read_text()).get("threads"))
 
     from tasks.engine.job import die_with_parent, serve, serve_beside
     from tasks.training.jobs import JOBS
 
-    if threads:
-        torch.set_num_threads(threads)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     if "RANK" in os.environ:
         die_with_parent(signal.SIGKILL)  # a torchrun that was killed cannot end its workers
     if int(os.environ.get("RANK", 0)):
