@@ -16,10 +16,8 @@ from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, Tr
 from tasks.recipe.students import DroppedTraining, Shape
 from tasks.recipe.training import TaskTraining
 from tasks.results.search import JudgedShape
+from tasks.search.ranking import ROUND_FACTOR
 from tasks.search.space import WHOLE, cut_names
-
-ROUND_FACTOR = 3
-"""Each round of the halving trains a third of the shapes, with three times the steps."""
 
 
 def chain_of_shape(

@@ -10,6 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.metrics.of_values import spearman
+
+ROUND_FACTOR = 3
+"""Each round of the halving trains a third of the shapes, with three times the steps."""
 LEAST_DIFFERENCE = 0.05
 """Two shapes whose costs differ by less than this share are one to a user, since a latency is known within 5 %."""
 
@@ -19,21 +23,17 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
     one are equal."""
     if len(first) < 3:
         return None
-    signs = [
-        (np.sign(first[one] - first[other]), np.sign(second[one] - second[other]))
-        for one in range(len(first))
-        for other in range(one)
-    ]
-    untied = [math.sqrt(sum(1 for pair in signs if pair[side])) for side in (0, 1)]
-    return float(sum(a * b for a, b in signs)) / (untied[0] * untied[1]) if all(untied) else None
+    from scipy.stats import kendalltau
+
+    tau = float(kendalltau(first, second).statistic)
+    return None if math.isnan(tau) else tau
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Return Spearman's rank correlation; None for fewer than two values, or where all are equal."""
-    ranks = [np.argsort(np.argsort(np.asarray(one), kind="stable"), kind="stable") for one in (first, second)]
     if len(first) < 2 or any(len(set(one)) == 1 for one in (first, second)):
         return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    return spearman(np.asarray(first), np.asarray(second))
 
 
 def dominated(costs: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
@@ -49,7 +49,7 @@ def cost_the_same(first: Sequence[float], second: Sequence[float]) -> bool:
     return all(abs(one - other) <= LEAST_DIFFERENCE * max(one, other) for one, other in zip(first, second, strict=True))
 
 
-def rounds_of(shapes: int, candidates: int, rounds: int, factor: int = 3) -> list[int]:
+def rounds_of(shapes: int, candidates: int, rounds: int) -> list[int]:
     """Return how many shapes each round of successive halving trains; the last round trains the candidates."""
     last = min(shapes, candidates)
-    return [max(last, math.ceil(shapes / factor**number)) for number in range(rounds - 1)] + [last]
+    return [max(last, math.ceil(shapes / ROUND_FACTOR**number)) for number in range(rounds - 1)] + [last]
