@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import ssl
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,14 +41,15 @@ class Api:
         Raises:
             OSError: If there is no response in time, or one that is an error.
         """
-        until = time.monotonic() + self.seconds
-        while True:
-            try:
-                return self.ask_once(path, body)
-            except HTTPError as error:
-                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() + BUSY_PAUSE > until:
-                    raise
-                time.sleep(BUSY_PAUSE)
+        from tenacity import Retrying, retry_if_exception, stop_before_delay, wait_fixed
+
+        again = Retrying(
+            stop=stop_before_delay(self.seconds),
+            wait=wait_fixed(BUSY_PAUSE),
+            retry=retry_if_exception(is_busy),
+            reraise=True,
+        )
+        return again(self.ask_once, path, body)
 
     def ask_once(self, path: str, body: Mapping[str, object] | None) -> Any:
         """Send one request, and return the JSON of the response."""
@@ -81,6 +81,11 @@ class Api:
             yield from found
             if len(found) < OBJECTS_OF_A_REQUEST:
                 return
+
+
+def is_busy(error: BaseException) -> bool:
+    """Tell whether a server answered that it cannot do it now."""
+    return isinstance(error, HTTPError) and error.code == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 def prefect_of_environment() -> Api | None:
