@@ -18,7 +18,7 @@ AREA = 11.0
 def spot_note(plot: Plot, x: float, y: float, lines: Sequence[str]) -> Markup:
     """Return the area of a mark with its note."""
     area = Markup('<circle cx="{}" cy="{}" r="{}" class="area"/>').format(short(x), short(y), short(AREA))
-    return reached_by_keys(area, note(plot, x, y, lines), lines)
+    return area_with_note(area, note(plot, x, y, lines), lines)
 
 
 def band_note(plot: Plot, x: float, width: float, lines: Sequence[str]) -> Markup:
@@ -32,22 +32,18 @@ def box_note(plot: Plot, area: Box, lines: Sequence[str]) -> Markup:
     """Return the area of a bar or a row (left, top, right, bottom) with its note."""
     left, top, right, bottom = area
     spot = box(left, top, right - left, bottom - top, "area")
-    return reached_by_keys(spot, note(plot, (left + right) / 2, (top + bottom) / 2, lines), lines)
+    return area_with_note(spot, note(plot, (left + right) / 2, (top + bottom) / 2, lines), lines)
 
 
-def reached_by_keys(area: Markup, tip: Markup, lines: Sequence[str]) -> Markup:
-    """Return an area whose note the Tab key shows as well, and a screen reader reads.
+def area_with_note(area: Markup, tip: Markup, lines: Sequence[str] = ()) -> Markup:
+    """Return an area with what is shown while the pointer is on it; with ``lines`` the Tab key shows it as well, and a
+    screen reader reads them.
 
-    Marks and bars have one; steps of curves have none, since some hundred of them would stand between a reader and the
-    rest of the page.
+    Marks and bars have lines; steps of curves have none, since some hundred of them would stand between a reader and
+    the rest of the page.
     """
-    whole = Markup('<g class="spot" tabindex="0" role="img" aria-label="{}">{}<g class="tip">{}</g></g>')
-    return whole.format("; ".join(lines), area, tip)
-
-
-def area_with_note(area: Markup, tip: Markup) -> Markup:
-    """Return an area with what is shown while the pointer is on it."""
-    return Markup('<g class="spot">{}<g class="tip">{}</g></g>').format(area, tip)
+    reached = Markup(' tabindex="0" role="img" aria-label="{}"').format("; ".join(lines)) if lines else ""
+    return Markup('<g class="spot"{}>{}<g class="tip">{}</g></g>').format(reached, area, tip)
 
 
 def note(plot: Plot, x: float, y: float, lines: Sequence[str]) -> Markup:

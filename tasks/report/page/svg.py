@@ -145,7 +145,7 @@ def drawing(width: float, height: float, title: str, parts: Iterable[Markup], *,
     """Return the whole drawing; ``title`` is its description in words."""
     inside = Markup("").join(parts)
     # Readers of screens look for marks with a name of their own in a group, and not in an image.
-    role = "group" if "aria-label" in inside else "img"
+    role = "group" if 'tabindex="0"' in inside else "img"
     head = Markup('<svg viewBox="0 0 {0} {1}" width="{0}" height="{1}" class="chart {2}" role="{3}" aria-label="{4}">')
     return head.format(short(width), short(height), kind, role, title) + inside + Markup("</svg>")
 
