@@ -64,12 +64,14 @@ def predict(
     *,
     max_length: int | None = None,
     export_format: str | None = None,
+    new_tokens: int | None = None,
 ) -> list[Printed]:
     """Return the prediction of each text, like a pipeline of transformers: ``[{"label": "positive", "score": 0.98}]``.
 
     ``model`` is a folder, or a registered model as ``NAME@alias``, which is fetched for this call alone; ``pairs`` are
     second texts. ``max_length`` in tokens is by default that of the model's evaluation. ``export_format`` chooses an
-    exported graph: onnx, int8, int8-table4 or four-bit.
+    exported graph: onnx, int8, int8-table4 or four-bit. With ``new_tokens`` a language model continues each text:
+    ``[{"continuation": " and so on"}]``.
     """
     from flows.inference.inputs import inputs_of_texts
     from flows.inference.predictions import answers_to
@@ -81,7 +83,7 @@ def predict(
             folder = Path(place) / "model"
             printed = run_command("pull", "--", str(model), str(folder), quiet=True)
             print(*(line for line in printed.splitlines() if "REFUSED" in line), sep="\n", end="", file=sys.stderr)
-        return answers_to(folder, inputs, max_length, export_format)
+        return answers_to(folder, inputs, max_length, export_format, new_tokens)
 
 
 def report(run: str | None = None, *, output: str | Path | None = None, texts: bool = True) -> Path:

@@ -24,6 +24,12 @@ ExportName = Annotated[
         "itself, or in an onnx folder with the fastest graph.",
     ),
 ]
+NewTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=8192, help="Let a language model continue each text by up to so many tokens, the likeliest ones."
+    ),
+]
 
 
 def models() -> None:
@@ -206,6 +212,7 @@ def predict(
         typer.Option(min=8, max=8192, help="Longest input in tokens; by default that of the model's evaluation."),
     ] = None,
     export_format: ExportName = None,
+    new_tokens: NewTokens = None,
 ) -> None:
     """Predict one text, a pipe, or every row of a table; prints one JSON line for each, with all columns of the
     table."""
@@ -226,7 +233,7 @@ def predict(
         for note in (found.note, missing_texts(inputs)):
             if note:
                 print(f"limbeck: {note}", file=sys.stderr)
-        table = predicted(found.path, inputs, max_length, export_format)
+        table = predicted(found.path, inputs, max_length, export_format, new_tokens)
     if output is not None:
         save_predictions(table, output)
         return out.print(f"wrote {output}: {plural(table.num_rows, 'row')}", highlight=False, markup=False)

@@ -11,6 +11,7 @@ from typing import Any
 
 from flows.inference.inputs import TextInputs
 from tasks.errors import DataError
+from tasks.scoring.continuing import continued_texts
 from tasks.scoring.predict import predict_texts
 from tasks.task_types.interfaces import Printed
 
@@ -19,22 +20,37 @@ PREFIX = "predicted_"
 FILE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
 
 
-def predicted(folder: Path, inputs: TextInputs, max_length: int | None = None, export_format: str | None = None) -> Any:
+def predicted(
+    folder: Path,
+    inputs: TextInputs,
+    max_length: int | None = None,
+    export_format: str | None = None,
+    new_tokens: int | None = None,
+) -> Any:
     """Return the table of the inputs with the model's predictions as further columns, row by row; a row without text
     has none."""
     every: list[Printed | None] = [None] * inputs.table.num_rows
-    for row, answer in zip(inputs.filled, answers_to(folder, inputs, max_length, export_format), strict=True):
+    answers = answers_to(folder, inputs, max_length, export_format, new_tokens)
+    for row, answer in zip(inputs.filled, answers, strict=True):
         every[row] = answer
     return with_predictions(inputs.table, every)
 
 
 def answers_to(
-    folder: Path, inputs: TextInputs, max_length: int | None = None, export_format: str | None = None
+    folder: Path,
+    inputs: TextInputs,
+    max_length: int | None = None,
+    export_format: str | None = None,
+    new_tokens: int | None = None,
 ) -> list[Printed]:
-    """Return the predictions of the rows that have a text."""
+    """Return the predictions of the rows that have a text, or with ``new_tokens`` the words by which a language model
+    continues it."""
     rows, texts, pairs = inputs.filled, inputs.texts, inputs.pairs
     second = pairs and [pairs[row] for row in rows]
     with quiet_loading():
+        if new_tokens is not None:
+            written = continued_texts(folder, [texts[row] for row in rows], new_tokens, export_format)
+            return [{"continuation": text} for text in written]
         return predict_texts(folder, [texts[row] for row in rows], second, max_length, export_format)
 
 

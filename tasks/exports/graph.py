@@ -82,6 +82,23 @@ def transpose_weights(graph: onnx.GraphProto) -> int:
     return len(removed)
 
 
+def untie(graph: onnx.GraphProto) -> int:
+    """Give each product that reads a table through a ``Transpose``, as a last layer does that is also the
+    embeddings, a transposed copy: only a constant is quantized. Returns the number of operations that this removes."""
+    weights = {weight.name: weight for weight in graph.initializer}
+    removed = list[onnx.NodeProto]()
+    for node in graph.node:
+        weight = weights.get(node.input[0]) if node.op_type == "Transpose" else None
+        axes = None if weight is None else turn_of(node, len(weight.dims))
+        if weight is not None and axes is not None:
+            turned = np.ascontiguousarray(numpy_helper.to_array(weight).transpose(axes))
+            graph.initializer.append(numpy_helper.from_array(turned, node.output[0]))
+            removed.append(node)
+    for node in removed:
+        graph.node.remove(node)
+    return len(removed)
+
+
 def turn_of(node: onnx.NodeProto, axes: int) -> tuple[int, ...] | None:
     """Return the order of axes that a ``Transpose`` gives, the reverse one by default; None for another operation."""
     if node.op_type != "Transpose":

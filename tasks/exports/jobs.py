@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from tasks.engine.job import Job
-from tasks.errors import DataError
+from tasks.errors import DataError, ModelError
 from tasks.exports.graph import LARGEST, opset_of, tidy
 from tasks.exports.package import copy_beside, describe, digest_of, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.quantizing import WayFacts, best, draw, quantize_by
 from tasks.ports.rows.row_files import StoredRows, has_split, read_split
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
+from tasks.scoring.continuing import largest_step_difference
 from tasks.scoring.onnx_models import FILES, ExportCard, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.speed.flops import parameters_of, weight_bytes
 from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts
@@ -39,7 +40,7 @@ def export(job: Job) -> dict[str, object]:
     from torch.onnx import OnnxExporterError
 
     from tasks.architectures.known_architectures import longest
-    from tasks.exports.tracing import reason, trace
+    from tasks.exports.tracing import reason
     from tasks.scoring.predict import load
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)
@@ -63,18 +64,35 @@ def export(job: Job) -> dict[str, object]:
         )
     job.log("torch traces the model with two rows")
     try:
-        inputs = trace(model, tokenizer, texts, pairs, path, outputs=names, opset=knobs.opset)
+        traced = traced_graph(model, tokenizer, texts, pairs, path, knobs)
     except OnnxExporterError as error:
         path.unlink(missing_ok=True)
         return unmade(job, card, reason(model, error))
+    except ModelError as error:
+        return unmade(job, card, str(error))
     tidy(path)
-    write_card(job.output, {**card, "inputs": inputs, "engine": "onnxruntime fp32"})
+    write_card(job.output, {**card, **traced, "engine": "onnxruntime fp32"})
     theirs = ask_torch(*load(folder, knobs.task_type), texts, pairs, card["max_length"], names, graph.units)
-    return {
-        **facts_of(path, card),
-        "rows": len(texts),
-        **apart(ask_together(job, texts, pairs, card["max_length"], graph.units), theirs, knobs.task_type),
-    }
+    near = apart(ask_together(job, texts, pairs, card["max_length"], graph.units), theirs, knobs.task_type)
+    if graph.remembers:
+        parts = largest_step_difference(OnnxModel(job.output, threads=job.threads), texts)
+        near["largest_difference"] = max(parts, near["largest_difference"])
+    return {**facts_of(path, card), "rows": len(texts), **near}
+
+
+def traced_graph(
+    model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, path: Path, knobs: ExportSlice
+) -> dict[str, object]:
+    """Write the graph; return the entries of its card that are known from its inputs."""
+    from tasks.exports.tracing import trace, trace_with_memory
+
+    graph = GRAPHS[knobs.task_type]
+    names = [output.name for output in graph.outputs]
+    if not graph.remembers:
+        return {"inputs": trace(model, tokenizer, texts, pairs, path, outputs=names, opset=knobs.opset)}
+    inputs, memory = trace_with_memory(model, tokenizer, texts, path, outputs=names, opset=knobs.opset)
+    frame = {"begin": tokenizer.bos_token or tokenizer.eos_token, "end": tokenizer.eos_token}
+    return {"inputs": inputs, "memory": memory, "frame": frame}
 
 
 def facts_of(path: Path, card: ExportCard) -> dict[str, object]:
@@ -288,7 +306,7 @@ def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping
         drawn = part_of(rows, draw(len(rows), knobs.calibration_rows, knobs.seed))
         texts, pairs = texts_as_asked(GRAPHS[knobs.task_type].units, *drawn)
         for row, text in enumerate(texts):
-            yield model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length)
+            yield model.given(model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length))
 
     return feeds
 

@@ -46,8 +46,11 @@ def score(outputs: Mapping[str, np.ndarray], rows: StoredRows, metric: str, task
 
 
 def loss(value: float, full: float, metric: str) -> float:
-    """Return by how much a value is worse than the full model's, for metrics of either direction."""
-    return value - full if METRICS[metric].lower_is_better else full - value
+    """Return by how much a value is worse than the full model's; for an error, such as a perplexity, as a share of the
+    full model's, since errors have no common scale."""
+    if METRICS[metric].lower_is_better:
+        return value / full - 1 if full else value
+    return full - value
 
 
 def against_full(facts: GraphFacts, parity: float) -> str:
@@ -69,8 +72,12 @@ def against_fp32(facts: GraphFacts, tolerance: float, name: str = "int8") -> str
     lost = facts.loss
     if lost <= tolerance + 1e-12:
         return ""
+    worse = (
+        f"has {lost:.2%} more {facts.metric} than"
+        if METRICS[facts.metric].lower_is_better
+        else f"loses {lost:.4f} of {facts.metric} against"
+    )
     return (
-        f"{name} ({facts.way}) loses {lost:.4f} of {facts.metric} against its own fp32 graph on the selection "
-        f"rows, and "
-        f"exports.tolerance allows {tolerance:g}"
+        f"{name} ({facts.way}) {worse} its own fp32 graph on the selection rows, and exports.tolerance allows "
+        f"{tolerance:g}"
     )

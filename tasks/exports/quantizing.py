@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 from tasks.exports.blockwise import write_four_bit_tables, write_four_bits
-from tasks.exports.graph import forget, save
+from tasks.exports.graph import forget, save, untie
 from tasks.exports.trained_bits import write_trained_bits
 
 QUANTIZED = ["MatMul", "Gemm", "Gather"]
@@ -104,6 +104,22 @@ def four_bit_tables(source: Path, target: Path) -> Iterator[Path]:
         part.unlink()
 
 
+@contextlib.contextmanager
+def constant_weights(source: Path, target: Path) -> Iterator[Path]:
+    """Yield the path of a graph each of whose products reads a constant: the source, or a file that lives as long as
+    the context."""
+    model = onnx.load(str(source))
+    if not untie(model.graph):
+        yield source
+        return
+    part = target.with_suffix(".untied.onnx")
+    save(model, part)
+    try:
+        yield part
+    finally:
+        part.unlink()
+
+
 WAYS: dict[str, Callable[..., None]] = {
     "dynamic": dynamic,
     "static": static,
@@ -128,8 +144,8 @@ def quietly() -> Iterator[None]:
 
 def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
     """Write a quantized graph in one mode."""
-    with quietly():
-        WAYS[way](source, target, reduce_range=reduce_range, feeds=feeds)
+    with quietly(), constant_weights(source, target) as prepared:
+        WAYS[way](prepared, target, reduce_range=reduce_range, feeds=feeds)
     model = onnx.load(str(target))
     forget(model)
     save(model, target)

@@ -15,6 +15,15 @@ import torch
 from torch import Tensor
 
 from tasks.architectures.known_architectures import architecture_of, longest, model_type_of
+from tasks.exports.remembering import (
+    READ_BEFORE,
+    Remembering,
+    heads_by_input,
+    memory_of,
+    outputs_with_memory,
+    sizes_to_leave_open,
+    traced_inputs,
+)
 
 EXAMPLES, EXAMPLE_LENGTH = 2, 24
 UNLIMITED = 8192
@@ -55,11 +64,55 @@ def trace(
     given = example(model, tokenizer, texts, pairs)
     names = list(given)
     most = longest(model.config, UNLIMITED)
-    sizes = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=2, max=most)}
+    both = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=2, max=most)}
+    write_graph(
+        Answering(model, outputs),
+        given,
+        path,
+        inputs=names,
+        outputs=outputs,
+        opset=opset,
+        open_sizes={name: dict(both) for name in names},
+    )
+    return names
+
+
+def trace_with_memory(
+    model: Any, tokenizer: Any, texts: Sequence[str], path: Path, *, outputs: Sequence[str], opset: int
+) -> tuple[list[str], dict[str, list[int]]]:
+    """Write the graph of a decoder that continues texts; return the names of its inputs beside the memory, and the
+    memory's heads and sizes by input. Raises what ``trace`` does, and ModelError for a memory that is not built."""
+    model.set_attn_implementation("eager")
+    given = example(model, tokenizer, texts, None)
+    memory = memory_of(model, given["input_ids"][:, :READ_BEFORE])
+    names, sizes = ["input_ids", "attention_mask"], heads_by_input(memory)
+    write_graph(
+        Remembering(model, outputs),
+        traced_inputs(given, memory),
+        path,
+        inputs=[*names, *memory],
+        outputs=outputs_with_memory(outputs, sizes),
+        opset=opset,
+        open_sizes=sizes_to_leave_open(memory),
+    )
+    return names, sizes
+
+
+def write_graph(
+    model: torch.nn.Module,
+    given: Mapping[str, object],
+    path: Path,
+    *,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    opset: int,
+    open_sizes: Mapping[str, object],
+) -> None:
+    """Trace a model with an example of its inputs, of which some sizes are open."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Answering(model, outputs).eval(),
+            model.eval(),
             (),
             str(path),
             kwargs=dict(given),
@@ -67,11 +120,10 @@ def trace(
             external_data=False,
             verbose=False,
             opset_version=opset,
-            input_names=names,
+            input_names=list(inputs),
             output_names=list(outputs),
-            dynamic_shapes={name: dict(sizes) for name in names},
+            dynamic_shapes=dict(open_sizes),
         )
-    return names
 
 
 def example(model: Any, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None) -> Mapping[str, Tensor]:

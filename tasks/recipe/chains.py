@@ -186,12 +186,11 @@ def check_ensemble(ensemble: Ensemble | None, spec: TaskSpec, candidates: Sequen
         )
 
 
-def require_parts_of_words(name: str, pretraining: object, general: object, exports: object) -> None:
+def require_parts_of_words(name: str, pretraining: object, general: object) -> None:
     """Reject the sections that are about encoders, or are not built, for a task of next words. Raises ValueError."""
     without = {
         "pretraining": (pretraining, "trains an encoder, which sees the words that it should predict"),
         "general_distillation": (general, "copies the layers of encoders; documents of any kind are rows of this task"),
-        "exports": (exports, "writes graphs, and those of decoders are not built; use the checkpoints"),
     }
     given = next((section for section, (there, _) in without.items() if there is not None), None)
     if given is not None:

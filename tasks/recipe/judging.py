@@ -140,7 +140,7 @@ class Exports(Exporting, Quantizing):
         0.01,
         ge=0,
         description="Maximum loss of the headline metric of a quantized graph against its own fp32 graph on the "
-        "selection rows.",
+        "selection rows; of an error, such as a perplexity, as a share of the fp32 graph's.",
     )
     min_speedup: float = Field(
         1.0,

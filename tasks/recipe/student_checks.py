@@ -205,7 +205,7 @@ def check_units(recipe: StudentSections) -> None:
     if recipe.task_type.answers_pieces:
         require_teachers_pieces(recipe.planned)
     if recipe.task_type.keeps_words:
-        require_parts_of_words(spec.name, recipe.pretraining, recipe.general_distillation, recipe.exports)
+        require_parts_of_words(spec.name, recipe.pretraining, recipe.general_distillation)
     apart = recipe.task_type.reads_units_apart
     if apart and spec.pair is None:
         raise ValueError(

@@ -16,8 +16,9 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 
 from tasks.errors import ModelError
+from tasks.scoring.memory import NEXT_WORD, nothing_read, presents
 from tasks.scoring.windows import ReadTexts, outputs_of_parts, outputs_of_units
-from tasks.task_types.units import Parts, Units, cut_at, first_text_limit, overlap_of, places_in_pair
+from tasks.task_types.units import Parts, Units, cut_at, first_text_limit, framed_texts, places_in_pair
 
 CARD = "onnx.json"
 """The file that marks a folder as an export; it holds the inputs, the labels and the padding."""
@@ -62,6 +63,10 @@ class ExportCard(TypedDict):
     """The way in which pairs are cut, by its name in tokenizers, where it is not the usual one."""
     labels: NotRequired[list[str] | None]
     """Names of the classes; none for a task type without classes."""
+    frame: NotRequired[dict[str, str]]
+    """The tokens ``begin`` and ``end`` of a text, for a task type whose texts stand between them."""
+    memory: NotRequired[dict[str, list[int]]]
+    """Heads and their size by input that holds what was read before, of a graph that continues texts."""
 
 
 def is_export(folder: Path) -> bool:
@@ -109,7 +114,9 @@ class OnnxModel:
 
         self.card = card_of(folder)
         self.session = open_session(graph or graph_of(folder), threads)
-        self.names = [output.name for output in self.session.get_outputs()]
+        self.memory = self.card.get("memory", {})
+        unasked = {NEXT_WORD, *presents(self.memory)} if self.memory else set[str]()
+        self.names = [output.name for output in self.session.get_outputs() if output.name not in unasked]
         self.tokenizer = Tokenizer.from_file(str(tokenizer_of(folder)))
         self.tokenizer.no_padding()
 
@@ -152,16 +159,24 @@ class OnnxModel:
         return self.tokenizer.encode(text, pair)
 
     def read_windows(
-        self, texts: Sequence[str], max_length: int, *, padded: bool, pairs: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        max_length: int,
+        units: Units,
+        *,
+        padded: bool,
+        pairs: Sequence[str] | None = None,
     ) -> ReadTexts:
         """Return texts, or pairs whose second text is divided, in windows, padded to one length or each by itself."""
         length = min(max_length, self.card["positions"] or max_length)
         if pairs is None:
-            self.tokenizer.enable_truncation(length, stride=overlap_of(length))
-            whole = self.tokenizer.encode_batch(list(texts))
+            frame = self.card.get("frame", {})
+            framed = framed_texts(units, texts, frame.get("begin"), frame.get("end"))
+            self.tokenizer.enable_truncation(length, stride=units.shared(length))
+            whole = self.tokenizer.encode_batch(framed, add_special_tokens=units.frame is None)
         else:
             firsts = self.cut_first_texts(texts, first_text_limit(length))
-            self.tokenizer.enable_truncation(length, stride=overlap_of(length), strategy="only_second")
+            self.tokenizer.enable_truncation(length, stride=units.shared(length), strategy="only_second")
             whole = self.tokenizer.encode_batch(list(zip(firsts, pairs, strict=True)))
         found = [(place, one) for place, text in enumerate(whole) for one in (text, *text.overflowing)]
         if padded:
@@ -194,7 +209,11 @@ class OnnxModel:
 
     def ask(self, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs of a batch by name, rows first."""
-        return dict(zip(self.names, self.session.run(self.names, given), strict=True))
+        return dict(zip(self.names, self.session.run(self.names, self.given(given)), strict=True))
+
+    def given(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return all inputs of a call that reads texts from their beginning, from those that a tokenizer returns."""
+        return {**inputs, **nothing_read(self.memory, len(inputs["input_ids"]))}
 
     def outputs(
         self,
@@ -219,7 +238,7 @@ class OnnxModel:
         if units is not None:
 
             def read(some: Sequence[str], seconds: Sequence[str] | None) -> ReadTexts:
-                return self.read_windows(some, max_length, padded=together > 1, pairs=seconds)
+                return self.read_windows(some, max_length, units, padded=together > 1, pairs=seconds)
 
             return outputs_of_units(
                 units,

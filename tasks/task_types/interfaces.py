@@ -284,7 +284,7 @@ class Code:
     checkpoint: str
     """The lines for a checkpoint; they use ``model``, ``tokenizer``, and ``{text}`` for the example."""
     export: str
-    """The lines for an export; they use its ``card``, its ``session`` and ``given``, the inputs of the graph."""
+    """The lines for an export; they use its ``card``, ``session`` and ``tokenizer``, and ``given``, its inputs."""
 
 
 @dataclass(frozen=True)
@@ -345,5 +345,6 @@ class Graph:
     """The units of a row that have an answer each: an output is then an array [N] of arrays. None: one answer a row."""
     spans: Callable[[Mapping[str, np.ndarray], Card, Sequence[str]], list[Printed]] | None = None
     """Returns in place of ``predictions`` those with places in, or parts of, the user's text, of a pair the second."""
-    needs_pair: bool = False
-    """Whether a row is always two texts."""
+    needs_pair: bool = False  # whether a row is always two texts
+    remembers: bool = False
+    """Whether a model continues texts; its graph takes and returns what it has read."""

@@ -61,7 +61,8 @@ def exports_section(exports: Sequence[ResultRow], task: TaskSpec, split: str) ->
 def snippet(task: TaskSpec, file: str) -> str:
     """Return a program that runs an export."""
     code = VIEWS[task.kind].code
-    program = SNIPPET.format(file=file, text=code.text(bool(task.pair)), answer=code.export)
+    text = code.text(bool(task.pair))
+    program = SNIPPET.format(file=file, text=text, answer=code.export.replace("{text}", text))
     if task.truncate not in TRUNCATIONS:
         return program
     return program.replace('card["max_length"])', 'card["max_length"], strategy=card["truncation"])')

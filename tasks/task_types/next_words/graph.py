@@ -51,4 +51,5 @@ GRAPH = Graph(
     equal=equally_likely,
     timed_inputs=one_pass,
     units=JUDGED_TOKENS,
+    remembers=True,
 )

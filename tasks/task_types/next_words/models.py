@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from transformers import AutoModelForCausalLM as PlainAutoModel
 from transformers import AutoModelForMaskedLM
 
@@ -44,13 +43,15 @@ class NextWords:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the decoder, the next tokens [B, T] and, of a model that does not learn, their nats.
 
-        Positions are counted from the first token of a text, also where padding stands before it.
+        Positions are counted from the first token of a text, also where padding stands before it; the mask is that of
+        all tokens, also of those that were read before.
         """
         decoder: Any = super()
         mask_BT = kwargs.get("attention_mask")
         own: Any = type(self)
         if mask_BT is not None and takes_positions(own):
-            kwargs["position_ids"] = F.relu(mask_BT.long().cumsum(-1) - 1)
+            places_BT = (mask_BT.long().cumsum(-1) - 1).clamp(min=0)
+            kwargs["position_ids"] = places_BT[:, -kwargs["input_ids"].shape[1] :]
         found = decoder.forward(*args, **{"use_cache": False, **kwargs, "return_dict": True})
         found[NEXT_IDS] = next_tokens(kwargs["input_ids"])
         if not self.training:

@@ -33,15 +33,29 @@ VIEW = View(
     code=Code(
         text=prompt_argument,
         checkpoint="import torch\n\n"
-        'given = tokenizer({text}, return_tensors="pt", add_special_tokens=False)\n'
+        "begin = tokenizer.bos_token or tokenizer.eos_token\n"
+        'given = tokenizer(begin + {text}, return_tensors="pt", add_special_tokens=False)\n'
         "with torch.inference_mode():\n"
         "    found = model.generate(**given, max_new_tokens=20, do_sample=False, "
         "pad_token_id=tokenizer.eos_token_id)\n"
         "print(tokenizer.decode(found[0], skip_special_tokens=True))",
-        export="# the graph tells how many nats each next token takes; it has no memory, so it writes no texts\n"
-        'feeds = {name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}\n'
-        'nats = session.run(["nats"], feeds)[0][0]\n'
-        "print(float(nats[:-1].mean()))  # the last token has no next one",
+        export='tokens = tokenizer.encode(card["frame"]["begin"] + {text}, add_special_tokens=False).ids\n'
+        'end, written = tokenizer.token_to_id(card["frame"]["end"]), []\n'
+        'shapes = card["memory"].items()\n'
+        "memory = {name: np.zeros((1, heads, 0, size), np.float32) for name, (heads, size) in shapes}\n"
+        'wanted = ["next_logits", *(name.replace("past", "present") for name in memory)]\n'
+        "read, following = 0, tokens  # the whole text first, then word by word\n"
+        "while len(written) < 20:\n"
+        "    read += len(following)\n"
+        '    feeds = {"input_ids": np.array([following]), "attention_mask": np.ones((1, read), np.int64), **memory}\n'
+        "    logits, *present = session.run(wanted, feeds)\n"
+        "    memory = dict(zip(memory, present))\n"
+        "    word = int(logits[0].argmax())\n"
+        "    if word == end:\n"
+        "        break\n"
+        "    written.append(word)\n"
+        "    following = [word]\n"
+        "print(tokenizer.decode(tokens + written))",
     ),
     analysis_title="Likelihood of held-out documents",
     figures=(

@@ -62,6 +62,7 @@ def write_decoder(folder: Path, model_type: str = "llama", *, layers: int = 4, *
         },
     }
     shapes["qwen3"] = {**shapes["llama"], "head_dim": 8}
+    shapes["mistral"] = shapes["llama"]
     torch.manual_seed(0)
     config = AutoConfig.for_model(model_type, **common, **shapes[model_type], **changes)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)

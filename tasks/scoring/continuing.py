@@ -1,0 +1,128 @@
+"""Texts that a language model continues, word by word: always the likeliest one. Shape letters: B batch, T tokens, P
+tokens that were read before, V vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.errors import ModelError
+from tasks.results.export_formats import EXPORT_FORMATS
+from tasks.scoring.memory import NEXT_WORD, nothing_read, presents
+from tasks.scoring.onnx_models import OnnxModel, is_export
+from tasks.scoring.predict import formats_in, require_export, require_export_format, stored_type
+from tasks.task_types.graphs import GRAPHS
+
+COMPARED = 4
+"""Texts on which reading at once and word by word are compared."""
+
+
+class StepReader:
+    """A graph that reads a text in parts, and remembers what it has read."""
+
+    def __init__(self, model: OnnxModel) -> None:
+        self.model, self.read, self.memory = model, 0, nothing_read(model.memory, 1)
+
+    def next_word(self, ids: Sequence[int]) -> np.ndarray:
+        """Read further tokens; return the logits of the one behind them [V]."""
+        self.read += len(ids)
+        given = {
+            "input_ids": np.asarray([ids], np.int64),
+            "attention_mask": np.ones((1, self.read), np.int64),
+            **self.memory,
+        }
+        next_1V, *memory = self.model.session.run([NEXT_WORD, *presents(self.model.memory)], given)
+        self.memory = dict(zip(self.memory, memory, strict=True))
+        logits_V: np.ndarray = next_1V[0]
+        return logits_V
+
+
+def largest_step_difference(model: OnnxModel, texts: Sequence[str]) -> float:
+    """Return by how much the logits of the last word differ at most between texts that are read at once, and word by
+    word."""
+    found = [0.0]
+    for text in texts[:COMPARED]:
+        ids = model.encode([text], None, model.card["max_length"])["input_ids"][0].tolist()
+        steps = StepReader(model)
+        for word in ids:
+            found_V = steps.next_word([word])
+        found.append(float(np.abs(found_V - StepReader(model).next_word(ids)).max()))
+    return max(found)
+
+
+def continued_texts(folder: Path, texts: Sequence[str], new_tokens: int, export_format: str | None = None) -> list[str]:
+    """Return the words by which a language model continues each text, up to so many tokens or the end that it writes.
+
+    The model is chosen as in ``predict_texts``. Raises ModelError for one that continues no texts, and for a text that
+    has no room for so many tokens.
+    """
+    if export_format is not None:
+        folder = require_export(folder, require_export_format(export_format))
+    if not GRAPHS[task_type := stored_type(folder)].remembers:
+        raise ModelError(
+            f"a model of type {task_type} continues no texts; leave --new-tokens out, or name a language model "
+            f"(next-words)"
+        )
+    if is_export(folder):
+        name = export_format or next(iter(formats_in(folder)), "onnx")
+        model = OnnxModel(folder, graph=folder / EXPORT_FORMATS[name].file)
+        return [continued_by_graph(model, text, new_tokens) for text in texts]
+    return continued_by_checkpoint(folder, texts, new_tokens)
+
+
+def continued_by_graph(model: OnnxModel, text: str, new_tokens: int) -> str:
+    """Return the words by which a graph continues a text."""
+    frame = model.card["frame"]
+    end = model.tokenizer.token_to_id(frame["end"])
+    model.tokenizer.no_truncation()
+    ids = model.tokenizer.encode(frame["begin"] + text, add_special_tokens=False).ids
+    require_room(len(ids), new_tokens, model.card["positions"])
+    reader, written, following = StepReader(model), list[int](), ids
+    while len(written) < new_tokens:
+        word = int(reader.next_word(following).argmax())
+        if word == end:
+            break
+        written.append(word)
+        following = [word]
+    found: str = model.tokenizer.decode(written)
+    return found
+
+
+def require_room(given: int, new_tokens: int, positions: int | None) -> None:
+    """Raise ModelError for a text that has no room for so many words behind it."""
+    if positions is not None and given + new_tokens > positions:
+        raise ModelError(
+            f"a text of {given:,} tokens and {new_tokens:,} new ones are more than the {positions:,} that the model "
+            f"reads; ask for fewer new tokens, or give the end of the text alone"
+        )
+
+
+def continued_by_checkpoint(folder: Path, texts: Sequence[str], new_tokens: int) -> list[str]:
+    """Return the words by which a checkpoint continues each text."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from tasks.architectures.known_architectures import longest
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        folder, local_files_only=True, dtype=torch.float32, use_safetensors=True
+    ).eval()
+    begin, found = tokenizer.bos_token or tokenizer.eos_token, list[str]()
+    for text in texts:
+        given = tokenizer(begin + text, return_tensors="pt", add_special_tokens=False)
+        count = given["input_ids"].shape[1]
+        require_room(count, new_tokens, longest(model.config, count + new_tokens))
+        with torch.inference_mode():
+            ids_1T = model.generate(
+                input_ids=given["input_ids"],
+                attention_mask=given["attention_mask"],
+                max_new_tokens=new_tokens,
+                do_sample=False,
+                pad_token_id=tokenizer.eos_token_id,
+            )
+        found.append(tokenizer.decode(ids_1T[0, count:], skip_special_tokens=True))
+    return found
