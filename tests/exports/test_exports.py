@@ -260,7 +260,8 @@ def test_parity_by_hand() -> None:
     assert apart(ours, theirs, "classification") == {"largest_difference": 2.0, "equal_answers": 0.5}
     found = apart({"logits": np.array([[1.0], [2.0]])}, {"logits": np.array([[1.005], [2.02]])}, "regression")
     assert found["equal_answers"] == 0.5 and found["largest_difference"] == pytest.approx(0.02)
-    assert loss(0.8, 0.9, "accuracy") == pytest.approx(0.1) and loss(0.3, 0.2, "mse") == pytest.approx(0.1)
+    assert loss(0.8, 0.9, "accuracy") == pytest.approx(0.1)
+    assert loss(0.3, 0.2, "mse") == pytest.approx(0.5)  # an error: half as much again
 
 
 def test_verdicts_say_what_was_allowed() -> None:
@@ -268,6 +269,8 @@ def test_verdicts_say_what_was_allowed() -> None:
     assert against_full(made, 0.5) == "" and "by up to 0.5, and exports.parity allows 0.1" in against_full(made, 0.1)
     assert against_fp32(made, 0.02) == ""
     assert against_fp32(made, 0.01).startswith("int8 (static) loses 0.0200 of accuracy against its own fp32 graph")
+    error = GraphFacts(loss=0.02, way="dynamic", metric="word_perplexity")
+    assert "has 2.00% more word_perplexity than its own fp32 graph" in against_fp32(error, 0.01)
     unmade = GraphFacts(made=False, because="no")
     assert against_full(unmade, 1) == against_fp32(unmade, 1) == "no"
 
