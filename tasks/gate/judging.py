@@ -235,6 +235,8 @@ def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:
         speedup=row.speedup,
         unsteady=row.unsteady,
         memory_bytes=row.memory_bytes,
+        token_ms=row.token_ms,
+        token_bytes=row.token_bytes,
         fertility=row.fertility,
         fertility_elsewhere=row.fertility_elsewhere,
         ms_per_text=row.ms_per_text,

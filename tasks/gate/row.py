@@ -28,6 +28,8 @@ class GateRow(Stated):
     unsteady: str | bool | None = None
     """The reason why its speed decides nothing; empty, or None, if it is steady."""
     memory_bytes: Number | None = None
+    token_ms: Number | None = None
+    token_bytes: Number | None = None
     fertility: Number | None = None
     fertility_elsewhere: Number | None = None
     ms_per_text: Number | None = None
@@ -57,6 +59,8 @@ class GateRow(Stated):
             "latency_ms": self.latency_ms,
             "speedup": self.speedup,
             "memory_bytes": self.memory_bytes,
+            "token_ms": self.token_ms,
+            "token_bytes": self.token_bytes,
             "fertility": self.fertility,
             "fertility_elsewhere": self.fertility_elsewhere,
             "ms_per_text": self.ms_per_text,

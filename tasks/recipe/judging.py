@@ -15,6 +15,8 @@ OF_TEXTS = ("fertility", "fertility_elsewhere", "ms_per_text")
 OF_ZEROS = ("packed_bytes", "nonzero_share")
 """Figures of models with zeros: the bytes of the packed weights, and the share of the parameters that are not 0. They
 are measured for all models of a run of which one has zeros."""
+OF_TOKENS = ("token_ms", "token_bytes")
+"""Of a language model: milliseconds of one further token, and the bytes of memory that each token of a text takes."""
 OF_GRIDS = ("bits",)
 """Bits of a weight of the matrices, known of all models of a run of which one is trained for few bits."""
 FIGURES = (
@@ -25,6 +27,7 @@ FIGURES = (
     "latency_ms",
     "speedup",
     "memory_bytes",
+    *OF_TOKENS,
     *OF_TEXTS,
     *OF_ZEROS,
     *OF_GRIDS,

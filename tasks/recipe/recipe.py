@@ -19,7 +19,7 @@ from tasks.recipe.chains import (
 )
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
-from tasks.recipe.judging import COSTS, FIGURES, OWN_METRIC, Exports, Gate, Scoring, Speed
+from tasks.recipe.judging import COSTS, FIGURES, OF_TOKENS, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.makers.search import ShapeSearch
@@ -173,7 +173,9 @@ class Recipe(Knobs):
                     f"gate: {one.metric} is one of scoring.metrics, which are computed for the models of a run; remove "
                     f"relative_to: champion"
                 )
-        legal = (*FIGURES, *COSTS, HEADLINE, *self.spec.metrics, *further)
+        of_others = () if TASK_TYPES[self.spec.kind].keeps_words else OF_TOKENS
+        figures = tuple(name for name in FIGURES if name not in of_others)
+        legal = (*figures, *COSTS, HEADLINE, *self.spec.metrics, *further)
         unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]
         if unknown:
             hint = did_you_mean(unknown[0], legal)

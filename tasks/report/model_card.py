@@ -209,6 +209,7 @@ def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
         f"{format_figure(model.speedup, '.2f')}{shaky} | "
         "computed |",
         f"| peak memory of inference | {format_figure(model.memory_bytes, '.0f', 1e-6)} MB | measured |",
+        *rows_on_tokens(model),
         *rows_on_zeros(model),
         *rows_on_bits(model),
         *text_rows(model),
@@ -228,6 +229,18 @@ def rows_on_zeros(model: ResultRow) -> list[str]:
     )
     found = [("weights in a zip file", f"{format_figure(model.packed_bytes, ',')} bytes"), *share]
     return [f"| {name} | {value} | measured |" for name, value in found]
+
+
+def rows_on_tokens(model: ResultRow) -> list[str]:
+    """Return the rows on a further token of a language model; none of other models."""
+    if model.token_ms is None:
+        return []
+    faster = format_figure(model.token_speedup, ".2f")
+    return [
+        f"| milliseconds of one further token | {format_figure(model.token_ms, '.2f')}, {faster} times the teacher's "
+        f"speed | measured |",
+        f"| memory of a token | {format_figure(model.token_bytes, ',')} bytes | counted |",
+    ]
 
 
 def rows_on_bits(model: ResultRow) -> list[str]:

@@ -242,6 +242,12 @@ class SpeedFacts(Conditions):
     unsteady: str | None = None
     calls: int
     memory_bytes: Number | None = None
+    token_ms: Number | None = None
+    """Of a language model: milliseconds of one further token behind a text of the timed length."""
+    token_speedup: Number | None = None
+    token_bytes: Number | None = None
+    """Bytes of memory that each token of a text takes."""
+    token_unsteady: str | None = None
 
 
 class TextFacts(SpeedFacts):

@@ -215,6 +215,11 @@ class ResultRow(Stated):
     headline: str
     truncated: Number | None = None
     memory_bytes: Number | None = None
+    token_ms: Number | None = None
+    """Of a language model: milliseconds of one further token."""
+    token_speedup: Number | None = None
+    token_bytes: Number | None = None
+    """Bytes of memory that each token of a text takes."""
     fertility: Number | None = None
     """Pieces per word of the validation split; only in runs with models of different vocabularies."""
     fertility_elsewhere: Number | None = None

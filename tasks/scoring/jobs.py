@@ -24,6 +24,7 @@ from tasks.scoring.predict import outputs_of, truncated_share
 from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
 from tasks.scoring.quality.intervals import compare, paired_difference
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
+from tasks.scoring.speed.further_tokens import measure_further_tokens
 from tasks.scoring.speed.speed import measure_latency, peak_increase
 from tasks.scoring.speed.texts import count_and_time_texts
 from tasks.task_types.answers import ANSWERS
@@ -281,19 +282,12 @@ def measure(job: Job) -> dict[str, object]:
     memory = peak_increase(
         folders["model"], task_type=knobs.task_type, batch=knobs.batch, length=knobs.length, threads=knobs.threads
     )
-    timed = measure_latency(
-        folders,
-        task_type=knobs.task_type,
-        batch=knobs.batch,
-        length=knobs.length,
-        threads=knobs.threads,
-        repeats=knobs.repeats,
-        warmup=knobs.warmup,
-        seconds=knobs.seconds,
-    )
+    how = knobs.model_dump()
+    timed, token = measure_latency(folders, **how), measure_further_tokens(folders, **how)
     ours, theirs = timed["engines"]["model"], timed["engines"]["teacher"]
     facts = {
         **timed,
+        **(token or {}),
         "memory_bytes": memory,
         "engine": ours if ours == theirs else f"{ours} against {theirs}",
         **{name: getattr(knobs, name) for name in ("batch", "length", "threads", "repeats")},

@@ -38,6 +38,8 @@ def decision_figures(model: ResultRow, teacher: ResultRow, split: str) -> list[M
         **paces_of(model),
         "compression_x": teacher.bytes / model.bytes if teacher.bytes and model.bytes else None,
         "memory_mb": scaled(model.memory_bytes, 1e-6),
+        "token_ms": None if model.unsteady else model.token_ms,
+        "token_bytes": model.token_bytes,
         "fertility": model.fertility,
         "fertility_elsewhere": model.fertility_elsewhere,
         "ms_per_text": None if model.unsteady else model.ms_per_text,

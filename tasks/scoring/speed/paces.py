@@ -39,6 +39,8 @@ def pace_of(pace: SpeedFacts, teachers: SpeedFacts, *, alone: bool) -> dict[str,
         bounds = [pace.speedup_low / pace.speedup, pace.speedup_high / pace.speedup]
     low, high = min(1.0, *bounds), max(1.0, *bounds)  # figures are rounded, and may lie outside of a narrow interval
     because = pace.unsteady or (f"its teacher is unsteady: {teachers.unsteady}" if teachers.unsteady else None)
+    if pace.token_unsteady:
+        because = because or f"for a further token {pace.token_unsteady}"
     return {
         "latency_ms": latency,
         "latency_low_ms": latency / high,

@@ -22,6 +22,9 @@ from tests.task_types.next_words.tables import write_decoder, write_documents
 TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 5e-3, "batch_size": 8, "max_length": 32}
 
 
+EXPORTED: dict[str, Any] = {"exports": {"of": ["half"], "ways": ["dynamic"], "tolerance": 0.2, "min_speedup": 0}}
+
+
 def values_for(model: Path, table: Path) -> dict[str, Any]:
     """Return a recipe with a student, a model with dropped layers that learns from the teacher, and a baseline."""
     return {
@@ -44,28 +47,39 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
             "steps": 4,
         },
         "scoring": {"resamples": 100, "max_length": 32},
-        "exports": {"of": ["half"], "ways": ["dynamic"], "tolerance": 0.2, "min_speedup": 0},
         "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
         "gate": {
             "split": "validation",
-            "criteria": [{"metric": "word_perplexity", "at_most": 1e12}],
+            "criteria": [
+                {"metric": "word_perplexity", "at_most": 1e12},
+                {"metric": "token_bytes", "at_most": 0.5, "of_teacher": True},
+            ],
             "register_as": "writer",
         },
         "resources": {"cores": 2, "threads_alone": 1},
     }
 
 
+@pytest.mark.parametrize("exported", [{}, pytest.param(EXPORTED, marks=pytest.mark.slow)], ids=["models", "graphs"])
 def test_a_language_model_is_distilled_and_continues_a_text(
-    prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    prefect_server: None,
+    engines_here: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    exported: dict[str, Any],
 ) -> None:
     home, model = Home(tmp_path / "home").create(), write_decoder(tmp_path / "decoder")
-    recipe = Recipe.model_validate(values_for(model, write_documents(tmp_path / "table")))
+    recipe = Recipe.model_validate(values_for(model, write_documents(tmp_path / "table")) | exported)
     result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
     models = {one["name"]: one for one in result["models"]}
-    assert {*models} == {"teacher", "half", "labels", "contribution-1", "half-onnx", "half-int8"}
+    graphs = ["half-onnx", "half-int8"] if exported else []
+    assert {*models} == {"teacher", "half", "labels", "contribution-1", *graphs}
     found = {name: one["metrics"]["validation"]["word_perplexity"] for name, one in models.items()}
     assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
     assert found["half"]["value"] < 20  # each number alone has three digits, of which most are chance
+    # a token is remembered by keys and values of two heads of 8 in each of the layers, in float32
+    assert [models[name]["token_bytes"] for name in ("teacher", "half", *graphs)] == [512, 256, *(256 for _ in graphs)]
+    assert all(one["token_ms"] > 0 and one["token_speedup"] > 0 for one in models.values())
     (file,) = home.root.rglob("answers.safetensors")
     stored = load_file(file)
     assert stored["kept_ids"].dtype == np.int16 and stored["kept_logs"].dtype == np.float16
@@ -78,9 +92,10 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     one, other = predict_texts(folder, ["the good film 731 was very good .", "good was the . film very 731 good"])
     assert one["token_perplexity"] < other["token_perplexity"]  # type: ignore[operator]
     card = (folder / "README.md").read_text()
-    assert "pipeline_tag: text-generation" in card
+    assert "pipeline_tag: text-generation" in card and "| memory of a token | 256 bytes | counted |" in card
     written = list[str]()
-    for snippet in card.split("```python\n")[1:3]:  # of the checkpoint, and of its fastest graph
+    programs = card.split("```python\n")[1:]
+    for snippet in programs[: 2 if exported else 1]:  # of the checkpoint, and of its fastest graph
         exec(compile(snippet.split("```")[0].replace("FOLDER", str(folder)), "card", "exec"), {})
         written.append(capsys.readouterr().out.strip())
     assert all(one.startswith("some text") and len(one) > len("some text") for one in written)
