@@ -28,9 +28,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
     "int8_grids": {
         "torchao's grids": "torchao_weight_8bit torchao_weight_4bit torchao_activation",
     },
-    "lamb": {
-        "the optimizer LAMB": "albert_defaults no_exclusions no_decay adapt_all_but_norms",
-    },
     "lite_transformer": {
         "convolutions beside attention": """
             light_centred light_causal light_wide_causal light_centred_wide light_with_linear light_no_softmax
@@ -57,11 +54,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         "ranges that are given, or moving averages (no graph has them), and rounded outputs of maps": """
             fixed_range_1.0 linear_ema_decay0.9 linear_ema_decay0.9999
             linear_ema_start_step2 linear_ema_no_output_requantization linear_dynamic
-        """,
-    },
-    "sentence_order": {
-        "pretraining in ALBERT's way (word boundaries, n-grams, order of sentences)": """
-            token_boundary how_many_are_predicted n_grams sentence_order
         """,
     },
     "synthesizer": {

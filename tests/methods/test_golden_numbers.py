@@ -37,6 +37,7 @@ ALLOWED = {
     "fractions",
     "hashlib",
     "json",
+    "math",
     "pathlib",
     "random",
     "string",
@@ -83,6 +84,18 @@ WITHOUT_NUMBERS = {
     },
     "relations": {"require_heads": "refuses, and returns nothing"},
     "theseus": {"Replaceable": "runs one module or the other; tested by weights set by hand"},
+    "lamb": {"Lamb": "takes steps by the formulae that have numbers; proven by the reference's"},
+    "ngrams": {
+        "drawn_ngrams": "draws by numpy's generator; proven by the reference's shares",
+        "shown_tokens": "draws by numpy's generator; proven by the reference's shares",
+    },
+    "sentence_order": {
+        "Pairs": "three arrays",
+        "pairs_of": "draws by numpy's generator; proven by its properties",
+        "targets": "draws by numpy's generator",
+        "from_others": "draws by numpy's generator; proven by its properties",
+        "truncated": "draws by numpy's generator; proven by its properties",
+    },
     "bpe": {
         **dict.fromkeys(("bpe_characters", "merged_from", "with_merges"), SORTS),
         "all_below": "follows links",
@@ -308,6 +321,9 @@ OWN_WAY: dict[str, Callable[..., Callable[..., Any]]] = {
     "means.mean_of": lambda function: over_processes,
     "layer_similarity.linear_cka_of": lambda function: in_two_batches,
     "weight_masks.pressure": lambda function: lambda first_OI, second_OI: function([first_OI, second_OI]),
+    "sentence_order.pieces": lambda function: (
+        lambda **given: function(**{key: one.numpy() for key, one in given.items()})
+    ),
     "word_vectors.nearest_words": lambda function: (
         lambda vectors_VE, rows, k: function(vectors_VE.numpy(), rows.numpy(), k)
     ),
@@ -325,6 +341,8 @@ def called(of: str) -> Callable[..., Any]:
 
 def as_stored(made: Any) -> Any:
     """Return a value in the form in which it is stored."""
+    if isinstance(made, list) and made and isinstance(made[0], tuple):
+        return [list(one) for one in made]
     if isinstance(made, LayerMap):
         return [list(made.hidden), list(made.attention)]
     return made.tolist() if hasattr(made, "tolist") else made

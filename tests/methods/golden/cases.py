@@ -12,6 +12,7 @@ from tests.methods.golden.case import Case, drawn, pair
 from tests.methods.golden.feature_maps import feature_maps
 from tests.methods.golden.lists import lists
 from tests.methods.golden.next_words import next_words
+from tests.methods.golden.pretraining import pretraining
 from tests.methods.golden.tables import maps_and_strategies, texts
 from tests.methods.golden.vectors import vectors
 
@@ -322,6 +323,7 @@ def all_cases() -> list[Case]:
         feature_maps,
         lists,
         next_words,
+        pretraining,
         relations_and_patience,
         words_and_teachers,
         layers_measured,

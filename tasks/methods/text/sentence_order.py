@@ -1,0 +1,116 @@
+"""Pairs of segments for the prediction of their order, or of whether they belong together.
+
+Papers: order, Lan et al. 2019, ALBERT, arXiv:1909.11942; next sentence, Devlin et al. 2018, BERT, arXiv:1810.04805. Two
+defects of ALBERT's code are avoided. It pairs a piece of a single sentence with another text and labels it swapped, so
+that the topic betrays the order (39 % of the pairs of short documents); here a piece has two sentences or is left out,
+and the order is never asked of two texts. And its n-grams cross the border of the segments (``ngrams.py``).
+
+Shape letters: S sentences, D documents, N pairs. A sentence is a range of tokens of one stream; so is a segment,
+because the sentences of a document follow each other in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SHORTER = 0.1
+"""Share of the pairs that are shorter than they could be, so that short texts are seen, too."""
+SHORTEST = 2
+"""Tokens of the shortest pair that is aimed at."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of segments: the first and the last but one token of each in the stream, and 1 for a pair that does not
+    stand so in any text."""
+
+    first_N2: np.ndarray
+    second_N2: np.ndarray
+    labels_N: np.ndarray
+
+    @property
+    def lengths_N(self) -> np.ndarray:
+        """Tokens of both segments."""
+        return np.asarray(np.diff(self.first_N2)[:, 0] + np.diff(self.second_N2)[:, 0])
+
+
+def pairs_of(
+    offsets_S: np.ndarray,
+    documents_D2: np.ndarray,
+    order: str,
+    room: int,
+    random: np.random.Generator,
+) -> Pairs:
+    """Return pairs of all documents, of at most ``room`` tokens each, half of them labelled 1.
+
+    ``offsets_S`` has the first token of each sentence, and behind them their number; ``documents_D2`` the first and the
+    last but one sentence of each document. ``order`` is ``sop`` (label 1: the two are swapped), ``nsp`` (label 1: the
+    second one is of another document) or ``none`` (all as in the text). Pieces, cuts and labels are the same for all
+    three.
+    """
+    targets_S = targets(len(offsets_S), room, random)
+    pieces_N2 = pieces(np.diff(offsets_S), documents_D2, targets_S)
+    cuts_N = pieces_N2[:, 0] + 1 + (random.random(len(pieces_N2)) * (np.diff(pieces_N2)[:, 0] - 1)).astype(np.int64)
+    labels_N = (random.random(len(pieces_N2)) < 0.5).astype(np.int64)
+    first_N2, second_N2 = (
+        offsets_S[np.stack(ends, 1)] for ends in ((pieces_N2[:, 0], cuts_N), (cuts_N, pieces_N2[:, 1]))
+    )
+    cutting, others = random.spawn(2)
+    if order == "none":
+        labels_N = np.zeros_like(labels_N)
+    if order == "nsp" and len(documents_D2) < 2:
+        labels_N = np.zeros_like(labels_N)
+    elif order == "nsp":
+        own_N = np.searchsorted(documents_D2[:, 0], pieces_N2[:, 0], side="right") - 1
+        foreign_N2 = from_others(offsets_S, documents_D2, own_N, room - np.diff(first_N2)[:, 0], others)
+        second_N2 = np.where(labels_N[:, None] == 1, foreign_N2, second_N2)
+    swapped_N1 = (labels_N[:, None] == 1) & (order == "sop")
+    first_N2, second_N2 = np.where(swapped_N1, second_N2, first_N2), np.where(swapped_N1, first_N2, second_N2)
+    return truncated(Pairs(first_N2, second_N2, labels_N), room, cutting)
+
+
+def targets(count: int, room: int, random: np.random.Generator) -> np.ndarray:
+    """Return lengths to aim at: all of the room, or for a tenth of them anything shorter."""
+    shorter = random.integers(SHORTEST, room + 1, size=count)
+    return np.where(random.random(count) < SHORTER, shorter, room)
+
+
+def pieces(lengths_S: np.ndarray, documents_D2: np.ndarray, targets_N: np.ndarray) -> np.ndarray:
+    """Return pieces of documents as their first and last but one sentence: sentences are gathered until the target of
+    the piece is reached, and there are two. A sentence that remains alone at the end of its document is left out."""
+    lengths, targets, found = lengths_S.tolist(), targets_N.tolist(), list[tuple[int, int]]()
+    for start, end in documents_D2.tolist():
+        first, gathered, target = start, 0, targets[len(found)]
+        for sentence in range(start, end):
+            gathered += lengths[sentence]
+            if sentence > first and (gathered >= target or sentence == end - 1):
+                found.append((first, sentence + 1))
+                first, gathered, target = sentence + 1, 0, targets[len(found)]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def from_others(
+    offsets_S: np.ndarray, documents_D2: np.ndarray, own_N: np.ndarray, room_N: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """Return for each pair a segment of another document than its own: from a sentence drawn there to the one that
+    fills the room, or to the document's end."""
+    other_N = (own_N + random.integers(1, len(documents_D2), size=len(own_N))) % len(documents_D2)
+    start_N, end_N = documents_D2[other_N].T
+    start_N = start_N + (random.random(len(own_N)) * (end_N - start_N)).astype(np.int64)
+    reached_N = np.searchsorted(offsets_S, offsets_S[start_N] + np.maximum(room_N, 1))
+    return offsets_S[np.stack([start_N, np.minimum(reached_N, end_N)], 1)]
+
+
+def truncated(pairs: Pairs, room: int, random: np.random.Generator) -> Pairs:
+    """Return pairs that fit into the room: the longer side of each is cut, both where that is not enough, token by
+    token at an end that is drawn."""
+    ours_N, theirs_N = np.diff(pairs.first_N2)[:, 0], np.diff(pairs.second_N2)[:, 0]
+    left_N = np.minimum(ours_N, np.maximum(room - theirs_N, (room + 1) // 2))
+    right_N = np.minimum(theirs_N, room - left_N)
+    sides = []
+    for ends_N2, over_N in ((pairs.first_N2, ours_N - left_N), (pairs.second_N2, theirs_N - right_N)):
+        front_N = random.binomial(over_N, 0.5)
+        sides.append(ends_N2 + np.stack([front_N, front_N - over_N], 1))
+    return Pairs(*sides, pairs.labels_N)

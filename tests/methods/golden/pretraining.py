@@ -1,0 +1,116 @@
+"""The rules of pretraining in ALBERT's way, and the formulae of LAMB, written a second time, and their cases."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from tests.methods.golden.case import Case, drawn
+
+
+def direction(mean: ndarray, square: ndarray, weight: ndarray, weight_decay: float, eps: float) -> ndarray:
+    """Mean over root of the mean square, and decay; moments are not corrected."""
+    return mean / (np.sqrt(square) + eps) + weight_decay * weight
+
+
+def trust_ratio(weight: ndarray, direction: ndarray) -> ndarray:
+    """Euclidean norms, or 1."""
+    ours, theirs = (np.sqrt(np.sum(values * values)) for values in (weight, direction))
+    return ours / theirs if ours * theirs > 0 else np.float64(1)
+
+
+def begins_word(pieces: list[str]) -> list[bool]:
+    """All but those with two hashes."""
+    return [piece[:2] != "##" for piece in pieces]
+
+
+def words_between(begins_T: list[bool], first: int, end: int) -> list[list[int]]:
+    """Words are gathered piece by piece."""
+    words: list[list[int]] = []
+    for place in range(first, end):
+        if begins_T[place] or not words:
+            words.append([place, place + 1])
+        else:
+            words[-1][1] = place + 1
+    return words
+
+
+def tokens_to_predict(length: int, share: float, most: int) -> int:
+    """The nearest whole number between 1 and the most."""
+    return int(np.clip(np.rint(length * share), 1, most))
+
+
+def shares_of_lengths(longest: int) -> list[float]:
+    """Harmonic, in whole parts of a common multiple."""
+    parts = [math.factorial(longest) // length for length in range(1, longest + 1)]
+    return [part / sum(parts) for part in parts]
+
+
+def pieces(lengths_S: ndarray, documents_D2: ndarray, targets_N: ndarray) -> ndarray:
+    """A piece grows until it is as long as its target and has two sentences; the last one ends with the document."""
+    made: list[tuple[int, int]] = []
+    for start, end in documents_D2:
+        while end - start >= 2:
+            stop = start + 2
+            while stop < end and np.sum(lengths_S[start:stop]) < targets_N[len(made)]:
+                stop += 1
+            made.append((start, stop))
+            start = stop
+    return np.array(made)
+
+
+def sentences_of(text: str) -> list[str]:
+    """Read letter by letter."""
+    made, start = [], 0
+    for place, letter in enumerate(text):
+        if letter not in ".!?":
+            continue
+        behind = text[place + 1 :].lstrip("\"'”’»)]")
+        after = behind.lstrip().lstrip("\"'“‘«([")
+        if behind != behind.lstrip() and after[:1].isupper():
+            stop = len(text) - len(behind)
+            made.append(text[start:stop].strip())
+            start = stop
+    return [*made, text[start:].strip()]
+
+
+TEXTS = (
+    "One. Two! Three? four.",
+    'He said "No." Then (so they say.) "Yes," he said. 3 people came. Over at 3.5 percent. e.g. this',
+    "no capital. none at all",
+    "Dr. Who ends twice.",
+    "Él vino. Ésta también!",
+)
+
+
+def pretraining() -> list[Case]:
+    """Moments of a step, words of three pieces, and documents of several sentences."""
+    mean, weight = drawn(111, 3, 2), drawn(112, 3, 2)
+    moments = {"mean": mean, "square": mean**2 + 1 / 16, "weight": weight}
+    knobs: dict[str, Any] = {"weight_decay": 0.25, "eps": 2.0**-20}
+    made = [Case("lamb.direction", "one step", direction, moments, knobs)]
+    for name, values in (("a ratio", weight), ("no weight", 0 * weight)):
+        made.append(Case("lamb.trust_ratio", name, trust_ratio, {"weight": values, "direction": mean}))
+    split = ["[CLS]", "un", "##believ", "##able", "ends", "[SEP]", "##make", "of", "[SEP]"]
+    spans = tuple({"begins_T": begins_word(split), "first": first, "end": end} for first, end in ((1, 5), (6, 8)))
+    made += [
+        Case("ngrams.begins_word", "pieces", begins_word, table=({"pieces": split},)),
+        Case("ngrams.words_between", "segments", words_between, table=spans),
+        Case(
+            "ngrams.tokens_to_predict",
+            "lengths",
+            tokens_to_predict,
+            table=tuple({"length": length, "share": 0.15, "most": 20} for length in (3, 9, 10, 30, 63, 128, 512)),
+        ),
+        Case("ngrams.shares_of_lengths", "longest", shares_of_lengths, table=({"longest": 1}, {"longest": 3})),
+        Case("sentence_ends.sentences_of", "texts", sentences_of, table=tuple({"text": text} for text in TEXTS)),
+    ]
+    given = {
+        "lengths_S": np.array([4, 4, 9, 1, 1, 20, 3, 3, 2, 5]),
+        "documents_D2": np.array([[0, 5], [5, 10]]),
+        "targets_N": np.array([8, 8, 8, 5, 30, 8, 8, 8, 8, 8, 8]),
+    }
+    return [*made, Case("sentence_order.pieces", "two documents", pieces, given)]
