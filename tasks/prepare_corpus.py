@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tasks.contracts import Artifact
 from tasks.recipe.data import CorpusText
+from tasks.recipe.slices import SentencesSlice, VocabularyOfCorpus
 from tasks.recipe.training import Pretraining
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
@@ -28,6 +29,34 @@ async def pretrain_base(context: StageContext, knobs: Pretraining, *, source: Ar
     """Learn a vocabulary and train a small masked language model from scratch."""
     documents = await asyncio.to_thread(documents_of, context, source, "text")
     await context.run(knobs.model_dump(mode="json"), folders={"documents": documents})
+
+
+@stage(makes="corpus", engine="learn-vocabulary", libraries=TEXT_ENGINE_LIBRARIES)
+async def learn_vocabulary(context: StageContext, knobs: VocabularyOfCorpus, *, source: Artifact) -> None:
+    """Learn a vocabulary from a corpus."""
+    documents = await asyncio.to_thread(documents_of, context, source, knobs.text)
+    await context.run(knobs.model_dump(mode="json"), folders={"documents": documents})
+
+
+@stage(makes="corpus", engine="sentences", libraries=TEXT_ENGINE_LIBRARIES)
+async def divide_corpus(context: StageContext, knobs: SentencesSlice, *, source: Artifact, base: Artifact) -> None:
+    """Divide the documents of a corpus into sentences, and tokenize these with the tokenizer of ``base``."""
+    documents = await asyncio.to_thread(documents_of, context, source, knobs.text)
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base}, folders={"documents": documents})
+
+
+@stage(makes="checkpoint", engine="pretrain-encoder", threads="alone")
+async def pretrain_encoder(
+    context: StageContext,
+    knobs: Pretraining,
+    *,
+    vocabulary: Artifact,
+    corpus: Artifact,
+    start: Artifact | None = None,
+) -> None:
+    """Train a new encoder, or ``start``, to predict words and the order of segments."""
+    inputs = {"vocabulary": vocabulary, "corpus": corpus, "start": start}
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)
 
 
 def documents_of(context: StageContext, source: Artifact, column: str) -> Path:

@@ -16,6 +16,7 @@ from tasks.recipe.distillation import GeneralDistillation, Intermediate, Predict
 from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
+from tasks.recipe.makers.pretraining import PretrainedCandidate
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.makers.weights import LotteryCandidate, SparseCandidate
 from tasks.recipe.students import (
@@ -203,6 +204,7 @@ AnyCandidate = (
     | Annotated[SparseCandidate, Tag("weight-pruning")]
     | Annotated[LotteryCandidate, Tag("lottery-ticket")]
     | Annotated[QuantizedCandidate, Tag("quantization")]
+    | Annotated[PretrainedCandidate, Tag("pretraining")]
 )
 """The knobs of every maker, under the maker's name."""
 

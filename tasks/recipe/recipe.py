@@ -22,6 +22,7 @@ from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDis
 from tasks.recipe.judging import COSTS, FIGURES, OF_TOKENS, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
+from tasks.recipe.makers.pretraining import check_pretrained
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import (
@@ -96,6 +97,7 @@ class Recipe(Knobs):
         if not self.planned and self.sweep is None and self.search is None:
             raise ValueError("there are no candidates: add students, layer_dropping or candidates")
         require_chains(self.planned)
+        check_pretrained(self.planned, self.pretraining)
         if self.corpus is None and (self.general_distillation or self.pretraining):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:

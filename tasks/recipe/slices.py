@@ -75,6 +75,20 @@ class CorpusRead(Knobs):
     )
 
 
+class VocabularyOfCorpus(Knobs):
+    """Knobs of a vocabulary that is learned from a corpus."""
+
+    text: str = Field("text", description="Name of the text column.")
+    vocabulary: int = Field(description="Number of pieces.")
+
+
+class SentencesSlice(Knobs):
+    """Knobs of a corpus that is divided into sentences."""
+
+    text: str = Field("text", description="Name of the text column.")
+    max_tokens: int = Field(description="Stop after this many tokens.")
+
+
 class GeneralSlice(GeneralDistillation):
     """Knobs of general distillation for one shape."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from re import fullmatch
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tasks.architectures.albert import groups_of
+from tasks.errors import ModelError
 from tasks.recipe.knobs import (
     LARGEST_INNER,
     LARGEST_LAYERS,
@@ -14,8 +17,18 @@ from tasks.recipe.knobs import (
     MOST_PARAMETERS,
     Knobs,
     about_parameters,
+    added_knob,
     runtime_knob,
 )
+
+LEAST_BATCH_OF_LAMB = 1024
+"""Smallest batch for which LAMB is accepted."""
+LAMB_RATE, LAMB_BATCH = 1.76e-3, 4096
+"""ALBERT's learning rate with LAMB, and the batch that it is for; that of another batch goes with its root."""
+EVALUATIONS_OF_LAMB = 20
+"""Evaluations with LAMB: a training that diverges stops after three of them."""
+SHARINGS = "all|none|attention|ffn|groups:[1-9][0-9]*"
+"""Legal ways to share layers."""
 
 
 class Training(Knobs):
@@ -123,10 +136,87 @@ class Pretraining(SeededTraining):
         0.15, gt=0, lt=1, description="Share of tokens that are predicted (Devlin et al. 2018, arXiv:1810.04805)."
     )
 
+    family: Literal["bert", "albert"] = added_knob("bert", "Architecture of the model.")
+    embedding: int | None = added_knob(
+        None,
+        "With family: albert, the width of the embeddings; empty: 128, or the width of the model if that is less.",
+        ge=8,
+        le=LARGEST_WIDTH,
+    )
+    share: str | None = added_knob(
+        None,
+        "With family: albert, which layers share their weights: all, none, or groups:K; attention or ffn: all layers "
+        "share that block, and each has its own other block; empty: all.",
+    )
+    order: Literal["none", "sop", "nsp"] = added_knob(
+        "none",
+        "What is learned beside words, from pairs of segments of a document: sop, whether they are swapped (ALBERT, "
+        "arXiv:1909.11942); nsp, whether the second one is of another document (BERT).",
+    )
+    ngrams: int = added_knob(
+        0,
+        "Longest run of whole words that are predicted together, 3 in ALBERT's paper; 0: single tokens.",
+        ge=0,
+        le=8,
+    )
+    optimizer: Literal["adamw", "lamb"] = added_knob(
+        "adamw",
+        "lamb is for batches of 1,024 and more; its learning_rate, warmup and eps are the paper's unless stated.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def with_defaults_of_lamb(cls, given: Any) -> Any:
+        """Set the learning rate of the batch, warm-up and eps as in ALBERT's paper where LAMB is the optimizer, and
+        enough evaluations to see that it diverges."""
+        if not isinstance(given, dict) or given.get("optimizer") != "lamb":
+            return given
+        batch = given.get("batch_size", cls.model_fields["batch_size"].default)
+        known = isinstance(batch, int) and batch > 0
+        rate = {"learning_rate": float(f"{LAMB_RATE * (batch / LAMB_BATCH) ** 0.5:.4g}")} if known else {}
+        return {**rate, "warmup": 0.025, "eps": 1e-6, "evaluations": EVALUATIONS_OF_LAMB, **given}
+
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
         """Reject a shape that no machine could hold."""
         require_buildable(self.layers, self.hidden, self.feed_forward, self.vocabulary)
+        return self
+
+    @model_validator(mode="after")
+    def is_of_its_family(self) -> Self:
+        """Reject knobs of ALBERT for a BERT, and layers that cannot be shared so."""
+        own = [knob for knob in ("embedding", "share") if getattr(self, knob) is not None]
+        if own and self.family != "albert":
+            raise ValueError(f"{own[0]} is a knob of ALBERT; set family: albert, or remove {own[0]}")
+        if self.share is not None and not fullmatch(SHARINGS, self.share):
+            raise ValueError(
+                f"share is {self.share!r}; legal are {SHARINGS.replace('[1-9][0-9]*', 'N').replace('|', ', ')}"
+            )
+        if self.family == "albert":
+            try:
+                groups_of(self.share, self.layers)
+            except ModelError as error:
+                raise ValueError(str(error)) from error
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden is {self.hidden} and does not divide among {self.heads} heads; choose a multiple")
+        return self
+
+    @model_validator(mode="after")
+    def has_a_large_batch(self) -> Self:
+        """Reject LAMB with a batch for which its rates are not made, or that batch_tokens would cut."""
+        if self.optimizer != "lamb":
+            return self
+        if self.batch_size < LEAST_BATCH_OF_LAMB:
+            raise ValueError(
+                f"optimizer: lamb is for batches of {LEAST_BATCH_OF_LAMB:,} and more, and batch_size is "
+                f"{self.batch_size}, where it often diverges; use optimizer: adamw, or a larger batch_size"
+            )
+        if self.batch_tokens < self.batch_size * self.max_length:
+            raise ValueError(
+                f"batch_tokens is {self.batch_tokens:,}, which would cut the batches of {self.batch_size:,} texts for "
+                f"which LAMB's rate is; set batch_tokens to {self.batch_size * self.max_length:,} (batch_size times "
+                f"max_length)"
+            )
         return self
 
 

@@ -129,6 +129,8 @@ class ModelFacts(Stated):
     note: str | None = None
     bits: Number | None = None
     """Bits of a weight of its matrices, of a model that is trained for few."""
+    pretraining: dict[str, float] = {}
+    """Accuracies on held-back documents of the encoder that the model was made from, if a candidate pretrained it."""
     teacher_rows_read: int | None = None
     """Rows for which the training read the teacher's layers from the store; None where it did not learn from them."""
     teacher_rows_computed: int | None = None

@@ -233,6 +233,9 @@ class ResultRow(Stated):
     bits: Number | None = None
     """Bits of a weight of its matrices; of a model that is trained for few, those of its grid. Only in runs with such
     models."""
+    pretraining: dict[str, Number] = {}
+    """Accuracies on held-back documents of a model that was pretrained in this run, means over its seeds: of ``words``,
+    of ``sop``, whether segments are swapped, and of ``nsp``, whether they are of two documents."""
     measured_at: Conditions | None = None
     train_seconds: tuple[Number | None, ...] | None = None
     checkpoint: str | None = None

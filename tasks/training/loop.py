@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,6 +58,8 @@ class TrainingSpec:
     """Counts of a batch by name; their sums over all steps, also over those before a resume, are facts."""
     facts: Callable[[Epoch], Mapping[str, object]] = lambda last: {}
     """Further facts for result tables, computed from the last planned epoch."""
+    optimizer: Callable[[nn.Module, SeededTraining], torch.optim.Optimizer] | None = None
+    """Makes another optimizer than AdamW; it divides gradients by its ``grad_scale``."""
 
 
 def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.device) -> dict[str, object]:
@@ -67,7 +70,7 @@ def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.devi
     require_steps(spec.snapshots, total)
     group = join(place)
     with cpu_optimisations(spec, epochs.current, group, place) as table:
-        optimizer = make_optimizer(spec.modules, knobs)
+        optimizer = (spec.optimizer or make_optimizer)(spec.modules, knobs)
         progress = checkpoints.load(job.checkpoints, spec.modules, optimizer, job.log)
         if progress.step:
             job.log(f"resuming at step {progress.step:,} of {total:,}")
@@ -312,13 +315,16 @@ def rate(step: int, total: int, warmup: float, schedule: str) -> float:
     return 1.0 if schedule == "constant" else (total - step) / max(1, total - rising)
 
 
-def make_optimizer(modules: nn.Module, knobs: SeededTraining) -> torch.optim.Optimizer:
-    """Return AdamW without weight decay for biases and norm weights, which are vectors."""
+def parameter_groups(modules: nn.Module, knobs: SeededTraining) -> list[dict[str, Any]]:
+    """Return the parameters that learn, those that decay first: biases and norm weights, which are vectors, do not."""
     learned = [value for value in modules.parameters() if value.requires_grad]
-    groups = [
+    return [
         {"params": [value for value in learned if value.ndim > 1], "weight_decay": knobs.weight_decay},
         {"params": [value for value in learned if value.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        groups, lr=knobs.learning_rate, betas=(knobs.beta1, knobs.beta2), eps=knobs.eps, fused=True
-    )
+
+
+def make_optimizer(modules: nn.Module, knobs: SeededTraining) -> torch.optim.Optimizer:
+    """Return AdamW."""
+    groups, betas = parameter_groups(modules, knobs), (knobs.beta1, knobs.beta2)
+    return torch.optim.AdamW(groups, lr=knobs.learning_rate, betas=betas, eps=knobs.eps, fused=True)

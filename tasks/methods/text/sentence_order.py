@@ -113,4 +113,4 @@ def truncated(pairs: Pairs, room: int, random: np.random.Generator) -> Pairs:
     for ends_N2, over_N in ((pairs.first_N2, ours_N - left_N), (pairs.second_N2, theirs_N - right_N)):
         front_N = random.binomial(over_N, 0.5)
         sides.append(ends_N2 + np.stack([front_N, front_N - over_N], 1))
-    return Pairs(*sides, pairs.labels_N)
+    return Pairs(sides[0], sides[1], pairs.labels_N)

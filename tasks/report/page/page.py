@@ -39,7 +39,7 @@ from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import judging_section
 from tasks.report.tables.results import conditions
 from tasks.report.tables.search import search_section
-from tasks.report.tables.sizes import size_section
+from tasks.report.tables.sizes import size_sections
 from tasks.report.tables.steps import NO_INTERVAL
 from tasks.report.tables.sweep import SIMILAR, answer_lines, row_of
 from tasks.report.tables.sweep import notes as sweep_notes
@@ -82,7 +82,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: ShownTex
         "ledger": ledger_section(result),
         "how": reproduction(result),
         "judged": judging_section(result),
-        "sizes": size_section(result),
+        "sizes": size_sections(result),
         "search": search_section(result.search),
     }
     return page("page.html", result, answer=first, **parts)

@@ -1,5 +1,5 @@
-"""The sizes of models of which some have zeros, or weights of few bits: in the terminal, on the page, and in the run's
-text.
+"""The sizes of models of which some have zeros, or weights of few bits, and the accuracies of pretrained ones: in the
+terminal, on the page, and in the run's text.
 
 Neither changes a file of floats by itself, so the share of parameters that are not 0, and the bits of a weight, are
 columns of their own, and no sizes.
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PACKED_TITLE = "MB packed the same in a zip file; zeros alone make no model faster"
+PRETRAINING_TITLE = (
+    "Accuracy on documents held back from pretraining: predicted words, whether two segments are swapped, and whether "
+    "they are of two documents; chance is 50 % of the last two"
+)
 BITS_TITLE = "bits those of a weight of the matrices, which an export stores"
 
 
@@ -51,14 +55,34 @@ def sizes(model: ResultRow, *, packed: bool) -> tuple[str, ...]:
     return (model.name, number(model.parameters, ".2f", 1e-6, " M"), *share, megabytes(model.bytes), *small)
 
 
-def size_table(models: Sequence[ResultRow]) -> Table | None:
-    """Return the table for rich; None if there is none."""
+def pretraining_of(models: Sequence[ResultRow]) -> SizeTable | None:
+    """Return the table of accuracies on documents that were held back from pretraining; None if no candidate was
+    pretrained."""
+    if not any(model.pretraining for model in models):
+        return None
+    heads = {"words": "words", "sop": "swapped", "nsp": "two documents"}
+    rows = [
+        (
+            model.name,
+            number(model.parameters, ".2f", 1e-6, " M"),
+            *(number(model.pretraining.get(name), ".1%") for name in heads),
+        )
+        for model in models
+        if model.pretraining
+    ]
+    return SizeTable(PRETRAINING_TITLE, ("model", "parameters", *heads.values()), rows)
+
+
+def size_tables(models: Sequence[ResultRow]) -> list[Table]:
+    """Return the tables that there are, for rich."""
+    return [rich_table(found) for found in (sizes_of(models), pretraining_of(models)) if found is not None]
+
+
+def rich_table(found: SizeTable) -> Table:
+    """Return a table for rich."""
     from rich import box
     from rich.table import Table
 
-    found = sizes_of(models)
-    if found is None:
-        return None
     table = Table(title=found.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for place, name in enumerate(found.heads):
         table.add_column(name, justify="right" if place else "left", overflow="fold" if not place else "ellipsis")
@@ -68,16 +92,23 @@ def size_table(models: Sequence[ResultRow]) -> Table | None:
 
 
 def size_markdown(models: Sequence[ResultRow]) -> list[str]:
-    """Return the table as lines of Markdown, with a heading; empty if there is none."""
-    found = sizes_of(models)
-    if found is None:
-        return []
+    """Return the tables as lines of Markdown, each with a heading; empty if there are none."""
+    made = [table_markdown(found) for found in (sizes_of(models), pretraining_of(models)) if found is not None]
+    return [line for lines in made for line in lines]
+
+
+def table_markdown(found: SizeTable) -> list[str]:
+    """Return a table as lines of Markdown, with a heading."""
     lines = [" | ".join(cell.replace("|", "\\|") for cell in cells) for cells in (found.heads, *found.rows)]
     rule = "|---|" + "---:|" * (len(found.heads) - 1)
     return ["", f"{found.title}.", "", f"| {lines[0]} |", rule, *(f"| {one} |" for one in lines[1:])]
 
 
-def size_section(result: RunResult) -> dict[str, object] | None:
-    """Return the parts of the page's table; None if there is none."""
-    found = sizes_of(result.models)
-    return None if found is None else {"title": found.title, "heads": found.heads, "rows": found.rows}
+def size_sections(result: RunResult) -> list[dict[str, object]]:
+    """Return the parts of the page's tables."""
+    tables = {"Sizes": sizes_of(result.models), "Pretraining": pretraining_of(result.models)}
+    return [
+        {"name": name, "title": found.title, "heads": found.heads, "rows": found.rows}
+        for name, found in tables.items()
+        if found is not None
+    ]

@@ -23,6 +23,9 @@ OWN = {
     "tasks.methods.quantization.grids": {"train-quantized"},
     "tasks.methods.quantization.learned_steps": {"train-quantized"},
     "tasks.methods.quantization.ternary": {"train-quantized"},
+    "tasks.training.pretraining.sentences": {"divide-corpus", "pretrain-encoder"},
+    "tasks.training.pretraining.pair_batches": {"pretrain-encoder"},
+    "tasks.methods.optimizers.lamb": {"pretrain-encoder"},
 }
 
 
