@@ -27,7 +27,7 @@ from tasks.finetune_teacher import answer_rows, finetune_teacher, tune_threshold
 from tasks.ports.machine import available_cores
 from tasks.ports.store.open import open_store, whole_address
 from tasks.ports.tracking.tracker import Tracker
-from tasks.prepare_corpus import pretrain_base
+from tasks.prepare_corpus import pretrain_base, pretrain_encoder
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.running import Costs
 from tasks.stage.orders import StageOrder, artifacts_of
@@ -42,6 +42,7 @@ def name_of_stage(stage_task: StageTask) -> str:
 
 STAGE_TASKS: dict[str, StageTask] = {
     "pretrain-base": pretrain_base,
+    "pretrain-encoder": pretrain_encoder,
     "finetune-teacher": finetune_teacher,
     "answer-rows": answer_rows,
     "tune-thresholds": tune_thresholds,

@@ -127,6 +127,7 @@ async def shared_artifacts(
         corpus=asyncio.ensure_future(prepare_corpus(recipe.corpus, source=sources["corpus"], base=base))
         if recipe.corpus and recipe.general_distillation
         else None,
+        source=sources.get("corpus"),
         candidates=asyncio.ensure_future(substitutes(recipe, sources, rows, base)) if recipe.augmentation else None,
         transfer=transfer,
         starts={

@@ -32,6 +32,10 @@ class SharedArtifacts:
     teacher: Awaitable[Artifact]
     colleagues: Sequence[Awaitable[Artifact]] = ()
     corpus: Awaitable[Artifact] | None = None
+    source: Artifact | None = None
+    """The corpus as the user has it."""
+    pretraining: Awaitable[dict[str, Artifact]] | None = None
+    """The vocabulary and the sentences of the corpus on which models are pretrained."""
     candidates: Awaitable[Artifact] | None = None
     transfer: Artifact | None = None
     starts: dict[str, Artifact] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from flows.branches.comparison import contrast_all, plain_students
 from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import on_set, score_sets, with_judged
 from flows.branches.shrinking.packing import pack_all, with_packed
+from flows.branches.shrinking.pretrained import accuracies_of_pretraining
 from flows.branches.shrinking.quantized import with_bits
 from flows.branches.subflow import in_branch
 from tasks.contracts import Artifact
@@ -271,4 +272,5 @@ def row(candidate: Candidate, card: Artifact, speed: Artifact) -> ResultRow:
         selection_score=candidate.selection_scores[candidate.chosen],
         selection_scores=tuple(candidate.selection_scores),
         note=made.note,
+        **({"pretraining": accuracies} if (accuracies := accuracies_of_pretraining(candidate.models)) else {}),
     )

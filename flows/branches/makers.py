@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.dropped import make_dropped_candidate
+from flows.branches.shrinking.pretrained import make_pretrained
 from flows.branches.shrinking.quantized import make_quantized
 from flows.branches.shrinking.shrunk import make_narrowed, make_pruned, make_trimmed
 from flows.branches.shrinking.sparse import make_lottery, make_sparse
@@ -20,6 +21,7 @@ from flows.branches.subflow import as_page, has_branches
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions, record_signals
 from tasks.drop_layers import drop_layers, measure_contributions
+from tasks.prepare_corpus import pretrain_encoder
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.shrink_model import (
@@ -56,6 +58,7 @@ MAKERS = {
     "weight-pruning": Maker(make_sparse, (prune_weights,)),
     "lottery-ticket": Maker(make_lottery, (train_ticket,)),
     "quantization": Maker(make_quantized, (train_quantized,)),
+    "pretraining": Maker(make_pretrained, (pretrain_encoder,)),
 }
 
 

@@ -10,10 +10,10 @@ from tasks.finetune_teacher import finetune_teacher
 from tasks.gate.floor import require_floor
 from tasks.ports.store.artifacts import Store
 from tasks.preflight import layers_of, whole
-from tasks.prepare_corpus import pretrain_base
+from tasks.prepare_corpus import divide_corpus, learn_vocabulary, pretrain_base, pretrain_encoder
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import TeacherSlice
-from tasks.recipe.training import Colleague, Teacher
+from tasks.recipe.slices import SentencesSlice, TeacherSlice, VocabularyOfCorpus
+from tasks.recipe.training import Colleague, Pretraining, Teacher
 from tasks.results.facts import ModelFacts
 from tasks.stage.session import current_session
 
@@ -22,7 +22,25 @@ async def pretrained_base(recipe: Recipe, sources: dict[str, Artifact]) -> Artif
     """Return the pretrained model from which the teacher and the students start."""
     if recipe.pretraining is None:
         return sources["teacher"]
-    return await pretrain_base(recipe.pretraining, source=sources["corpus"])
+    if not reads_pairs(recipe.pretraining):
+        return await pretrain_base(recipe.pretraining, source=sources["corpus"])
+    return await pretrain_encoder(recipe.pretraining, **await text_of_pretraining(recipe, sources["corpus"]))
+
+
+def reads_pairs(knobs: Pretraining) -> bool:
+    """Tell whether a pretraining reads pairs of segments of documents; otherwise it reads pieces of text, and masks one
+    token at a time."""
+    return (knobs.family, knobs.order, knobs.ngrams, knobs.optimizer) != ("bert", "none", 0, "adamw")
+
+
+async def text_of_pretraining(recipe: Recipe, source: Artifact) -> dict[str, Artifact]:
+    """Return the vocabulary of a recipe's pretraining, and its corpus divided into sentences with it."""
+    assert recipe.pretraining is not None and recipe.corpus is not None
+    text = recipe.corpus
+    of_words = VocabularyOfCorpus(text=text.text, vocabulary=recipe.pretraining.vocabulary)
+    vocabulary = await learn_vocabulary(of_words, source=source)
+    sentences = SentencesSlice(text=text.text, max_tokens=text.max_tokens)
+    return {"vocabulary": vocabulary, "corpus": await divide_corpus(sentences, source=source, base=vocabulary)}
 
 
 def layers_of_teacher(recipe: Recipe, store: Store, sources: Mapping[str, Artifact]) -> int:

@@ -103,7 +103,7 @@ def show_tables(console: Console, result: RunResult) -> None:
     from tasks.report.format.baseline_comparison import baseline_lines
     from tasks.report.tables.judging_sets import judging_table
     from tasks.report.tables.results import notes, results_table
-    from tasks.report.tables.sizes import size_table
+    from tasks.report.tables.sizes import size_tables
     from tasks.report.tables.steps import printed_steps
     from tasks.report.tables.teacher_layers import layer_lines, read_lines
 
@@ -112,9 +112,8 @@ def show_tables(console: Console, result: RunResult) -> None:
     elsewhere = judging_table(result.models, result.split)
     if elsewhere is not None:
         console.print(elsewhere)
-    sizes = size_table(result.models)
-    if sizes is not None:
-        console.print(sizes)
+    for table in size_tables(result.models):
+        console.print(table)
     ways, said = printed_steps(result.models, result.split)
     for way in ways:
         console.print(way)

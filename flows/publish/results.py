@@ -42,7 +42,7 @@ from tasks.results.search import SearchResult
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.stage.session import StageRecord
 
-SHARED = {"distill-general", "pretrain-base"}
+SHARED = {"distill-general", "pretrain-base", "pretrain-encoder"}
 
 
 async def publish_results(

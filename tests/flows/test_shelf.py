@@ -109,11 +109,24 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         values["teacher"] |= {"steps": 60, "learning_rate": 5e-3}
     if "corpus" in values:
         values["corpus"] = {"source": str(folder / "text.txt"), "max_tokens": 1000, "max_length": 16}
+    if "pretraining" in values:
+        values["corpus"]["source"] = str(write_two_sentences(folder / "documents.csv"))
+        values["teacher"] = {**values["teacher"], "floor": 0.0}
     if "augmentation" in values:
         values["augmentation"] |= {"masked_lm": str(bert), "rows": 10, "options": 3, "max_length": 32}
     if "exports" in values:  # one is enough: torch takes seconds to follow a model, however small
         values["exports"]["of"] = [(values.get("students") or values["candidates"])[0]["name"]]
     return values
+
+
+def write_two_sentences(path: Path) -> Path:
+    """Write documents of two and three sentences."""
+    rows = [
+        " ".join(f"The {word} was not {other}." for other in WORDS[number % 5 : number % 5 + 2 + number % 2])
+        for number, word in enumerate(WORDS[:20] * 3)
+    ]
+    path.write_text("\n".join(["text", *rows]) + "\n")
+    return path
 
 
 def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
@@ -126,6 +139,7 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 
 LIKE_ANOTHER = (
     "albert",
+    "albert-tables",
     "choices-race",
     "choices-small",
     "distilbert",
