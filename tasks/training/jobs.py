@@ -12,8 +12,8 @@ from tasks.training.general import distill_general
 from tasks.training.models.thresholds import write_thresholds
 from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
-from tasks.training.pretraining.pretrain import learn_vocabulary, pretrain_encoder
-from tasks.training.pretraining.sentences import divide_corpus
+from tasks.training.pretraining.pretrain import pretrain_on_pairs, write_vocabulary
+from tasks.training.pretraining.sentences import divide_documents
 from tasks.training.shrinking.neuron_pruning import prune_neurons
 from tasks.training.shrinking.quantization import train_on_grid
 from tasks.training.shrinking.rounds import prune_round
@@ -30,15 +30,15 @@ JOBS = {
     "finetune": finetune,
     "general": distill_general,
     "intermediate": distill_intermediate,
-    "learn-vocabulary": learn_vocabulary,
+    "learn-vocabulary": write_vocabulary,
     "mix": mix,
     "prediction": distill_prediction,
     "neurons": prune_neurons,
     "pretrain": pretrain,
-    "pretrain-encoder": pretrain_encoder,
+    "pretrain-encoder": pretrain_on_pairs,
     "prune-round": prune_round,
     "quantization": train_on_grid,
-    "sentences": divide_corpus,
+    "sentences": divide_documents,
     "signals": record_signals,
     "similarity": measure_similarity,
     "thresholds": write_thresholds,

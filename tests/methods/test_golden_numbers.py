@@ -91,10 +91,10 @@ WITHOUT_NUMBERS = {
     },
     "sentence_order": {
         "Pairs": "three arrays",
-        "pairs_of": "draws by numpy's generator; proven by its properties",
+        "segment_pairs": "draws by numpy's generator; proven by its properties",
         "targets": "draws by numpy's generator",
         "from_others": "draws by numpy's generator; proven by its properties",
-        "truncated": "draws by numpy's generator; proven by its properties",
+        "cut_to_room": "draws by numpy's generator; proven by its properties",
     },
     "bpe": {
         **dict.fromkeys(("bpe_characters", "merged_from", "with_merges"), SORTS),

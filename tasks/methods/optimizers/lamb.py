@@ -7,7 +7,7 @@ bound on the ratio. A parameter that stands in several places of a model is one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ class Lamb(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapted": True})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         """Take one step with the gradients that are there."""
         for group in self.param_groups:
             for weight in group["params"]:

@@ -13,12 +13,12 @@ RULE = (
     "capital letter, with quotes and brackets that open before it"
 )
 """The rule in words, as it is recorded."""
-END = re.compile(r"[.!?][\"'”’»)\]]*\s+(?=[\"'“‘«(\[]*(\w))")
+SENTENCE_END = re.compile(r"[.!?][\"'”’»)\]]*\s+(?=[\"'“‘«(\[]*(\w))")
 
 
-def sentences_of(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text in order, without the white space between them; abbreviations before a name end a
     sentence, too, since the rule knows no words."""
-    ends = [found.end() for found in END.finditer(text) if found[1].isupper()]
+    ends = [found.end() for found in SENTENCE_END.finditer(text) if found[1].isupper()]
     parts = (text[start:end].strip() for start, end in zip([0, *ends], [*ends, len(text)], strict=True))
     return [part for part in parts if part]

@@ -17,7 +17,7 @@ import numpy as np
 
 SHORTER = 0.1
 """Share of the pairs that are shorter than they could be, so that short texts are seen, too."""
-SHORTEST = 2
+LEAST_AIM = 2
 """Tokens of the shortest pair that is aimed at."""
 
 
@@ -36,7 +36,7 @@ class Pairs:
         return np.asarray(np.diff(self.first_N2)[:, 0] + np.diff(self.second_N2)[:, 0])
 
 
-def pairs_of(
+def segment_pairs(
     offsets_S: np.ndarray,
     documents_D2: np.ndarray,
     order: str,
@@ -68,12 +68,12 @@ def pairs_of(
         second_N2 = np.where(labels_N[:, None] == 1, foreign_N2, second_N2)
     swapped_N1 = (labels_N[:, None] == 1) & (order == "sop")
     first_N2, second_N2 = np.where(swapped_N1, second_N2, first_N2), np.where(swapped_N1, first_N2, second_N2)
-    return truncated(Pairs(first_N2, second_N2, labels_N), room, cutting)
+    return cut_to_room(Pairs(first_N2, second_N2, labels_N), room, cutting)
 
 
 def targets(count: int, room: int, random: np.random.Generator) -> np.ndarray:
     """Return lengths to aim at: all of the room, or for a tenth of them anything shorter."""
-    shorter = random.integers(SHORTEST, room + 1, size=count)
+    shorter = random.integers(LEAST_AIM, room + 1, size=count)
     return np.where(random.random(count) < SHORTER, shorter, room)
 
 
@@ -103,7 +103,7 @@ def from_others(
     return offsets_S[np.stack([start_N, np.minimum(reached_N, end_N)], 1)]
 
 
-def truncated(pairs: Pairs, room: int, random: np.random.Generator) -> Pairs:
+def cut_to_room(pairs: Pairs, room: int, random: np.random.Generator) -> Pairs:
     """Return pairs that fit into the room: the longer side of each is cut, both where that is not enough, token by
     token at an end that is drawn."""
     ours_N, theirs_N = np.diff(pairs.first_N2)[:, 0], np.diff(pairs.second_N2)[:, 0]

@@ -31,7 +31,7 @@ RISE, EVALUATIONS = 0.5, 3
 
 
 @dataclass
-class Counts:
+class HeldCounts:
     """Sums over batches: predicted words, their loss, how many were right, and the same of pairs."""
 
     words: int = 0
@@ -72,15 +72,15 @@ class HeldDocuments:
         kept = np.unique(np.linspace(0, len(labels_N) - 1, min(most, len(labels_N))).astype(int))
         return Pairs(first_N2[kept], second_N2[kept], labels_N[kept])
 
-    def counts(self, order: str, most: int) -> Counts:
+    def counts(self, order: str, most: int) -> HeldCounts:
         """Return the sums over the pairs of an order."""
-        pairs, made, training = self.pairs(order, most), Counts(), self.model.training
+        pairs, made, training = self.pairs(order, most), HeldCounts(), self.model.training
         self.model.eval()
         place = self.model.device
         for number, rows_B in enumerate(without_gradients(pairs.lengths_N + FRAME, place)):
             batch = self.reader.batch(pairs, rows_B, [self.knobs.seed, PASS_OF_HELD, number])
             with torch.no_grad(), arithmetic(self.knobs.precision, place):
-                words_PV, order_B2 = read(self.model, batch)
+                words_PV, order_B2 = read_pairs(self.model, batch)
                 made.add(words_PV.float(), order_B2.float(), batch)
         self.model.train(training)
         return made
@@ -104,7 +104,7 @@ class HeldDocuments:
         return facts
 
 
-def read(model: Any, batch: PairBatch) -> tuple[Tensor, Tensor]:
+def read_pairs(model: Any, batch: PairBatch) -> tuple[Tensor, Tensor]:
     """Return the logits of predicted words [P, V], and of the order of pairs [B, 2]."""
     out = model.base_model(batch.ids_BT, attention_mask=batch.mask_BT, token_type_ids=batch.segments_BT)
     states_PD = out.last_hidden_state.flatten(0, 1)[batch.places_P]

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from tasks.methods.text.ngrams import begins_word, drawn_ngrams, shown_tokens, tokens_to_predict, words_between
-from tasks.methods.text.sentence_order import Pairs, pairs_of
+from tasks.methods.text.sentence_order import Pairs, segment_pairs
 from tasks.recipe.training import Pretraining
 from tasks.training.data.batches import plan
 from tasks.training.data.encoded import Encoded
 from tasks.training.data.epochs import Epoch
-from tasks.training.pretraining.sentences import Sentences
+from tasks.training.pretraining.sentences import DividedCorpus
 
 FRAME = 3
 """Special tokens of a pair: [CLS] before it, [SEP] behind each segment."""
@@ -50,7 +50,7 @@ class PairBatch:
 class PairReader:
     """Plans epochs over pairs of a corpus, and makes their batches."""
 
-    def __init__(self, sentences: Sentences, tokenizer: Any, knobs: Pretraining, place: torch.device) -> None:
+    def __init__(self, sentences: DividedCorpus, tokenizer: Any, knobs: Pretraining, place: torch.device) -> None:
         self.sentences, self.knobs, self.place = sentences, knobs, place
         self.cls, self.sep, self.mask, self.pad = (
             tokenizer.cls_token_id,
@@ -76,7 +76,7 @@ class PairReader:
         """Return the pairs of some documents in one pass."""
         random = np.random.default_rng([self.knobs.seed, number])
         room = self.knobs.max_length - FRAME
-        return pairs_of(self.sentences.offsets_S, documents_D2, order, room, random)
+        return segment_pairs(self.sentences.offsets_S, documents_D2, order, room, random)
 
     def batch(self, pairs: Pairs, rows_B: np.ndarray, draw: Sequence[int]) -> PairBatch:
         """Return a batch; ``draw`` seeds its masks."""

@@ -26,12 +26,12 @@ from tasks.training.models.students import save_model, set_dropout
 from tasks.training.precision import device, make_deterministic
 from tasks.training.pretrain import make_tokenizer
 from tasks.training.pretraining.encoders import load_pretrained, new_encoder
-from tasks.training.pretraining.held_documents import PAIRS_WHILE_TRAINING, HeldDocuments, RiseWatch, read
+from tasks.training.pretraining.held_documents import PAIRS_WHILE_TRAINING, HeldDocuments, RiseWatch, read_pairs
 from tasks.training.pretraining.pair_batches import PairEpoch, PairReader
-from tasks.training.pretraining.sentences import read_sentences
+from tasks.training.pretraining.sentences import read_divided
 
 
-def learn_vocabulary(job: Job) -> dict[str, object]:
+def write_vocabulary(job: Job) -> dict[str, object]:
     """Learn a vocabulary from ``documents`` and write its tokenizer."""
     from transformers import BertConfig
 
@@ -43,12 +43,12 @@ def learn_vocabulary(job: Job) -> dict[str, object]:
     return {"vocabulary": len(tokenizer)}
 
 
-def pretrain_encoder(job: Job) -> dict[str, object]:
+def pretrain_on_pairs(job: Job) -> dict[str, object]:
     """Train on ``corpus``, which is divided by the tokenizer of ``vocabulary``, a new model or the one in ``start``;
     save it with both heads, and return accuracies on held-back documents."""
     knobs, place = job.read(Pretraining), device()
     make_deterministic(knobs.seed)
-    tokenizer, corpus = load_tokenizer(job.inputs["vocabulary"]), read_sentences(job.inputs["corpus"])
+    tokenizer, corpus = load_tokenizer(job.inputs["vocabulary"]), read_divided(job.inputs["corpus"])
     if "start" in job.inputs:
         model = load_pretrained(job.inputs["start"], place, seed=knobs.seed)
     else:
@@ -64,7 +64,7 @@ def pretrain_encoder(job: Job) -> dict[str, object]:
         optimizer=OPTIMIZERS[knobs.optimizer],
     )
     facts = train(job, knobs, spec, place) | learner.held.facts()
-    job.log(in_words(facts))
+    job.log(accuracies_in_words(facts))
     save_model(model, tokenizer, job.output)
     return facts | {"order": knobs.order, "parameters": sum(value.numel() for value in model.parameters())}
 
@@ -86,7 +86,7 @@ class Learner(nn.Module):
         """Return the mean loss of predicted words, and that of the order of pairs where it is learned."""
         assert isinstance(indices.epoch, PairEpoch) and indices.epoch.pairs is not None
         batch = self.reader.batch(indices.epoch.pairs, indices.rows_B, [self.knobs.seed, self.step])
-        words_PV, order_B2 = read(self.model, batch)
+        words_PV, order_B2 = read_pairs(self.model, batch)
         words = F.cross_entropy(words_PV.float(), batch.targets_P, reduction="sum")
         total = mean_of(words, len(batch.targets_P))
         if self.knobs.order == "none":
@@ -121,7 +121,7 @@ OPTIMIZERS: dict[str, Callable[[nn.Module, SeededTraining], torch.optim.Optimize
 }
 
 
-def in_words(facts: Mapping[str, object]) -> str:
+def accuracies_in_words(facts: Mapping[str, object]) -> str:
     """Return accuracies on held-back documents as a sentence."""
     named = {"words": "words", "sop": "swapped segments", "nsp": "segments of two documents"}
     parts = [f"{facts[key]:.1%} of {name}" for key, name in named.items() if key in facts]

@@ -1,6 +1,6 @@
 """A corpus as one stream of tokens with the borders of its sentences and documents.
 
-Written by ``divide_corpus``, read by memory map. Shape letters: S sentences, D documents.
+Written by ``divide_documents``, read by memory map. Shape letters: S sentences, D documents.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 
 from tasks.engine.job import Job
 from tasks.errors import DataError
-from tasks.methods.text.sentence_ends import RULE, sentences_of
+from tasks.methods.text.sentence_ends import RULE, split_sentences
 from tasks.ports.rows.document_files import document_batches
 from tasks.recipe.slices import SentencesSlice
 from tasks.training.data.corpora import DOCUMENTS_AT_ONCE
 from tasks.training.data.rows import load_tokenizer
 
-TOKENS, OFFSETS, DOCUMENTS, ABOUT = "tokens.raw", "offsets.npy", "documents.npy", "index.json"
-HELD_BACK = 20  # every twentieth document is held back to measure accuracies
+TOKEN_FILE, OFFSET_FILE, DOCUMENT_FILE, INDEX_FILE = "tokens.raw", "offsets.npy", "documents.npy", "index.json"
+HELD_DOCUMENT = 20  # every twentieth document is held back to measure accuracies
 
 
 @dataclass(frozen=True)
-class Sentences:
+class DividedCorpus:
     """The tokens of all sentences, ``offsets_S`` with the first token of each and their number behind them, and the
     first and the last but one sentence of each document of two sentences or more."""
 
@@ -48,11 +48,11 @@ class Sentences:
     def is_held_D(self) -> np.ndarray:
         """Which documents are held back."""
         count = len(self.documents_D2)
-        every = min(HELD_BACK, count)
+        every = min(HELD_DOCUMENT, count)
         return np.arange(count) % every == every - 1 if count > 1 else np.zeros(count, bool)
 
 
-def divide_corpus(job: Job) -> dict[str, object]:
+def divide_documents(job: Job) -> dict[str, object]:
     """Divide ``documents`` into sentences and tokenize them with the tokenizer of ``base``, without special tokens.
 
     Raises DataError for a corpus in which no document has two sentences.
@@ -60,7 +60,7 @@ def divide_corpus(job: Job) -> dict[str, object]:
     knobs, tokenizer = job.read(SentencesSlice), load_tokenizer(job.inputs["base"])
     dtype = np.uint16 if len(tokenizer) < 65_536 else np.uint32
     lengths, documents, total, read = list[int](), list[tuple[int, int]](), 0, 0
-    with (job.output / TOKENS).open("wb") as stream:
+    with (job.output / TOKEN_FILE).open("wb") as stream:
         for ids in tokenized_documents(job.inputs["documents"], tokenizer):
             read += 1
             if len(ids) < 2:
@@ -78,10 +78,10 @@ def divide_corpus(job: Job) -> dict[str, object]:
             f"no document of the corpus has two sentences, and the order of sentences is learned from two; a sentence "
             f"ends at {RULE}; check corpus.source, where each row is one document, and corpus.text"
         )
-    np.save(job.output / OFFSETS, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-    np.save(job.output / DOCUMENTS, np.array(documents, dtype=np.int64))
+    np.save(job.output / OFFSET_FILE, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    np.save(job.output / DOCUMENT_FILE, np.array(documents, dtype=np.int64))
     about = {"dtype": np.dtype(dtype).name, "vocab_size": len(tokenizer), "sentence_end": RULE}
-    (job.output / ABOUT).write_text(json.dumps(about, sort_keys=True))
+    (job.output / INDEX_FILE).write_text(json.dumps(about, sort_keys=True))
     counts = {"tokens": total, "sentences": len(lengths), "documents": len(documents)}
     return {**counts, "documents_left_out": read - len(documents), "sentence_end": RULE}
 
@@ -89,7 +89,7 @@ def divide_corpus(job: Job) -> dict[str, object]:
 def tokenized_documents(documents: Path, tokenizer: Any) -> Iterator[list[list[int]]]:
     """Yield the token ids of the sentences of each document; sentences without tokens are left out."""
     for texts in document_batches(documents, DOCUMENTS_AT_ONCE):
-        divided = [sentences_of(text) for text in texts]
+        divided = [split_sentences(text) for text in texts]
         flat = [sentence for sentences in divided for sentence in sentences]
         encoded = tokenizer(flat, add_special_tokens=False, return_attention_mask=False, verbose=False) if flat else {}
         ids = iter(encoded["input_ids"] if flat else ())
@@ -97,8 +97,8 @@ def tokenized_documents(documents: Path, tokenizer: Any) -> Iterator[list[list[i
             yield [one for one in (next(ids) for _ in sentences) if one]
 
 
-def read_sentences(folder: Path) -> Sentences:
+def read_divided(folder: Path) -> DividedCorpus:
     """Open a divided corpus without reading its tokens into memory."""
-    about = json.loads((folder / ABOUT).read_text())
-    ids = np.memmap(folder / TOKENS, dtype=about["dtype"], mode="r")
-    return Sentences(ids, np.load(folder / OFFSETS), np.load(folder / DOCUMENTS))
+    about = json.loads((folder / INDEX_FILE).read_text())
+    ids = np.memmap(folder / TOKEN_FILE, dtype=about["dtype"], mode="r")
+    return DividedCorpus(ids, np.load(folder / OFFSET_FILE), np.load(folder / DOCUMENT_FILE))

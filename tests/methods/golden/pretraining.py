@@ -62,7 +62,7 @@ def pieces(lengths_S: ndarray, documents_D2: ndarray, targets_N: ndarray) -> nda
     return np.array(made)
 
 
-def sentences_of(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Read letter by letter."""
     made, start = [], 0
     for place, letter in enumerate(text):
@@ -106,7 +106,7 @@ def pretraining() -> list[Case]:
             table=tuple({"length": length, "share": 0.15, "most": 20} for length in (3, 9, 10, 30, 63, 128, 512)),
         ),
         Case("ngrams.shares_of_lengths", "longest", shares_of_lengths, table=({"longest": 1}, {"longest": 3})),
-        Case("sentence_ends.sentences_of", "texts", sentences_of, table=tuple({"text": text} for text in TEXTS)),
+        Case("sentence_ends.split_sentences", "texts", split_sentences, table=tuple({"text": text} for text in TEXTS)),
     ]
     given = {
         "lengths_S": np.array([4, 4, 9, 1, 1, 20, 3, 3, 2, 5]),

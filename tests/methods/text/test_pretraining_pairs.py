@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tasks.methods.text.ngrams import begins_word, drawn_ngrams, shown_tokens, tokens_to_predict, words_between
-from tasks.methods.text.sentence_order import pairs_of
+from tasks.methods.text.sentence_order import segment_pairs
 from tests.methods.oracles import Oracle, reads
 
 SENTENCES = np.array([1, 2, 3, 5, 9, 9])  # of the documents of the oracle, each sentence of 8 tokens
@@ -61,7 +61,7 @@ def test_no_pair_is_of_two_texts_and_half_are_swapped(oracle: Oracle) -> None:
     assert shares["other text, label 1"] > 0.35 and shares["in order, label 0"] == pytest.approx(0.3, abs=0.01)
     labels = []
     for seed in range(200):
-        pairs = pairs_of(OFFSETS_S, DOCUMENTS_D2, "sop", ROOM, np.random.default_rng(seed))
+        pairs = segment_pairs(OFFSETS_S, DOCUMENTS_D2, "sop", ROOM, np.random.default_rng(seed))
         first, second = document_of(pairs.first_N2), document_of(pairs.second_N2)
         assert (first == second).all(), "the topic would betray the order"
         assert ((pairs.first_N2[:, 0] > pairs.second_N2[:, 0]) == (pairs.labels_N == 1)).all()
@@ -82,7 +82,7 @@ def document_of(ends_N2: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("order", ["none", "sop", "nsp"])
 def test_segments_fit_and_a_document_of_one_sentence_is_left_out(order: str) -> None:
     for seed in range(50):
-        pairs = pairs_of(OFFSETS_S, DOCUMENTS_D2[1:], order, ROOM, np.random.default_rng(seed))
+        pairs = segment_pairs(OFFSETS_S, DOCUMENTS_D2[1:], order, ROOM, np.random.default_rng(seed))
         sides = [np.diff(ends)[:, 0] for ends in (pairs.first_N2, pairs.second_N2)]
         assert all((side >= 1).all() for side in sides) and (sides[0] + sides[1] <= ROOM).all()
         assert 0 not in document_of(pairs.first_N2)
@@ -92,7 +92,7 @@ def test_segments_fit_and_a_document_of_one_sentence_is_left_out(order: str) -> 
 
 def test_all_orders_have_the_same_pieces_and_labels() -> None:
     made = {
-        order: pairs_of(OFFSETS_S, DOCUMENTS_D2, order, 200, np.random.default_rng(3))
+        order: segment_pairs(OFFSETS_S, DOCUMENTS_D2, order, 200, np.random.default_rng(3))
         for order in ("none", "sop", "nsp")
     }
     swapped = made["sop"].labels_N == 1

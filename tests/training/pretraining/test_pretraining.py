@@ -27,7 +27,7 @@ from tasks.training.pretraining.encoders import HEAD_DROPOUT, load_pretrained, n
 from tasks.training.pretraining.held_documents import HeldDocuments, RiseWatch
 from tasks.training.pretraining.pair_batches import PairReader
 from tasks.training.pretraining.pretrain import make_lamb
-from tasks.training.pretraining.sentences import read_sentences
+from tasks.training.pretraining.sentences import read_divided
 from tests.forked import ForkedJob
 from tests.methods.oracles import Oracle, reads
 
@@ -80,7 +80,7 @@ def knobs_of(**values: Any) -> dict[str, Any]:
 
 def reader_of(corpus: dict[str, Path], **values: Any) -> PairReader:
     knobs = Pretraining.model_validate({**ALBERT, **values})
-    return PairReader(read_sentences(corpus["corpus"]), load_tokenizer(corpus["vocabulary"]), knobs, CPU)
+    return PairReader(read_divided(corpus["corpus"]), load_tokenizer(corpus["vocabulary"]), knobs, CPU)
 
 
 def digest(folder: Path) -> str:
