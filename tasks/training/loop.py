@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -315,16 +314,16 @@ def rate(step: int, total: int, warmup: float, schedule: str) -> float:
     return 1.0 if schedule == "constant" else (total - step) / max(1, total - rising)
 
 
-def parameter_groups(modules: nn.Module, knobs: SeededTraining) -> list[dict[str, Any]]:
-    """Return the parameters that learn, those that decay first: biases and norm weights, which are vectors, do not."""
+def decayed_and_others(modules: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Return the parameters that learn: those that decay, and biases and norm weights, which are vectors and do not."""
     learned = [value for value in modules.parameters() if value.requires_grad]
-    return [
-        {"params": [value for value in learned if value.ndim > 1], "weight_decay": knobs.weight_decay},
-        {"params": [value for value in learned if value.ndim <= 1], "weight_decay": 0.0},
-    ]
+    return [value for value in learned if value.ndim > 1], [value for value in learned if value.ndim <= 1]
 
 
 def make_optimizer(modules: nn.Module, knobs: SeededTraining) -> torch.optim.Optimizer:
     """Return AdamW."""
-    groups, betas = parameter_groups(modules, knobs), (knobs.beta1, knobs.beta2)
-    return torch.optim.AdamW(groups, lr=knobs.learning_rate, betas=betas, eps=knobs.eps, fused=True)
+    decayed, others = decayed_and_others(modules)
+    groups = [{"params": decayed, "weight_decay": knobs.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(
+        groups, lr=knobs.learning_rate, betas=(knobs.beta1, knobs.beta2), eps=knobs.eps, fused=True
+    )

@@ -26,6 +26,12 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.training.data.substitutes": ("candidates.parquet",),
     "tasks.training.data.contributions": ("contributions.json",),
     "tasks.training.data.corpora": ("index.json", "offsets.npy", "tokens.raw"),
+    "tasks.training.pretraining.sentences": (
+        "sentence_tokens.raw",
+        "sentence_offsets.npy",
+        "documents.npy",
+        "sentences.json",
+    ),
     "tasks.training.objectives.signals": ("index.json",),
     "tasks.training.objectives.signal_files": (
         "hidden.raw",

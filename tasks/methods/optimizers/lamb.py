@@ -33,7 +33,7 @@ class Lamb(torch.optim.Optimizer):
 
     def __init__(
         self,
-        groups: Iterable[dict[str, Any]],
+        groups: Iterable[dict[str, object]],
         *,
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
@@ -48,11 +48,14 @@ class Lamb(torch.optim.Optimizer):
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
-                    self.step_of(weight, group)
+                    towards = self.direction_of(weight, group["betas"], group["weight_decay"], group["eps"])
+                    if group["adapted"]:
+                        towards.mul_(trust_ratio(weight, towards))
+                    weight.add_(towards, alpha=-group["lr"])
 
-    def step_of(self, weight: Tensor, group: dict[str, Any]) -> None:
-        """Take the step of one tensor."""
-        state, (of_mean, of_square) = self.state[weight], group["betas"]
+    def direction_of(self, weight: Tensor, betas: tuple[float, float], weight_decay: float, eps: float) -> Tensor:
+        """Bring the moments of one tensor up to date, and return the direction of its step."""
+        state, (of_mean, of_square) = self.state[weight], betas
         if not state:
             state.update(mean=torch.zeros_like(weight), square=torch.zeros_like(weight))
         assert weight.grad is not None
@@ -60,7 +63,4 @@ class Lamb(torch.optim.Optimizer):
         mean, square = state["mean"], state["square"]
         mean.mul_(of_mean).add_(gradient, alpha=1 - of_mean)
         square.mul_(of_square).addcmul_(gradient, gradient, value=1 - of_square)
-        towards = direction(mean, square, weight, weight_decay=group["weight_decay"], eps=group["eps"])
-        if group["adapted"]:
-            towards.mul_(trust_ratio(weight, towards))
-        weight.add_(towards, alpha=-group["lr"])
+        return direction(mean, square, weight, weight_decay=weight_decay, eps=eps)

@@ -69,7 +69,7 @@ class PretrainedCandidate(CandidateKnobs):
     def pretraining_of(self, section: Pretraining, seed: int) -> Pretraining:
         """Return how one seed is pretrained. Raises ValueError for values that do not go together."""
         own = {knob: getattr(self, knob) for knob in (*OF_SHAPE, *OF_LEARNING) if getattr(self, knob) is not None}
-        common: dict[str, Any] = dict(section)
+        common = dict(section)
         if own.get("family", section.family) != section.family:
             common = {**common, "embedding": None, "share": None}
         return Pretraining.model_validate({**common, **own, "seed": seed})

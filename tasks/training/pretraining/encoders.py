@@ -22,7 +22,7 @@ HEAD_DROPOUT = 0.1
 """Dropout before the head of a task in fine-tuning; pretraining has none anywhere."""
 
 
-def common_config(vocabulary: int, knobs: Pretraining) -> dict[str, Any]:
+def common_config(vocabulary: int, knobs: Pretraining) -> Any:
     """Return the values that the configs of both families have in common."""
     return {
         "vocab_size": vocabulary,

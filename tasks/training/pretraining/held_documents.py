@@ -122,7 +122,7 @@ class RiseWatch(nn.Module):
         self.register_buffer("lowest", torch.tensor(torch.inf))
         self.register_buffer("above", torch.tensor(0))
 
-    def look(self, loss: float) -> None:
+    def note_loss(self, loss: float) -> None:
         """Take note of the loss of an evaluation; raise ModelError for the third in a row that is half a unit above the
         lowest."""
         lowest = float(self.lowest)

@@ -21,7 +21,7 @@ from tasks.recipe.slices import VocabularyOfCorpus
 from tasks.recipe.training import Pretraining, SeededTraining
 from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import load_tokenizer
-from tasks.training.loop import TrainingSpec, make_optimizer, parameter_groups, train
+from tasks.training.loop import TrainingSpec, decayed_and_others, make_optimizer, train
 from tasks.training.models.students import save_model, set_dropout
 from tasks.training.precision import device, make_deterministic
 from tasks.training.pretrain import make_tokenizer
@@ -104,15 +104,18 @@ class Learner(nn.Module):
             total += pairs.order_loss / pairs.pairs
             found[f"{order}_accuracy"] = pairs.right_pairs / pairs.pairs
         job.curve(self.step + 1, held_word_loss=of_words, **found)
-        self.watch.look(of_words)
+        self.watch.note_loss(of_words)
         return -total
 
 
 def make_lamb(modules: nn.Module, knobs: SeededTraining) -> torch.optim.Optimizer:
     """Return LAMB; norms and biases, which are vectors, neither decay nor have steps in units of their norm."""
-    matrices, vectors = parameter_groups(modules, knobs)
-    betas = (knobs.beta1, knobs.beta2)
-    return Lamb([matrices, {**vectors, "adapted": False}], lr=knobs.learning_rate, betas=betas, eps=knobs.eps)
+    matrices, vectors = decayed_and_others(modules)
+    groups: list[dict[str, object]] = [
+        {"params": matrices, "weight_decay": knobs.weight_decay},
+        {"params": vectors, "weight_decay": 0.0, "adapted": False},
+    ]
+    return Lamb(groups, lr=knobs.learning_rate, betas=(knobs.beta1, knobs.beta2), eps=knobs.eps)
 
 
 OPTIMIZERS: dict[str, Callable[[nn.Module, SeededTraining], torch.optim.Optimizer]] = {

@@ -21,7 +21,8 @@ from tasks.recipe.slices import SentencesSlice
 from tasks.training.data.corpora import DOCUMENTS_AT_ONCE
 from tasks.training.data.rows import load_tokenizer
 
-TOKEN_FILE, OFFSET_FILE, DOCUMENT_FILE, INDEX_FILE = "tokens.raw", "offsets.npy", "documents.npy", "index.json"
+TOKEN_FILE, OFFSET_FILE = "sentence_tokens.raw", "sentence_offsets.npy"
+DOCUMENT_FILE, INDEX_FILE = "documents.npy", "sentences.json"
 HELD_DOCUMENT = 20  # every twentieth document is held back to measure accuracies
 
 

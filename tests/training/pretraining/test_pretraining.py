@@ -174,12 +174,12 @@ def test_held_documents_are_never_learned_and_scored_alike_each_time(corpus: dic
 def test_a_rising_loss_stops_and_its_counts_are_in_checkpoints() -> None:
     watch = RiseWatch()
     for loss in (5.0, 4.0, 4.6, 4.7, 4.2, 4.6):
-        watch.look(loss)
+        watch.note_loss(loss)
     resumed = RiseWatch()
     resumed.load_state_dict(watch.state_dict())
-    resumed.look(4.6)
+    resumed.note_loss(4.6)
     with pytest.raises(ModelError, match=r"is 4\.60 and was 4\.00 before; the training diverges; lower"):
-        resumed.look(4.6)
+        resumed.note_loss(4.6)
 
 
 def test_a_corpus_without_a_second_sentence_is_refused_with_the_rule(corpus: dict[str, Path], tmp_path: Path) -> None:
