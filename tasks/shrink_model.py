@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tasks.contracts import Artifact
 from tasks.recipe.slices import (
+    HeadSlice,
     NeuronSlice,
     PruneRoundSlice,
     QuantizationSlice,
@@ -41,6 +42,12 @@ async def prune_neurons(context: StageContext, knobs: NeuronSlice, *, base: Arti
 @stage(makes="checkpoint", engine="width", threads="branch")
 async def prune_width(context: StageContext, knobs: WidthSlice, *, base: Artifact, rows: Artifact) -> None:
     """Remove the least important dimensions of all hidden states, and attention heads with them."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
+
+
+@stage(makes="checkpoint", engine="heads", threads="branch")
+async def prune_heads(context: StageContext, knobs: HeadSlice, *, base: Artifact, rows: Artifact) -> None:
+    """Set the weights of the least important attention heads to 0."""
     await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
 
 

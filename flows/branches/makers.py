@@ -14,7 +14,7 @@ from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.dropped import make_dropped_candidate
 from flows.branches.shrinking.pretrained import make_pretrained
 from flows.branches.shrinking.quantized import make_quantized
-from flows.branches.shrinking.shrunk import make_narrowed, make_pruned, make_trimmed
+from flows.branches.shrinking.shrunk import make_narrowed, make_pruned, make_trimmed, make_with_fewer_heads
 from flows.branches.shrinking.sparse import make_lottery, make_sparse
 from flows.branches.student import make_student
 from flows.branches.subflow import as_page, has_branches
@@ -25,6 +25,7 @@ from tasks.prepare_corpus import pretrain_encoder
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.shrink_model import (
+    prune_heads,
     prune_in_rounds,
     prune_neurons,
     prune_weights,
@@ -55,6 +56,7 @@ MAKERS = {
     "vocabulary-trimming": Maker(make_trimmed, (trim_vocabulary,)),
     "neuron-pruning": Maker(make_pruned, (prune_neurons, prune_in_rounds)),
     "width-pruning": Maker(make_narrowed, (prune_width, prune_in_rounds)),
+    "head-pruning": Maker(make_with_fewer_heads, (prune_heads,)),
     "weight-pruning": Maker(make_sparse, (prune_weights,)),
     "lottery-ticket": Maker(make_lottery, (train_ticket,)),
     "quantization": Maker(make_quantized, (train_quantized,)),

@@ -41,18 +41,19 @@ def export(job: Job) -> dict[str, object]:
 
     from tasks.architectures.known_architectures import longest
     from tasks.exports.tracing import reason
+    from tasks.methods.pruning.heads import leave_out_silent_heads
     from tasks.scoring.predict import load
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)
     graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(folder, knobs.task_type)
     names = [output.name for output in graph.outputs]
-    positions = longest(model.config, 2**30)
+    positions, left_out = longest(model.config, 2**30), leave_out_silent_heads(model)
     card = describe(
         graph.card(model.config),
         tokenizer,
         max_length=knobs.max_length,
         positions=positions if positions < 2**30 else None,
-        parameters=parameters_of(folder),
+        parameters=parameters_of(folder) - left_out,
         opset=knobs.opset,
     )
     copy_beside(folder, job.output)

@@ -17,7 +17,7 @@ from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.makers.pretraining import PretrainedCandidate
-from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.shrinking import HeadsCandidate, NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.makers.weights import LotteryCandidate, SparseCandidate
 from tasks.recipe.students import (
     STRATEGY_NAMES,
@@ -201,6 +201,7 @@ AnyCandidate = (
     | Annotated[TrimmedCandidate, Tag("vocabulary-trimming")]
     | Annotated[PrunedCandidate, Tag("neuron-pruning")]
     | Annotated[NarrowedCandidate, Tag("width-pruning")]
+    | Annotated[HeadsCandidate, Tag("head-pruning")]
     | Annotated[SparseCandidate, Tag("weight-pruning")]
     | Annotated[LotteryCandidate, Tag("lottery-ticket")]
     | Annotated[QuantizedCandidate, Tag("quantization")]

@@ -225,6 +225,12 @@ class WidthSlice(NeuronSlice):
     """Knobs that determine which dimensions and heads stay; ``keep`` is their share."""
 
 
+class HeadSlice(NeuronSlice):
+    """Knobs that determine which heads stay; ``keep`` is their share."""
+
+    scope: Literal["global", "layer"] = Field("global", description="Where heads are compared.")
+
+
 class PruneRoundSlice(NeuronSlice):
     """Knobs that determine one round of iterative pruning; ``keep`` is the share after the last one."""
 

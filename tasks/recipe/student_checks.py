@@ -17,6 +17,9 @@ from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Stude
 from tasks.recipe.training import Ensemble, Teacher
 from tasks.task_types.types import OF_GROUPS, TaskType
 
+READ_VALUES = ("relations", "self-attention")
+"""Methods of a first phase that compare the values of attention heads."""
+
 
 class StudentSections(Protocol):
     """The sections of a recipe that a student depends on."""
@@ -170,6 +173,12 @@ def check_follower(recipe: StudentSections, student: Student, made_from: str, be
         raise ValueError(
             f"candidate {student.name} is made from {made_from}, whose layers were trained since; method: replacing "
             f"needs the teacher's own, so give it another method, or make it from teacher"
+        )
+    silent = next((one.name for one in behind if one.has_silent_heads), None)
+    if inner is not None and silent is not None and inner.method in READ_VALUES:
+        raise ValueError(
+            f"candidate {student.name} is made from {silent}, whose pruned heads have no values, and method: "
+            f"{inner.method} would train values of all heads; use method: layers, or set stages: []"
         )
     trimmed = next((one.name for one in behind if one.has_own_tokenizer), None)
     if inner is not None and trimmed is not None:

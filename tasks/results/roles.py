@@ -87,6 +87,18 @@ ROLES = {
         registered=True,
         tag="width-pruning",
     ),
+    "fewer-heads": Role(
+        "model with fewer attention heads",
+        5,
+        "#7a5a1e",
+        "#d9b56b",
+        order=3,
+        reach=1.2,
+        turn=pi,
+        exported=True,
+        registered=True,
+        tag="head-pruning",
+    ),
     "sparse": Role(
         "model with zeros",
         4,

@@ -171,6 +171,7 @@ LIKE_ANOTHER = (
     "poor-mans-contribution",
     "poor-mans-symmetric",
     "poor-mans-top",
+    "pruned-heads",
     "pruned-neurons",
     "pruned-width",
     "reranker-small",

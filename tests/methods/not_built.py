@@ -20,7 +20,7 @@ NOT_BUILT: dict[str, dict[str, str]] = {
     },
     "importance": {
         "examples that cancel within a batch, norms over layers, and DynaBERT's order": """
-            raw_one_batch by_layer_one_batch both_norms_one_batch raw_two_batches two_batches_cleared
+            raw_one_batch both_norms_one_batch raw_two_batches two_batches_cleared
             dynabert_one_batch dynabert_two_batches
         """,
         "DynaBERT's sizes and layers": "sizes kept_layers",

@@ -262,12 +262,14 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "sparse", "from": "teacher", "by": "weight-pruning", "prediction": FAST},
             {"name": "ticket", "from": "teacher", "by": "lottery-ticket", "rounds": 2, "prediction": FAST},
             {"name": "few", "from": "teacher", "by": "quantization", "format": "four-bit", "prediction": FAST},
+            {"name": "fewer", "from": "teacher", "by": "head-pruning"},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
     narrowed, gradual = "prune-width/narrowed", "prune-in-rounds/*"
     between = "distill-predictions/gradual-round-1"
     sparse, tickets, few = "prune-weights/sparse", "train-ticket/*", "train-quantized/few"
+    fewer = "prune-heads/fewer"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -338,7 +340,14 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.11.format", (few,), ["int8"]),
         Rule("candidates.11.bits", (few,), [2]),
         Rule("candidates.11.*", (few,)),
-        Rule("task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed)),
+        Rule("candidates.12.seeds", (seeded(fewer), *scored("fewer")), [[0, 1]]),
+        Rule("candidates.12.from", (fewer,), ["pretrained"]),
+        Rule("candidates.12.importance", (fewer,), ["magnitude"]),
+        Rule("candidates.12.scope", (fewer,), ["layer"]),
+        Rule("candidates.12.*", (fewer,)),
+        Rule(
+            "task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed, fewer)
+        ),
         Rule("scoring.max_length", ("score-model/*", "measure-texts/*")),
         Rule("speed.threads", ("measure-speed/*", "measure-texts/*")),
         Rule("speed.repeats", ("measure-speed/*", "measure-texts/*")),

@@ -26,6 +26,7 @@ LEARNING = {
     "trim-vocabulary",
     "prune-neurons",
     "prune-width",
+    "prune-heads",
     "prune-in-rounds",
     "prune-weights",
     "train-ticket",

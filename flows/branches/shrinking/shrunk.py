@@ -1,5 +1,5 @@
-"""The makers of models with a smaller vocabulary, with fewer neurons, or of a smaller width. They train nothing
-but the model between two rounds of iterative pruning."""
+"""The makers of models with a smaller vocabulary, with fewer neurons or heads, or of a smaller width. They train
+nothing but the model between two rounds of iterative pruning."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from flows.branches.student import train_student
 from tasks.contracts import Artifact
 from tasks.recipe.chains import depth_of
 from tasks.recipe.makers.candidate_knobs import TEACHER
-from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.shrinking import HeadsCandidate, NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import NeuronSlice, PruneRoundSlice, VocabularySlice, WidthSlice
+from tasks.recipe.slices import HeadSlice, NeuronSlice, PruneRoundSlice, VocabularySlice, WidthSlice
 from tasks.recipe.students import Student
-from tasks.shrink_model import prune_in_rounds, prune_neurons, prune_width, trim_vocabulary
+from tasks.shrink_model import prune_heads, prune_in_rounds, prune_neurons, prune_width, trim_vocabulary
 
 
 async def make_trimmed(recipe: Recipe, planned: TrimmedCandidate, shared: SharedArtifacts) -> Candidate:
@@ -70,6 +70,18 @@ async def make_narrowed(recipe: Recipe, planned: NarrowedCandidate, shared: Shar
     return await pruned_by_importance(recipe, planned, "heads", shared, at_once)
 
 
+async def make_with_fewer_heads(recipe: Recipe, planned: HeadsCandidate, shared: SharedArtifacts) -> Candidate:
+    """Return a candidate with fewer heads than the model that it is made from; each seed has a sample of its own."""
+
+    async def one(seed: int) -> Artifact:
+        base = await origin_of_seed(planned, seed, shared)
+        knobs = HeadSlice(**measure_of(recipe, planned, seed), scope=planned.scope)
+        named = label(planned.name, seed, planned.planned_seeds)
+        return await prune_heads(knobs, base=base, rows=shared.rows, label=named)
+
+    return await candidate_of_seeds(planned, one)
+
+
 async def pruned_by_importance(
     recipe: Recipe,
     planned: PrunedCandidate | NarrowedCandidate,
@@ -88,7 +100,9 @@ async def pruned_by_importance(
     return await candidate_of_seeds(planned, one)
 
 
-def measure_of(recipe: Recipe, planned: PrunedCandidate | NarrowedCandidate, seed: int) -> dict[str, Any]:
+def measure_of(
+    recipe: Recipe, planned: PrunedCandidate | NarrowedCandidate | HeadsCandidate, seed: int
+) -> dict[str, Any]:
     """Return the knobs of a measurement of importance."""
     return {
         "task_type": recipe.spec.kind,

@@ -96,6 +96,11 @@ class CandidateKnobs(Knobs):
         return False
 
     @property
+    def has_silent_heads(self) -> bool:
+        """Whether weights of whole attention heads are 0, which stay so as long as no values of heads are compared."""
+        return False
+
+    @property
     def grid(self) -> str:
         """The format of exports for whose grid its weights are trained, which a further change would leave; empty if
         there is none."""

@@ -1,4 +1,5 @@
-"""Candidates that are made smaller without training: fewer pieces in the vocabulary, fewer neurons, a smaller width."""
+"""Candidates that are made smaller without training: fewer pieces in the vocabulary, fewer neurons, a smaller width,
+fewer attention heads."""
 
 from __future__ import annotations
 
@@ -138,3 +139,38 @@ class NarrowedCandidate(ImportanceKnobs):
         """Return its share of the heads, each as large as before."""
         kept = max(1, round(heads * self.keep))
         return width // heads * kept, kept
+
+
+class HeadsCandidate(CandidateKnobs):
+    """A model with fewer attention heads, perhaps other numbers of them in its layers; not trained again. No plain
+    folder states that, so the folder keeps the shape, with zeros as the weights of the other heads, and graphs leave
+    them out. A distillation from it is the next entry of a chain, and lets the zeros be."""
+
+    by: Literal["head-pruning"] = Field(description="The maker.")
+    keep: float = Field(0.5, gt=0, lt=1, description="Share of the heads that stay, at least one in each layer.")
+    scope: Literal["global", "layer"] = Field(
+        "global",
+        description="global: heads of all layers are compared, each layer's in units of its norm; layer: the same "
+        "share of each layer.",
+    )
+    importance: Literal["taylor", "activation", "magnitude", "random"] = Field(
+        "taylor",
+        description="taylor: change of the loss on training rows if a head were removed; activation: mean activations "
+        "on them; magnitude: weights; random: the control that the others have to beat.",
+    )
+    rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+
+    @property
+    def planned_role(self) -> str:
+        """A model with fewer heads."""
+        return "fewer-heads"
+
+    @property
+    def changes_each_layer(self) -> bool:
+        """Layer by layer."""
+        return True
+
+    @property
+    def has_silent_heads(self) -> bool:
+        """Those that are pruned."""
+        return True

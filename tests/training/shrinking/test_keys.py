@@ -9,9 +9,17 @@ from tests.stage_tasks import edited
 from tests.task_types.test_keys import remade, with_statements
 
 OWN = {
-    "tasks.methods.pruning.widths": {"prune-width", "prune-in-rounds", "measure-latencies"},  # of narrower shapes
-    "tasks.methods.pruning.stream_importance": {"prune-width", "prune-in-rounds"},
-    "tasks.training.shrinking.width_pruning": {"prune-width", "prune-in-rounds"},
+    "tasks.methods.pruning.widths": {  # latencies: of narrower shapes; export: the maps of silent heads
+        "prune-width",
+        "prune-heads",
+        "prune-in-rounds",
+        "measure-latencies",
+        "export-onnx",
+    },
+    "tasks.methods.pruning.heads": {"prune-heads", "export-onnx"},
+    "tasks.methods.pruning.stream_importance": {"prune-width", "prune-heads", "prune-in-rounds"},
+    "tasks.training.shrinking.width_pruning": {"prune-width", "prune-heads", "prune-in-rounds"},
+    "tasks.training.shrinking.head_pruning": {"prune-heads"},
     "tasks.training.shrinking.rounds": {"prune-in-rounds"},
     "tasks.training.shrinking.weight_pruning": {"prune-weights", "train-ticket"},
     "tasks.methods.pruning.weight_masks": {"prune-weights", "train-ticket"},

@@ -1,0 +1,46 @@
+"""A chain with fewer attention heads, on a tiny real model: what the run says of it, and what is refused before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from flows.cli.runner import run_recipe
+from flows.home import Home
+from tasks.results.run import RunResult
+from tests.families import write_tiny
+from tests.flows.branches.test_makers import chain
+from tests.flows.test_compress import FAST, executed
+
+FEWER = {"name": "fewer", "from": "teacher", "by": "head-pruning", "rows": 40}
+INNER = {**FAST, "matching": {"layer_map": "uniform", "projection": "none"}}
+FURTHER = {"name": "further", "from": "fewer", "by": "distillation", "intermediate": INNER, "prediction": FAST}
+
+
+def test_fewer_heads_stay_fewer_after_a_distillation_of_attention_too_and_graphs_are_smaller(
+    prefect_server: None, engines_here: None, tiny_rows: Path, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "home").create()
+    exports = {"of": ["fewer", "further"], "formats": ["onnx"]}
+    recipe = chain(write_tiny("bert", tmp_path / "bert"), tiny_rows, FEWER, FURTHER, exports=exports)
+    result: dict[str, Any] = run_recipe(recipe, home=home)
+    rows = {row.name: row for row in RunResult.model_validate(result).models}
+    fewer, graphs = rows["fewer"], [rows["fewer-onnx"], rows["further-onnx"]]
+    assert fewer.role == "fewer-heads" and fewer.making == "made from teacher by head-pruning"
+    assert (fewer.note or "").startswith("8 of 16 heads (") and "left out of graphs" in (fewer.note or "")
+    assert fewer.parameters == rows["further"].parameters == rows["teacher"].parameters
+    gone = 8 * (4 * 4 * 16 + 3 * 4)
+    assert {graph.parameters for graph in graphs} == {(fewer.parameters or 0) - gone}
+    assert {graph.metrics == rows[graph.of or ""].metrics for graph in graphs} == {True}
+    assert {entry["candidate"] for entry in result["registered"]} == {"fewer", "further"}
+    assert executed(run_recipe(recipe, home=home)) == set()
+
+
+@pytest.mark.parametrize("method", ["relations", "self-attention"])
+def test_a_method_that_would_give_silent_heads_values_is_refused(method: str, tiny_bert: Path, tiny_rows: Path) -> None:
+    said = f"candidate further is made from fewer, whose pruned heads have no values, and method: {method} would train"
+    with pytest.raises(ValidationError, match=said):
+        chain(tiny_bert, tiny_rows, FEWER, {**FURTHER, "intermediate": {**FAST, "method": method}})

@@ -1,0 +1,97 @@
+"""Heads of real models of every family, silenced by the engine: folders keep their shape, graphs have fewer heads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.engine.job import Job
+from tasks.errors import ModelError
+from tasks.exports.jobs import export
+from tasks.methods.pruning.heads import sounding_heads
+from tasks.recipe.slices import ExportSlice, HeadSlice
+from tasks.scoring.predict import outputs_of
+from tasks.scoring.speed.flops import parameters_of
+from tasks.training.data.rows import read_task
+from tasks.training.models.students import load_classifier
+from tasks.training.shrinking.head_pruning import prune_heads
+from tests.families import NAMES, write_tiny
+from tests.training.shrinking.test_vocabulary import classifier, texts_in
+from tests.training.shrinking.test_width_pruning import REFUSED
+
+HALF: dict[str, Any] = {
+    "task_type": "classification",
+    "keep": 0.5,
+    "importance": "taylor",
+    "rows": 40,
+    "max_length": 32,
+}
+
+
+def job(output: Path, knobs: dict[str, Any], **inputs: Path) -> Job:
+    output.mkdir()
+    order = {"job": "heads", "knobs": HeadSlice(**knobs).model_dump(mode="json"), "output": str(output)}
+    return Job({**order, "inputs": {name: str(folder) for name, folder in inputs.items()}}, silent=True)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in REFUSED])
+def test_a_family_with_half_of_its_heads_and_the_shape_as_before(name: str, rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny(name, tmp_path / name), rows, tmp_path / "whole")
+    facts = prune_heads(job(tmp_path / "half", HALF, base=whole, rows=rows))
+    assert (facts["heads"], facts["heads_before"]) == (8, 16) and sum(facts["heads_by_layer"]) == 8  # type: ignore[call-overload]
+    shapes = [json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "half", whole)]
+    assert shapes[0] == shapes[1]
+    task = read_task(rows, "classification")
+    model = load_classifier(tmp_path / "half", task, torch.device("cpu"))
+    assert sounding_heads(model).sum(1).tolist() == facts["heads_by_layer"]
+    ours, theirs = (
+        outputs_of(folder, texts_in(rows), None, 32, task_type="classification")["logits"]
+        for folder in (tmp_path / "half", whole)
+    )
+    assert ours.shape == theirs.shape and (ours != theirs).any()
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED & set(NAMES)))
+def test_a_family_with_other_attention_is_refused_and_nothing_is_written(name: str, rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny(name, tmp_path / name), rows, tmp_path / "whole")
+    with pytest.raises(ModelError, match=f"heads of a {name} cannot be removed alone"):
+        prune_heads(job(tmp_path / "half", HALF, base=whole, rows=rows))
+    assert list((tmp_path / "half").iterdir()) == []
+
+
+def test_a_graph_has_the_heads_that_sound_and_answers_as_the_folder(rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny("bert", tmp_path / "bert"), rows, tmp_path / "whole")
+    prune_heads(job(tmp_path / "half", HALF, base=whole, rows=rows))
+    sizes = {}
+    for name, folder in {"whole": whole, "half": tmp_path / "half"}.items():
+        knobs = ExportSlice(task_type="classification", max_length=32, parity_rows=20).model_dump(mode="json")
+        output = tmp_path / f"{name}-onnx"
+        output.mkdir()
+        order = {"job": "export", "knobs": knobs, "output": str(output), "threads": 1}
+        facts = export(Job({**order, "inputs": {"model": str(folder), "rows": str(rows)}}, silent=True))
+        assert facts["largest_difference"] < 1e-5 and facts["equal_answers"] == 1.0  # type: ignore[operator]
+        sizes[name] = (facts["bytes"], parameters_of(output))
+    parameters = 8 * (4 * 4 * 16 + 3 * 4)  # eight heads of four numbers, at a width of 16
+    assert sizes["whole"][1] - sizes["half"][1] == parameters
+    assert sizes["whole"][0] - sizes["half"][0] > 4 * parameters - 512  # type: ignore[operator]
+
+
+def test_the_same_seed_keeps_the_same_heads_and_measures_differ(rows: Path, tmp_path: Path) -> None:
+    whole = classifier(write_tiny("bert", tmp_path / "bert"), rows, tmp_path / "whole")
+    weights = {}
+    for name, knobs in {
+        "a": {},
+        "b": {},
+        "layers alike": {"scope": "layer"},
+        "weights": {"importance": "magnitude"},
+        "means": {"importance": "activation"},
+        "drawn": {"importance": "random"},
+        "drawn again": {"importance": "random", "seed": 1},
+    }.items():
+        prune_heads(job(tmp_path / name, {**HALF, **knobs}, base=whole, rows=rows))
+        weights[name] = (tmp_path / name / "model.safetensors").read_bytes()
+    assert weights["a"] == weights["b"] and len(set(weights.values())) >= 5
