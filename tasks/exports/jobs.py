@@ -41,7 +41,7 @@ def export(job: Job) -> dict[str, object]:
 
     from tasks.architectures.known_architectures import longest
     from tasks.exports.tracing import reason
-    from tasks.methods.pruning.heads import leave_out_silent_heads
+    from tasks.methods.pruning.silent_heads import leave_out_silent_heads
     from tasks.scoring.predict import load
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)

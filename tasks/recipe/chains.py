@@ -14,6 +14,8 @@ from tasks.recipe.students import LayerDropping, Student
 from tasks.recipe.training import Ensemble
 from tasks.task_types.types import TASK_TYPES
 
+READ_VALUES = ("relations", "self-attention")
+"""Methods of a first phase that compare the values of attention heads."""
 LEAST_LAYERS = 2
 """Layers of a student whose depth is only known with its teacher's; of these, checks before that assume the best."""
 
@@ -64,6 +66,23 @@ def require_teachers_pieces(candidates: Sequence[CandidateKnobs]) -> None:
                 f"candidate {one.name} is made from {trimmed}, whose tokenizer is not its teacher's, so their answers "
                 f"to pieces cannot be compared; set signal: labels, or trim the vocabulary afterwards"
             )
+
+
+def require_comparable_layers(name: str, method: str, behind: Sequence[CandidateKnobs], unlike: str) -> None:
+    """Raise ValueError for a first phase by a ``method`` that would train the values of pruned heads, and for one whose
+    tokens cannot be compared with the teacher's; ``unlike`` says of a recipe's rows why."""
+    silent = next((one.name for one in behind if one.has_silent_heads), None)
+    if silent is not None and method in READ_VALUES:
+        raise ValueError(
+            f"candidate {name} is made from {silent}, whose pruned heads have no values, and method: {method} would "
+            f"train values of all heads; use method: layers, or set stages: []"
+        )
+    trimmed = next((one.name for one in behind if one.has_own_tokenizer), None)
+    if trimmed is not None and unlike:
+        raise ValueError(
+            f"candidate {name} is made from {trimmed}, whose tokenizer is not its teacher's, and rows that {unlike} "
+            f"cannot be compared token by token; set stages: [], or trim the vocabulary afterwards"
+        )
 
 
 def shares_layers(name: str, known: dict[str, CandidateKnobs]) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
-from tasks.recipe.chains import require_parts_of_words, require_teachers_pieces
+from tasks.recipe.chains import require_comparable_layers, require_parts_of_words, require_teachers_pieces
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction, TaskDistillation
 from tasks.recipe.judging import Scoring
@@ -16,9 +16,6 @@ from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
 from tasks.recipe.training import Ensemble, Teacher
 from tasks.task_types.types import OF_GROUPS, TaskType
-
-READ_VALUES = ("relations", "self-attention")
-"""Methods of a first phase that compare the values of attention heads."""
 
 
 class StudentSections(Protocol):
@@ -174,18 +171,10 @@ def check_follower(recipe: StudentSections, student: Student, made_from: str, be
             f"candidate {student.name} is made from {made_from}, whose layers were trained since; method: replacing "
             f"needs the teacher's own, so give it another method, or make it from teacher"
         )
-    silent = next((one.name for one in behind if one.has_silent_heads), None)
-    if inner is not None and silent is not None and inner.method in READ_VALUES:
-        raise ValueError(
-            f"candidate {student.name} is made from {silent}, whose pruned heads have no values, and method: "
-            f"{inner.method} would train values of all heads; use method: layers, or set stages: []"
-        )
-    trimmed = next((one.name for one in behind if one.has_own_tokenizer), None)
-    if inner is not None and trimmed is not None:
-        raise ValueError(
-            f"candidate {student.name} is made from {trimmed}, whose tokenizer is not its teacher's, so their layers "
-            f"cannot be compared token by token; set stages: [], or trim the vocabulary afterwards"
-        )
+    if inner is not None:
+        unlike = "are read in windows" if recipe.task_type.has_units else ""
+        unlike = unlike or ("have replaced words" if recipe.takes(student, "augmentation") else "")
+        require_comparable_layers(student.name, inner.method, behind, unlike)
 
 
 def last_phases(recipe: StudentSections) -> list[Prediction]:

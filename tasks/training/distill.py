@@ -26,7 +26,7 @@ from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.contributions import read_contributions
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, planned
-from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.data.substitutes import read_substitutes
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
@@ -35,6 +35,7 @@ from tasks.training.objectives.capture import Capture
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.objectives import objective_of
 from tasks.training.objectives.signals import Recorded, TeacherSignals, recorded
+from tasks.training.objectives.trimmed_teacher import pieces_of_student, read_alike
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
 from tasks.training.selection import selector
 
@@ -55,8 +56,8 @@ def distill_intermediate(job: Job) -> dict[str, object]:
     knobs, place = job.read(IntermediateSlice), device()
     make_deterministic(knobs.seed)
     pair = pair_of(job, knobs, place)
-    same_vocabulary(pair)
-    rows = student_rows(job, pair.task, transfer_alone=knobs.transfer_alone)
+    every = student_rows(job, pair.task, transfer_alone=knobs.transfer_alone)
+    rows = comparable_rows(job, pair, every, knobs.max_length)
     augmented = AugmentedRows(rows, pair.tokenizer, knobs.max_length, knobs.seed, knobs.sampling, substitutes(job))
     context = DistillationContext(
         pair.student,
@@ -73,7 +74,18 @@ def distill_intermediate(job: Job) -> dict[str, object]:
     spec = inner_spec(objective, augmented, knobs, recorded(job, augmented.ids), place)
     facts = train(job, knobs, spec, place) | objective.finish()
     save_model(pair.student, pair.tokenizer, job.output)
-    return facts
+    return facts if len(rows) == len(every) else facts | {"rows_left_out": len(every) - len(rows)}
+
+
+def comparable_rows(job: Job, pair: TeacherStudent, rows: Rows, max_length: int) -> Rows:
+    """Return the rows whose tokens can be compared one by one: all of them, or where the student has fewer pieces than
+    its teacher those that both divide alike; the teacher then reads the student's pieces."""
+    ours, theirs = (one.get_vocab() for one in (pair.tokenizer, pair.teachers_tokenizer))
+    kept = None if ours == theirs else pieces_of_student(ours, theirs)
+    if kept is None:
+        same_vocabulary(pair)
+        return rows
+    return read_alike(job, pair.teacher, pair.tokenizer, pair.teachers_tokenizer, rows, max_length, kept)
 
 
 def inner_spec(

@@ -14,7 +14,7 @@ from tasks.training.objectives.signals import record_signals
 from tasks.training.pretrain import pretrain
 from tasks.training.pretraining.pretrain import pretrain_on_pairs, write_vocabulary
 from tasks.training.pretraining.sentences import divide_documents
-from tasks.training.shrinking.head_pruning import prune_heads
+from tasks.training.shrinking.head_pruning import silence_least_important
 from tasks.training.shrinking.neuron_pruning import prune_neurons
 from tasks.training.shrinking.quantization import train_on_grid
 from tasks.training.shrinking.rounds import prune_round
@@ -48,5 +48,5 @@ JOBS = {
     "vocabulary": keep_used_pieces,
     "weights": prune_while_training,
     "width": cut_width,
-    "heads": prune_heads,
+    "heads": silence_least_important,
 }

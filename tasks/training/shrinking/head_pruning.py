@@ -7,7 +7,7 @@ Method: Michel et al. 2019, arXiv:1905.10650. The model is not trained again.
 from __future__ import annotations
 
 from tasks.engine.job import Job
-from tasks.methods.pruning.heads import kept_heads, maps_of_heads, silence_heads, sounding_heads
+from tasks.methods.pruning.silent_heads import kept_heads, maps_of_heads, silence_heads, sounding_heads
 from tasks.recipe.slices import HeadSlice
 from tasks.training.data.rows import task_and_tokenizer
 from tasks.training.models.students import load_classifier, save_model
@@ -16,7 +16,7 @@ from tasks.training.selection import score_of_finished
 from tasks.training.shrinking.width_pruning import importance_of_stream
 
 
-def prune_heads(job: Job) -> dict[str, object]:
+def silence_least_important(job: Job) -> dict[str, object]:
     """Write ``base`` with the least important heads silent; return how many stay, in all and in each layer."""
     knobs = job.read(HeadSlice)
     make_deterministic(knobs.seed)

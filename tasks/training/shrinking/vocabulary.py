@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
-from tasks.architectures.known_architectures import architecture_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.vocabulary.tokenizer_files import Document, ids_to_keep, with_pieces
@@ -25,6 +22,7 @@ from tasks.recipe.slices import VocabularySlice
 from tasks.training.data.corpora import read_corpus
 from tasks.training.data.encoded import encode
 from tasks.training.data.rows import Task, load_tokenizer, read_rows, task_and_tokenizer
+from tasks.training.models.pieces import keep_pieces
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import score_of_finished
@@ -107,23 +105,6 @@ def require_tokenizer_of_corpus(job: Job, tokenizer: Any) -> None:
             f"the corpus is tokenized with the pretrained model's {len(corpus):,} pieces, and this model has "
             f"{len(tokenizer):,} of its own; set of: [train], or trim the model that it is made from"
         )
-
-
-def keep_pieces(model: Any, kept: Sequence[int]) -> None:
-    """Keep these rows of the word embeddings, in order, and renumber the config's special tokens."""
-    table, new_ids = model.get_input_embeddings(), {old: new for new, old in enumerate(kept)}
-    pad, config = model.config.pad_token_id, model.config
-    if pad is not None and architecture_of(config).reserved_positions and new_ids.get(pad) != pad:
-        raise ModelError(
-            f"a {config.model_type} counts positions from its padding token, whose number {pad} would change; this "
-            f"vocabulary cannot be trimmed"
-        )
-    rows_VD = table.weight.detach()[torch.tensor(kept, device=table.weight.device)].clone()
-    model.set_input_embeddings(nn.Embedding.from_pretrained(rows_VD, freeze=False, padding_idx=new_ids.get(pad)))
-    config.vocab_size = len(kept)
-    for name, old in list(config.to_dict().items()):
-        if name.endswith("_token_id") and old in new_ids:
-            setattr(config, name, new_ids[old])
 
 
 def share_cut_alike(texts: Sequence[str], before: Any, after: Any, kept: Sequence[int]) -> float:

@@ -3,6 +3,7 @@ the digests of one that was never stopped."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -93,18 +94,18 @@ run_recipe(Recipe.model_validate(yaml.safe_load(Path(sys.argv[1]).read_text())),
 
 @pytest.mark.slow
 def test_a_lottery_of_ten_rounds_that_is_killed_at_five_moments_ends_with_equal_digests(
-    prefect_server: None, tiny_rows: Path, tmp_path: Path
+    prefect_url: str, tiny_rows: Path, tmp_path: Path
 ) -> None:
     write_tiny("bert", tmp_path / "whole")
     shutil.copytree(tmp_path / "whole", tmp_path / "stopped")
     ten = {**TICKET, "rounds": 10, "keep": 0.2}
-    found = {}
+    found, of_server = {}, {"PREFECT_API_URL": prefect_url}
     for name in ("whole", "stopped"):
         recipe, home = chain(tmp_path / name, tiny_rows, ten), Home(tmp_path / f"home-{name}").create()
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(recipe.model_dump(mode="json", by_alias=True)))
         command = [sys.executable, "-c", RUN, str(tmp_path / f"{name}.yaml"), str(home.root)]
         for rounds in (1, 3, 5, 7, 9) if name == "stopped" else ():
-            running = subprocess.Popen(command, start_new_session=True)
+            running = subprocess.Popen(command, env=os.environ | of_server, start_new_session=True)
             deadline = time.monotonic() + 300
             while running.poll() is None and published(home) < rounds and time.monotonic() < deadline:
                 time.sleep(0.05)

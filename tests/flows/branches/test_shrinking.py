@@ -26,7 +26,7 @@ from tests.flows.test_compress import FAST, executed
 
 PRUNED = {"name": "pruned", "from": "cut", "by": "neuron-pruning", "rows": 40}
 TRIMMED = {"name": "trimmed", "from": "pruned", "by": "vocabulary-trimming"}
-FURTHER = {"name": "further", "from": "trimmed", "by": "distillation", "stages": [], "prediction": FAST}
+FURTHER = {"name": "further", "from": "trimmed", "by": "distillation", "intermediate": FAST, "prediction": FAST}
 BOUND = {"metric": "fertility", "relative_to": "teacher", "at_most": 1.0}
 
 
@@ -122,9 +122,9 @@ def test_a_second_run_computes_nothing(result: dict[str, Any], recipe: Recipe, h
             "fertility_elsewhere is measured on judging sets; add one to data.judge",
         ),
         (
-            [CUT, PRUNED, TRIMMED, {**FURTHER, "stages": None, "intermediate": FAST}],
-            {},
-            "set stages: .., or trim the vocabulary",
+            [CUT, PRUNED, TRIMMED, FURTHER],
+            {"augmentation": {"word_vectors": "vectors.txt"}},
+            "rows that have replaced words cannot be compared .* set stages: .., or trim the vocabulary",
         ),
         ([CUT, PRUNED, {**TRIMMED, "keep": "most"}], {}, "keep"),
         ([CUT, PRUNED, {**TRIMMED, "of": ["validation"]}], {}, "of"),

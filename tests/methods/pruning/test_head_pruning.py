@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.pruning.heads import (
+from tasks.methods.pruning.silent_heads import (
     kept_heads,
     leave_out_silent_heads,
     maps_of_heads,

@@ -12,13 +12,13 @@ import torch
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.exports.jobs import export
-from tasks.methods.pruning.heads import sounding_heads
+from tasks.methods.pruning.silent_heads import sounding_heads
 from tasks.recipe.slices import ExportSlice, HeadSlice
 from tasks.scoring.predict import outputs_of
 from tasks.scoring.speed.flops import parameters_of
 from tasks.training.data.rows import read_task
 from tasks.training.models.students import load_classifier
-from tasks.training.shrinking.head_pruning import prune_heads
+from tasks.training.shrinking.head_pruning import silence_least_important
 from tests.families import NAMES, write_tiny
 from tests.training.shrinking.test_vocabulary import classifier, texts_in
 from tests.training.shrinking.test_width_pruning import REFUSED
@@ -41,7 +41,7 @@ def job(output: Path, knobs: dict[str, Any], **inputs: Path) -> Job:
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REFUSED])
 def test_a_family_with_half_of_its_heads_and_the_shape_as_before(name: str, rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny(name, tmp_path / name), rows, tmp_path / "whole")
-    facts = prune_heads(job(tmp_path / "half", HALF, base=whole, rows=rows))
+    facts = silence_least_important(job(tmp_path / "half", HALF, base=whole, rows=rows))
     assert (facts["heads"], facts["heads_before"]) == (8, 16) and sum(facts["heads_by_layer"]) == 8  # type: ignore[call-overload]
     shapes = [json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "half", whole)]
     assert shapes[0] == shapes[1]
@@ -59,13 +59,13 @@ def test_a_family_with_half_of_its_heads_and_the_shape_as_before(name: str, rows
 def test_a_family_with_other_attention_is_refused_and_nothing_is_written(name: str, rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny(name, tmp_path / name), rows, tmp_path / "whole")
     with pytest.raises(ModelError, match=f"heads of a {name} cannot be removed alone"):
-        prune_heads(job(tmp_path / "half", HALF, base=whole, rows=rows))
+        silence_least_important(job(tmp_path / "half", HALF, base=whole, rows=rows))
     assert list((tmp_path / "half").iterdir()) == []
 
 
 def test_a_graph_has_the_heads_that_sound_and_answers_as_the_folder(rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny("bert", tmp_path / "bert"), rows, tmp_path / "whole")
-    prune_heads(job(tmp_path / "half", HALF, base=whole, rows=rows))
+    silence_least_important(job(tmp_path / "half", HALF, base=whole, rows=rows))
     sizes = {}
     for name, folder in {"whole": whole, "half": tmp_path / "half"}.items():
         knobs = ExportSlice(task_type="classification", max_length=32, parity_rows=20).model_dump(mode="json")
@@ -92,6 +92,6 @@ def test_the_same_seed_keeps_the_same_heads_and_measures_differ(rows: Path, tmp_
         "drawn": {"importance": "random"},
         "drawn again": {"importance": "random", "seed": 1},
     }.items():
-        prune_heads(job(tmp_path / name, {**HALF, **knobs}, base=whole, rows=rows))
+        silence_least_important(job(tmp_path / name, {**HALF, **knobs}, base=whole, rows=rows))
         weights[name] = (tmp_path / name / "model.safetensors").read_bytes()
     assert weights["a"] == weights["b"] and len(set(weights.values())) >= 5

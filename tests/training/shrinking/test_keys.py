@@ -16,7 +16,7 @@ OWN = {
         "measure-latencies",
         "export-onnx",
     },
-    "tasks.methods.pruning.heads": {"prune-heads", "export-onnx"},
+    "tasks.methods.pruning.silent_heads": {"prune-heads", "export-onnx"},
     "tasks.methods.pruning.stream_importance": {"prune-width", "prune-heads", "prune-in-rounds"},
     "tasks.training.shrinking.width_pruning": {"prune-width", "prune-heads", "prune-in-rounds"},
     "tasks.training.shrinking.head_pruning": {"prune-heads"},

@@ -76,11 +76,11 @@ def kept_heads(importance_LH: Tensor, sounding_LH: Tensor, share: float, scope: 
 
 def silence_heads(model: Any, kept_LH: Sequence[Sequence[int]]) -> None:
     """Set the weights of all other heads to 0, in place; the shape of the model stays."""
-    size = size_of_heads(model)
+    size = size_of_one_head(model)
     with torch.no_grad():
         for layer, kept in zip(maps_of_heads(model), kept_LH, strict=True):
             gone = torch.ones(layer.output.in_features, dtype=torch.bool, device=layer.output.weight.device)
-            gone[numbers_of(kept, size)] = False
+            gone[places_of_heads(kept, size)] = False
             layer.output.weight[:, gone] = 0
             for one in layer.inputs:
                 one.weight[gone] = 0
@@ -95,10 +95,10 @@ def leave_out_silent_heads(model: Any) -> int:
         sounding_LH = sounding_heads(model)
     except ModelError:
         return 0
-    size, before = size_of_heads(model), sum(value.numel() for value in model.parameters())
+    size, before = size_of_one_head(model), sum(value.numel() for value in model.parameters())
     for layer, sounding_H in zip(maps_of_heads(model), sounding_LH, strict=True):
         kept = [head for head, sounds in enumerate(sounding_H.tolist()) if sounds] or [0]
-        numbers = numbers_of(kept, size)
+        numbers = places_of_heads(kept, size)
         if len(numbers) == layer.output.in_features:
             continue
         for one in layer.inputs:
@@ -110,12 +110,12 @@ def leave_out_silent_heads(model: Any) -> int:
     return before - sum(value.numel() for value in model.parameters())
 
 
-def size_of_heads(model: Any) -> int:
+def size_of_one_head(model: Any) -> int:
     """Return the numbers of one head; heads that are left keep it, and with it the scale of their scores."""
     width, heads = width_and_heads_of(model.config)
     return width // heads
 
 
-def numbers_of(heads: Sequence[int], size: int) -> list[int]:
+def places_of_heads(heads: Sequence[int], size: int) -> list[int]:
     """Return the places of heads in the inner width."""
     return [head * size + number for head in heads for number in range(size)]
