@@ -1,9 +1,10 @@
-"""Stage tasks: a finished checkpoint as an ONNX graph, and that graph in int8 and with weights in four bits."""
+"""Stage tasks: a finished checkpoint as an ONNX graph, that graph in int8 and with weights in four bits, and a
+program for phones."""
 
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import ExportSlice, QuantizeSlice
+from tasks.recipe.slices import ExportSlice, ProgramSlice, QuantizeSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
@@ -57,3 +58,16 @@ async def quantize_as_trained(context: StageContext, knobs: QuantizeSlice, *, ex
     """Write the codes for which a model was trained, of four bits or fewer, into its graph, and score it on the
     selection rows."""
     await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})
+
+
+@stage(
+    makes="export",
+    engine="export-program",
+    module="tasks.exports",
+    threads="branch",
+    libraries=(*ENGINE_LIBRARIES, *PACKERS, "scipy", "executorch", "torchao"),
+)
+async def export_executorch(context: StageContext, knobs: ProgramSlice, *, model: Artifact, rows: Artifact) -> None:
+    """Write a checkpoint as a program of ExecuTorch and compare their outputs; where ExecuTorch is not installed, that
+    is reported, not raised."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
-from tasks.export_model import export_onnx, quantize_as_trained, quantize_onnx, quantize_to_four_bits
+from tasks.export_model import export_executorch, export_onnx, quantize_as_trained, quantize_onnx, quantize_to_four_bits
 from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
 from tasks.exports.speed_check import too_slow
@@ -24,8 +24,8 @@ from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ExportSlice, QuantizeSlice, SpeedSlice
-from tasks.results.export_formats import EXPORT_FORMATS, ways_of
+from tasks.recipe.slices import ExportSlice, ProgramSlice, QuantizeSlice, SpeedSlice
+from tasks.results.export_formats import EXPORT_FORMATS, IN_FULL, is_program, ways_of
 from tasks.results.facts import GraphFacts, SpeedFacts
 from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
@@ -83,6 +83,8 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
     async def in_format(name: str) -> Export:
         if name == "onnx":
             return Export(candidate, name, graph(full), because)
+        if is_program(name):
+            return await export_as_program(recipe, knobs, candidate, name, rows)
         if because:
             return Export(candidate, name, None, f"there is no valid fp32 graph to quantize: {because}")
         small = await quantized(recipe, knobs, candidate, name, full, rows)
@@ -90,6 +92,28 @@ async def export_one(recipe: Recipe, knobs: Exports, candidate: Candidate, rows:
         return Export(candidate, name, graph(small), lost, full)
 
     return list(await asyncio.gather(*(in_format(name) for name in knobs.formats)))
+
+
+async def export_as_program(recipe: Recipe, knobs: Exports, candidate: Candidate, name: str, rows: Artifact) -> Export:
+    """Write one candidate's program for phones; it is made from the checkpoint, and compared with it."""
+    slice_ = ProgramSlice(
+        task_type=recipe.spec.kind,
+        eight_bits=name not in IN_FULL,
+        metric=recipe.spec.headline,
+        parity_rows=knobs.parity_rows,
+        max_length=recipe.scoring.max_length,
+    )
+    made = await export_executorch(slice_, model=candidate.model, rows=rows, label=f"{candidate.name}-{name}")
+    if not made.facts:  # a plan has no figures
+        return Export(candidate, name, graph(made))
+    facts = made.read(GraphFacts)
+    full = name in IN_FULL
+    return Export(
+        candidate,
+        name,
+        graph(made),
+        against_full(facts, knobs.parity) if full else against_fp32(facts, knobs.tolerance, name),
+    )
 
 
 async def quantized(

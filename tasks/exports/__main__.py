@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks.engine.libraries import prepare_tracing
 
-WITH_TORCH = {"export"}
+WITH_TORCH = {"export", "export-program"}
 
 
 def main() -> int:

@@ -120,11 +120,12 @@ class Exports(Exporting, Quantizing):
     """Export finished models for ONNX Runtime. Every export has its own row in the table; exports that pass their
     checks are published in the folder of their model."""
 
-    formats: tuple[Literal["onnx", "int8", "int8-table4", "four-bit"], ...] = Field(
+    formats: tuple[Literal["onnx", "int8", "int8-table4", "four-bit", "executorch", "executorch-int8"], ...] = Field(
         ("onnx", "int8"),
         min_length=1,
         description="onnx: fp32; quantized from it are int8, a quarter of its size; int8-table4: int8 with the "
-        "embeddings in four bits; four-bit: all weights in four bits, a sixth of its size, slower than int8.",
+        "embeddings in four bits; four-bit: all weights in four bits, a sixth of its size, slower than int8; "
+        "executorch, executorch-int8: programs for phones (extra phone).",
     )
     ways: tuple[Literal["dynamic", "static"], ...] = Field(
         ("dynamic", "static"),
@@ -158,7 +159,7 @@ class Exports(Exporting, Quantizing):
     @property
     def quantized(self) -> tuple[str, ...]:
         """The formats of less than 32 bits."""
-        return tuple(name for name in self.formats if name != "onnx")
+        return tuple(name for name in self.formats if name not in ("onnx", "executorch"))
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:

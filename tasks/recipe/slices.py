@@ -312,6 +312,15 @@ class ExportSlice(OfTask, Exporting):
     max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
 
 
+class ProgramSlice(OfTask):
+    """Knobs that determine one checkpoint's program for phones."""
+
+    eight_bits: bool = Field(description="Weights of linear maps in eight bits.")
+    metric: str = Field(description="Metric for the comparison of eight bits with fp32.")
+    parity_rows: int = Field(128, ge=1, description="Real rows on which a program and its checkpoint are compared.")
+    max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
+
+
 class QuantizeSlice(OfTask, Quantizing):
     """Knobs that determine one graph in int8, or with weights in four bits."""
 

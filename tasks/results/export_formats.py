@@ -25,9 +25,18 @@ EXPORT_FORMATS: dict[str, ExportFormat] = {
         "model_int8_table4.onnx", "onnxruntime int8", {"dynamic": "dynamic-table4", "static": "static-table4"}
     ),
     "four-bit": ExportFormat("model_four_bit.onnx", "onnxruntime", {"dynamic": "four-bit", "static": "four-bit"}),
+    "executorch": ExportFormat("model.pte", "executorch fp32", {}),
+    "executorch-int8": ExportFormat("model_int8.pte", "executorch int8", {}),
 }
-BY_DEFAULT = ("int8", "int8-table4", "four-bit", "onnx")
-"""The order in which a graph is chosen for predictions: the fastest first."""
+BY_DEFAULT = ("int8", "int8-table4", "four-bit", "onnx", "executorch-int8", "executorch")
+"""The order in which a graph is chosen for predictions: the fastest first, and programs for phones last."""
+IN_FULL = ("onnx", "executorch")
+"""Formats in 32 bits, of which nothing is lost but the last digits."""
+
+
+def is_program(name: str) -> bool:
+    """Return whether a format is a program of ExecuTorch, which is made from a checkpoint and not from a graph."""
+    return EXPORT_FORMATS[name].file.endswith(".pte")
 
 
 def ways_of(name: str, ways: tuple[str, ...]) -> tuple[str, ...]:

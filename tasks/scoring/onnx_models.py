@@ -22,8 +22,8 @@ from tasks.task_types.units import Parts, Units, cut_at, first_text_limit, frame
 
 CARD = "onnx.json"
 """The file that marks a folder as an export; it holds the inputs, the labels and the padding."""
-FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx"}
-"""File names of graphs by format."""
+FILES = {"onnx": "model.onnx", "int8": "model_int8.onnx", "executorch": "model.pte"}
+"""File names of graphs by format; a folder of a stage holds one."""
 
 
 class Padding(TypedDict):
@@ -55,6 +55,8 @@ class ExportCard(TypedDict):
     made_with: dict[str, str]
     """Versions of libraries."""
     inputs: NotRequired[list[str]]
+    program_outputs: NotRequired[list[str]]
+    """Names of a program's outputs, in order; a graph has them itself."""
     engine: NotRequired[str]
     int8: NotRequired[QuantizedWay]
     because: NotRequired[str]
@@ -113,12 +115,16 @@ class OnnxModel:
         from tokenizers import Tokenizer
 
         self.card = card_of(folder)
-        self.session = open_session(graph or graph_of(folder), threads)
+        self.session = self.start(graph or graph_of(folder), threads)
         self.memory = self.card.get("memory", {})
         unasked = {NEXT_WORD, *presents(self.memory)} if self.memory else set[str]()
         self.names = [output.name for output in self.session.get_outputs() if output.name not in unasked]
         self.tokenizer = Tokenizer.from_file(str(tokenizer_of(folder)))
         self.tokenizer.no_padding()
+
+    def start(self, graph: Path, threads: int) -> Any:
+        """Return a session of the graph."""
+        return open_session(graph, threads)
 
     @property
     def padding(self) -> dict[str, str | int]:

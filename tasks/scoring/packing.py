@@ -15,7 +15,7 @@ from tasks.recipe.slices import PackSlice
 from tasks.scoring.onnx_models import is_export
 
 ARCHIVE, LEVEL = "packed.zip", 9
-WEIGHT_SUFFIXES = (".safetensors", ".onnx")
+WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".pte")
 BEGINNING = (1980, 1, 1, 0, 0, 0)
 """The time of every file in an archive, so that equal folders have equal archives."""
 READ_AT_ONCE = 1 << 22

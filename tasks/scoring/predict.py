@@ -19,7 +19,8 @@ from tasks.architectures.judged_length import read_judged_length
 from tasks.architectures.known_architectures import longest
 from tasks.errors import DataError, ModelError
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
-from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.scoring.executorch_programs import exported_model
+from tasks.scoring.onnx_models import card_of, is_export
 from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
@@ -70,7 +71,7 @@ def outputs_of(
     the threads of torch are set elsewhere."""
     graph = GRAPHS[task_type]
     if is_export(folder):
-        model = OnnxModel(folder, threads=threads)
+        model = exported_model(folder, threads=threads)
         outputs = model.outputs(texts, pairs, max_length, units=graph.units, report=report)
     else:
         outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, report)
@@ -229,7 +230,7 @@ def outputs_of_published(
         files = ", ".join(one.file for one in EXPORT_FORMATS.values())
         raise ModelError(f"{folder} holds no graph ({files}); name the onnx folder of a pulled model")
     graph = folder / EXPORT_FORMATS[export_format or found[0]].file
-    outputs = OnnxModel(folder, graph=graph).outputs(texts, pairs, max_length, units=units)
+    outputs = exported_model(folder, graph=graph).outputs(texts, pairs, max_length, units=units)
     finite = [np.isfinite(flattened(one)).all() for one in outputs.values() if one.dtype.kind != "U"]
     if not all(finite):
         raise ModelError(f"{graph} predicts values that are not finite; predict with its model instead")

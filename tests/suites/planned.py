@@ -20,7 +20,7 @@ from flows.home import Home
 from tasks.errors import LimbeckError
 from tasks.recipe.knobs import is_semantic
 from tasks.recipe.recipe import Recipe
-from tasks.results.export_formats import EXPORT_FORMATS
+from tasks.results.export_formats import EXPORT_FORMATS, is_program
 from tests.suites.mutations import FAST, Case, changed, knobs_of, proposals
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
@@ -142,7 +142,9 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
     eight_bits = ("quantize-onnx/*", "quantize-to-four-bits/*-int8-table4")
     small = ("quantize-onnx/*", four_bits)
     judged = ("score-model", "inspect-answers", "measure-speed")
-    graphs_of_teacher = [f"{stage_task}/teacher-{one}" for stage_task in judged for one in EXPORT_FORMATS]
+    graphs_of_teacher = [
+        f"{stage_task}/teacher-{one}" for stage_task in judged for one in EXPORT_FORMATS if not is_program(one)
+    ]
     of_teacher = ["export-onnx/teacher", "quantize-onnx/teacher", "quantize-to-four-bits/teacher-*"]
     of_teacher.append("measure-speed/teacher-* against its fp32")
     rules = [

@@ -12,7 +12,7 @@ from tasks.recipe.judging import Exports
 from tasks.recipe.makers.bits import GridKnobs, QuantizedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import QuantizationSlice
-from tasks.results.export_formats import EXPORT_FORMATS
+from tasks.results.export_formats import EXPORT_FORMATS, IN_FULL
 from tasks.results.row import ResultRow
 from tasks.shrink_model import train_quantized
 
@@ -58,5 +58,5 @@ def with_bits(recipe: Recipe, rows: Sequence[ResultRow]) -> list[ResultRow]:
 def stored_bits(format_: str, trained: QuantizedCandidate | None) -> float:
     """Return the bits that a graph stores for a weight of a matrix: three take four, and ternary weights take two."""
     if format_ != "four-bit":
-        return FULL if format_ == "onnx" else 8
+        return FULL if format_ in IN_FULL else 8
     return 2 if trained is not None and trained.codes in ("2", "ternary") else 4

@@ -22,8 +22,12 @@ EXPORT_TAGS = {
     "int8.sha256": f"{FOLDER}/model_int8.onnx",
     "int8-table4.sha256": f"{FOLDER}/model_int8_table4.onnx",
     "four-bit.sha256": f"{FOLDER}/model_four_bit.onnx",
+    "executorch.sha256": f"{FOLDER}/model.pte",
+    "executorch-int8.sha256": f"{FOLDER}/model_int8.pte",
 }
 """Tags of a version, and the file of which each is the digest."""
+PROGRAM = (".pte", b"ET12")
+"""Suffix and identifier of a program of ExecuTorch, which holds its weights and names kernels of the runtime alone."""
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 """The domains of ONNX's own operations, and of those that every ONNX Runtime contains."""
 
@@ -39,6 +43,9 @@ def require_plain_graph(path: Path | None, digest: str | None, name: str, whose:
 
 def outside_of(path: Path) -> str:
     """Return the problem with a graph that refers to anything outside of its file; empty if there is none."""
+    if path.suffix == PROGRAM[0]:
+        with path.open("rb") as stream:
+            return "" if stream.read(8)[4:] == PROGRAM[1] else "cannot be read as a program of ExecuTorch"
     import onnx
     from google.protobuf.message import DecodeError
 

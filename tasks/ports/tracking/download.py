@@ -142,7 +142,7 @@ def require_judged_exports(files: Mapping[str, Path], version: Any) -> None:
     """Refuse graphs that are not byte for byte those that passed the parity check, graphs without a check, and graphs
     that read other files."""
     tags = {name: tag for tag, name in EXPORT_TAGS.items()}
-    graphs = [name for name in files if name.endswith(".onnx")]
+    graphs = [name for name in files if name.endswith((".onnx", ".pte"))]
     for name in {*graphs, *(name for name, tag in tags.items() if tag in version.tags)}:
         require_plain_graph(
             files.get(name), version.tags.get(tags.get(name, "")), name, f"{version.name} version {version.version}"

@@ -21,7 +21,7 @@ from tasks.ports.store.artifacts import digest_of, is_safe, may_carry_code
 PARTS = {"model": "", "components/tokenizer": "", "evaluation": "evaluation/"}
 """Folders of a package, and the prefixes of their files in a pulled folder."""
 EVALUATION, EVALUATION_TAG = "evaluation", "evaluation.sha256"
-PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet"}
+PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet", ".pte"}
 """Suffixes of the files of a model folder; SentencePiece's vocabularies are allowed by their names."""
 
 

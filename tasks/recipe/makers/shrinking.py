@@ -17,7 +17,8 @@ STEPS_BETWEEN_ROUNDS = 100
 
 class TrimmedCandidate(CandidateKnobs):
     """A model whose tokenizer and embeddings have only the pieces that a text uses; not trained again. Texts of these
-    pieces are divided, and answered, as before."""
+    pieces are divided, and answered, as before. A distillation from it may compare layers, on the rows that it divides
+    as its teacher does."""
 
     by: Literal["vocabulary-trimming"] = Field(description="The maker.")
     keep: Literal["used"] | Annotated[int, Field(ge=1, le=LARGEST_VOCABULARY)] = Field(

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from tasks.catalog import TaskSpec
 from tasks.report.format.speeds import format_latency, format_speedup
-from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
+from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS, IN_FULL, is_program
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.task_types.texts.truncation import TRUNCATIONS
 from tasks.task_types.views import VIEWS
 
-SECTION = """## Exports
+TABLE = """## Exports
 
 The same model for ONNX Runtime, in `onnx/`. Each export was compared with its source model before it was published.
 
@@ -20,11 +20,16 @@ The same model for ONNX Runtime, in `onnx/`. Each export was compared with its s
 |---|---|---|---|---|---|---|
 {rows}
 
-```python
+"""
+USE = """```python
 {snippet}
 ```
 
 It requires only `onnxruntime`, `tokenizers` and `numpy`. Run one text at a time to reproduce the evaluated predictions exactly: {why}.
+
+"""  # noqa: E501
+PROGRAMS = """Files `*.pte` are programs of ExecuTorch for phones: `Runtime.get().load_program(FILE).load_method("forward")` of `executorch.runtime` takes
+one text, as tensors `[1, T]` of int64 in the order of `inputs` in `onnx/onnx.json`, and returns the outputs in the order of `program_outputs`.
 
 """  # noqa: E501
 SNIPPET = """import json
@@ -54,8 +59,11 @@ def exports_section(exports: Sequence[ResultRow], task: TaskSpec, split: str) ->
         else "sums in a batch may round differently"
     )
     rows = "\n".join(table_row(row, split) for row in exports)
-    chosen = next(EXPORT_FORMATS[name].file for name in BY_DEFAULT if name in kinds)
-    return SECTION.format(headline=exports[0].headline, split=split, rows=rows, snippet=snippet(task, chosen), why=why)
+    told = TABLE.format(headline=exports[0].headline, split=split, rows=rows)
+    graphs = [EXPORT_FORMATS[name].file for name in BY_DEFAULT if name in kinds and not is_program(name)]
+    if graphs:
+        told += USE.format(snippet=snippet(task, graphs[0]), why=why)
+    return told + (PROGRAMS if any(map(is_program, kinds)) else "")
 
 
 def snippet(task: TaskSpec, file: str) -> str:
@@ -88,7 +96,7 @@ def table_row(row: ResultRow, split: str) -> str:
 def held(export: ExportFacts) -> str:
     """Return the results of the checks of parity and of speed, in words."""
     same = f"{export.equal_answers:.1%} of {export.rows:,} answers equal"
-    if export.format == "onnx":
+    if export.format in IN_FULL:
         return f"{same}, logits within {export.largest_difference:.1e} of the checkpoint's"
     pace = f"{export.speedup:.2f} times as fast" if export.speedup else ""
     speed = f", {'speed unsteady' if export.unsteady else pace}" if pace else ""

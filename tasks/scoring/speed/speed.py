@@ -13,7 +13,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from tasks.errors import ModelError
-from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.scoring.executorch_programs import exported_model
+from tasks.scoring.onnx_models import card_of, is_export
 from tasks.scoring.speed.timing import NEAR, Median, median_of, quotient_of, time_in_turn
 from tasks.task_types.graphs import GRAPHS
 
@@ -49,7 +50,7 @@ class Export:
     def __init__(self, folder: Path, threads: int) -> None:
         from transformers import AutoConfig
 
-        self.model = OnnxModel(folder, threads=threads)
+        self.model = exported_model(folder, threads=threads)
         self.config = AutoConfig.from_pretrained(folder, local_files_only=True)
         self.engine, self.vocabulary = str(card_of(folder)["engine"]), self.config.vocab_size
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from flows.cli.runner import run_recipe
 from flows.home import Home
+from tasks.exports import programs
 from tasks.results.run import RunResult
 from tests.families import write_tiny
 from tests.flows.branches.test_makers import chain
@@ -21,10 +22,11 @@ FURTHER = {"name": "further", "from": "fewer", "by": "distillation", "intermedia
 
 
 def test_fewer_heads_stay_fewer_after_a_distillation_of_attention_too_and_graphs_are_smaller(
-    prefect_server: None, engines_here: None, tiny_rows: Path, tmp_path: Path
+    prefect_server: None, engines_here: None, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(programs, "is_installed", lambda: False)
     home = Home(tmp_path / "home").create()
-    exports = {"of": ["fewer", "further"], "formats": ["onnx"]}
+    exports = {"of": ["fewer", "further"], "formats": ["onnx", "executorch"]}
     recipe = chain(write_tiny("bert", tmp_path / "bert"), tiny_rows, FEWER, FURTHER, exports=exports)
     result: dict[str, Any] = run_recipe(recipe, home=home)
     rows = {row.name: row for row in RunResult.model_validate(result).models}
@@ -35,6 +37,8 @@ def test_fewer_heads_stay_fewer_after_a_distillation_of_attention_too_and_graphs
     gone = 8 * (4 * 4 * 16 + 3 * 4)
     assert {graph.parameters for graph in graphs} == {(fewer.parameters or 0) - gone}
     assert {graph.metrics == rows[graph.of or ""].metrics for graph in graphs} == {True}
+    phone = rows["fewer-executorch"].export
+    assert phone is not None and not phone.published and "pip install 'limbeck[phone]'" in phone.because
     assert {entry["candidate"] for entry in result["registered"]} == {"fewer", "further"}
     assert executed(run_recipe(recipe, home=home)) == set()
 
