@@ -205,7 +205,7 @@ def check_ensemble(ensemble: Ensemble | None, spec: TaskSpec, candidates: Sequen
         )
 
 
-def require_parts_of_words(name: str, pretraining: object, general: object) -> None:
+def require_parts_of_words(name: str, pretraining: object, general: object, formats: Sequence[str]) -> None:
     """Reject the sections that are about encoders, or are not built, for a task of next words. Raises ValueError."""
     without = {
         "pretraining": (pretraining, "trains an encoder, which sees the words that it should predict"),
@@ -214,3 +214,8 @@ def require_parts_of_words(name: str, pretraining: object, general: object) -> N
     given = next((section for section, (there, _) in without.items() if there is not None), None)
     if given is not None:
         raise ValueError(f"{given} {without[given][1]}, and {name} is of type next-words; remove the section {given}")
+    if programs := [one for one in formats if one.startswith("executorch")]:
+        raise ValueError(
+            f"exports.formats: programs for phones have no memory, so they continue no texts, and {name} is of type "
+            f"next-words; remove {programs[0]}"
+        )

@@ -203,7 +203,8 @@ def check_units(recipe: StudentSections) -> None:
     if recipe.task_type.answers_pieces:
         require_teachers_pieces(recipe.planned)
     if recipe.task_type.keeps_words:
-        require_parts_of_words(spec.name, recipe.pretraining, recipe.general_distillation)
+        formats = recipe.exports.formats if recipe.exports else ()
+        require_parts_of_words(spec.name, recipe.pretraining, recipe.general_distillation, formats)
     apart = recipe.task_type.reads_units_apart
     if apart and spec.pair is None:
         raise ValueError(

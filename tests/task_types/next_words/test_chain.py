@@ -112,6 +112,10 @@ def test_a_language_model_is_distilled_and_continues_a_text(
         ({"task_distillation": {"prediction": {"formula": "paper"}}}, "legal are default, reverse, jensen-shannon"),
         ({"pretraining": {"layers": 2}, "corpus": {"source": "a"}}, "remove the section pretraining"),
         ({"general_distillation": {}, "corpus": {"source": "a"}}, "remove the section general_distillation"),
+        (
+            {"exports": {"formats": ["onnx", "executorch"]}},
+            "no memory, so they continue no texts, .* remove executorch",
+        ),
         ({"ensemble": {"teachers": [{"model": "another"}]}}, "are not mixed; remove the section ensemble"),
     ],
 )
