@@ -79,9 +79,13 @@ def pull(
     if refusal := refusal_of(found):
         out.print(f"version {found['version']}{refusal}", highlight=False, markup=False, soft_wrap=True)
 
+    from tasks.modeling.registration import needs_of
+
+    if needs := needs_of(folder):
+        out.print(needs, highlight=False, markup=False, soft_wrap=True)
     auto_class = TASK_TYPES[stored_type(folder)].auto_class
     out.print(
-        f'use it with transformers only: {auto_class}.from_pretrained("{folder}")',
+        f'use it with transformers{"" if needs else " only"}: {auto_class}.from_pretrained("{folder}")',
         highlight=False,
         markup=False,
     )

@@ -13,6 +13,7 @@ from tasks.architectures.deberta_v2 import DEBERTA_V2
 from tasks.architectures.decoders import GPT2, LLAMA
 from tasks.architectures.distilbert import DISTILBERT
 from tasks.architectures.electra import ELECTRA
+from tasks.architectures.limbeck_encoder import LIMBECK_ENCODER
 from tasks.architectures.mobilebert.facts import MOBILEBERT
 from tasks.architectures.modernbert import MODERNBERT
 from tasks.architectures.mpnet import MPNET
@@ -32,6 +33,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "electra": ELECTRA,
     "ernie": ERNIE,
     "gpt2": GPT2,
+    "limbeck-encoder": LIMBECK_ENCODER,
     "llama": LLAMA,
     "mistral": LLAMA,
     "mobilebert": MOBILEBERT,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tasks.engine.environment import require_libraries
 from tasks.engine.events import EngineOrder
 from tasks.errors import EngineError, LimbeckError, OutOfMemory, RecipeError, StoreError
+from tasks.modeling.registration import register_if_own
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -39,6 +40,7 @@ class Job:
         self.values: Mapping[str, object] = order.get("knobs", {})
         self.inputs: dict[str, Path] = {name: Path(folder) for name, folder in order.get("inputs", {}).items()}
         self.lists: dict[str, list[Path]] = {name: [Path(f) for f in fs] for name, fs in order.get("lists", {}).items()}
+        register_if_own([*self.inputs.values(), *(folder for each in self.lists.values() for folder in each)])
         self.output = Path(order["output"])
         # By default, checkpoints stay inside the output folder: from a folder beside it, the next job would resume this
         # one's training.

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tasks.architectures.albert import SHARED_PARTS
+from tasks.modeling.names import in_each_layer
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
@@ -98,12 +99,19 @@ class DistilledCandidate(CandidateKnobs):
     @property
     def planned_shape(self) -> dict[str, int | None]:
         """The sizes of its shape, if it is a new student."""
-        return {knob: value for knob, value in self.shape or () if not isinstance(value, str)}
+        return {knob: value for knob, value in self.shape or () if not isinstance(value, (str, tuple))}
 
     @property
     def shares_layers(self) -> bool:
         """Whether it is an ALBERT with fewer sets of weights than layers."""
         return self.start == "albert" and self.shape is not None and self.shape.share != "none"
+
+    @property
+    def mixers(self) -> tuple[str, ...]:
+        """What stands in each of its layers, if it is built with attentions of our own."""
+        if self.start != "limbeck-encoder" or self.shape is None:
+            return ()
+        return tuple(in_each_layer(self.shape.mixer or "softmax", self.shape.layers))
 
     @property
     def shares_a_block(self) -> bool:

@@ -93,6 +93,14 @@ def shares_layers(name: str, known: dict[str, CandidateKnobs]) -> bool:
     return [known[name], *origins_of(known[name], known)][-1].shares_layers
 
 
+def mixers_of(name: str, known: dict[str, CandidateKnobs]) -> tuple[str, ...]:
+    """Return the mixers of a candidate's layers, in order, where it, or the one that its chain begins with, is built
+    with attentions of our own; empty for any other."""
+    if name not in known:
+        return ()
+    return [known[name], *origins_of(known[name], known)][-1].mixers
+
+
 def require_chains(candidates: Sequence[CandidateKnobs]) -> None:
     """Raise ValueError for names that are taken twice, and for candidates that are made from something unknown, from
     each other, or from seeds that are not there."""

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from tasks.architectures.albert import groups_of
 from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.errors import ModelError
+from tasks.modeling.names import MIXER_NAMES, in_each_layer
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
 from tasks.recipe.knobs import (
     LARGEST_INNER,
@@ -57,6 +58,7 @@ WITHIN_LAYERS = {"norm": "no_norm|layer_norm", "activation": "relu|gelu"}
 """Legal values of knobs about what stands within a narrow layer."""
 OWN_KNOBS = {
     "albert": ("embedding", *SHARED_LAYERS),
+    "limbeck-encoder": ("mixer", "kernel", "rank", "features", "window", "positions", "drawn"),
     "mobilebert": ("embedding", "bottleneck", "feed_forwards", "narrow_attention", *WITHIN_LAYERS),
 }
 """Knobs of a shape that only the starts of these names read."""
@@ -119,6 +121,43 @@ class Shape(Knobs):
         None, "With start: mobilebert, the activation of its feed-forward blocks, relu or gelu; empty: relu."
     )
 
+    mixer: str | tuple[str, ...] | None = added_knob(
+        None,
+        "With start: limbeck-encoder, what stands in place of attention: one name for all layers, or a list with one "
+        f"for each: {', '.join(MIXER_NAMES)}; empty: softmax.",
+    )
+    kernel: int | tuple[int, ...] | None = added_knob(
+        None,
+        "With mixer: light, dynamic or lsra, the odd width of the convolution, one number or one for each layer; "
+        "empty: 3, 7, 15, 31, 31, and so on.",
+    )
+    rank: int | None = added_knob(
+        None,
+        "With mixer: synth-random-factorized, the rank of its table (empty: 8); with linformer, the keys that are left "
+        "of all (empty: 128).",
+        ge=1,
+        le=LARGEST_WIDTH,
+    )
+    features: int | None = added_knob(
+        None,
+        "With mixer: favor, the random features of a head; empty: its size times its logarithm.",
+        ge=1,
+        le=LARGEST_WIDTH,
+    )
+    window: int | None = added_knob(
+        None, "With mixer: local, the tokens of a block; empty: 64.", ge=1, le=LARGEST_WIDTH
+    )
+    positions: int | None = added_knob(
+        None,
+        "With start: limbeck-encoder, the longest input in tokens, which is also the size of tables by position; "
+        "empty: the teacher's.",
+        ge=8,
+        le=LARGEST_WIDTH,
+    )
+    drawn: bool | None = added_knob(
+        None, "With start: limbeck-encoder, whether all weights are drawn instead of copied from the teacher."
+    )
+
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
         """Reject a shape that no machine could hold; knobs left to the teacher are bounded by the check of its
@@ -139,6 +178,18 @@ class Shape(Knobs):
             groups_of(self.share, self.layers)
         except ModelError as error:
             raise ValueError(str(error)) from error
+        return self
+
+    @model_validator(mode="after")
+    def can_be_mixed(self) -> Self:
+        """Reject unknown mixers, and another number of them, or of widths, than layers."""
+        if self.mixer is not None:
+            in_each_layer(self.mixer, self.layers)
+        for width in [] if self.kernel is None else [self.kernel] if isinstance(self.kernel, int) else self.kernel:
+            if width < 1 or width % 2 == 0:
+                raise ValueError(f"kernel is {width}; give an odd number, so that a token stands in the middle")
+        if isinstance(self.kernel, tuple) and len(self.kernel) != self.layers:
+            raise ValueError(f"kernel has {len(self.kernel)} widths for {self.layers} layers; give one for each")
         return self
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tasks.catalog import TaskSpec
 from tasks.gate.verdicts import Decision
+from tasks.modeling.names import DISTRIBUTION, INSTALLED_BY, PACKAGE, VERSION
 from tasks.ports.markdown import code_span, escaped, one_line
-from tasks.recipe.chains import shares_layers
+from tasks.recipe.chains import mixers_of, shares_layers
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.baseline_comparison import Bounded, baseline_sentence
@@ -60,14 +61,14 @@ Versions: {versions}. Source digests: {digests}.
 ## Use
 
 ```python
-from transformers import {auto_class}, AutoTokenizer
+{register}from transformers import {auto_class}, AutoTokenizer
 
 model = {auto_class}.from_pretrained("FOLDER")
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
 {use}
 ```
 
-{longest}No code of Limbeck is needed. Weights are safetensors.
+{longest}{needs} Weights are safetensors.
 
 {exports}## Limits
 
@@ -80,6 +81,10 @@ MEANS = f"Means over seeds are given as well, to compare methods: {VARIED}."
 SHARED_LAYERS_NOTE = (
     "Layers of this model share their weights: it has fewer bytes than a model with weights for each layer, and it is "
     "not faster, because every layer is still computed."
+)
+NEEDS = (
+    f"Its attention ({{mixers}}) is not in transformers: `import {PACKAGE}`, of the small distribution {DISTRIBUTION} "
+    f"{VERSION}, makes the auto classes know it; no code is fetched. Exported graphs need neither."
 )
 UNLICENSED = "The recipe does not state the licences given as unknown: clarify them before you redistribute the model."
 
@@ -98,7 +103,9 @@ def model_card(
     """Return a model card in Markdown with the hub's header; ``exports`` are the rows of the exports published with the
     model."""
     task = recipe.spec
-    shared = SHARED_LAYERS_NOTE if shares_layers(model.name, {one.name: one for one in recipe.planned}) else ""
+    known = {one.name: one for one in recipe.planned}
+    shared = SHARED_LAYERS_NOTE if shares_layers(model.name, known) else ""
+    mixers = mixers_of(model.name, known)
     synthetic = SYNTHETIC if data["synthetic"] else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""
     return TEMPLATE.format(
@@ -124,6 +131,8 @@ def model_card(
         gate=gate_words(decision, recipe.gate, data["registered"]),
         auto_class=TASK_TYPES[task.kind].auto_class,
         use=usage(task),
+        register=f"import {PACKAGE}  # {INSTALLED_BY}, from the repository of Limbeck\n" if mixers else "",
+        needs=NEEDS.format(mixers=", ".join(dict.fromkeys(mixers))) if mixers else "No code of Limbeck is needed.",
         longest=longest_input(recipe),
         exports=exports_section(exports, task, recipe.gate.split),
         limits="\n\n".join(part for part in (LIMITS, sentence(model.note), shared, synthetic, unlicensed) if part),

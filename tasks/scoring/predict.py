@@ -18,6 +18,7 @@ from tasks.architectures import ModelConfig
 from tasks.architectures.judged_length import read_judged_length
 from tasks.architectures.known_architectures import longest
 from tasks.errors import DataError, ModelError
+from tasks.modeling.registration import register_if_own
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.executorch_programs import exported_model
 from tasks.scoring.onnx_models import card_of, is_export
@@ -251,6 +252,7 @@ def stored_type(folder: Path) -> str:
     if is_export(folder):
         card = card_of(folder)
         return type_of(cast(ModelConfig, {STATED: card.get(STATED), "num_labels": len(card["labels"] or [""])}))
+    register_if_own([folder])
     from transformers import AutoConfig
 
     return type_of(AutoConfig.from_pretrained(folder, local_files_only=True).to_dict())

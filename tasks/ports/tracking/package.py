@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 from tasks.architectures.judged_length import write_judged_length
 from tasks.architectures.known_architectures import longest
+from tasks.modeling.registration import register_if_own
 from tasks.task_types.texts.truncation import stated_truncation
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
@@ -44,6 +45,7 @@ def package(order: PackingOrder) -> None:
     from tasks.task_types.heads import HEADS
 
     name_packages()
+    register_if_own([Path(order["folder"])])
     own = TASK_TYPES[order["task_type"]]
     source, output, view = order["folder"], Path(order["output"]), VIEWS[order["task_type"]]
     model = (

@@ -71,6 +71,11 @@ class CandidateKnobs(Knobs):
         return False
 
     @property
+    def mixers(self) -> tuple[str, ...]:
+        """What stands in each of its layers, if it is built anew with attentions of our own."""
+        return ()
+
+    @property
     def shares_a_block(self) -> bool:
         """Whether it is built anew, with one block of all layers in common and the other one of each layer's own."""
         return False

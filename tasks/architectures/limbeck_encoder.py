@@ -1,0 +1,174 @@
+"""An encoder with other attentions than BERT's (``tasks/modeling``), made from a BERT: embeddings, feed-forward blocks
+and norms are copied, and queries, keys, values and output maps where a mixer has such a map of the same shape.
+
+What a swapped attention lost, a first phase ``attention-outputs`` gives back (Zhang et al. 2024, LoLCATs,
+arXiv:2410.10254).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.architectures.albert import SAME_IN_BOTH
+from tasks.architectures.architecture import HIDDEN, TWO_MAPS, Architecture, keep_modules, plain_class
+from tasks.errors import ModelError
+from tasks.modeling.names import in_each_layer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+START = "limbeck-encoder"
+READERS = {
+    "kernel": ("light", "dynamic", "lsra"),
+    "rank": ("synth-random-factorized", "linformer"),
+    "features": ("favor",),
+    "window": ("local",),
+}
+"""Knobs of a shape that only some mixers read, with the beginnings of their names."""
+POSITIONS = "embeddings.position_embeddings.weight"
+
+
+def limbeck_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
+    """Build an encoder with a layer for each of a BERT's layers ``kept``, and the same kind of head; with ``drawn``,
+    all weights are drawn. Raises ModelError for a head that it does not have."""
+    import torch
+
+    config = limbeck_config(model.config, shape, len(kept))
+    student = limbeck_class_like(model)._from_config(config, dtype=torch.float32)
+    if not getattr(shape, "drawn", None):
+        with torch.no_grad():
+            copy_same(student, model, kept)
+    return student
+
+
+def limbeck_class_like(model: Any) -> Any:
+    """Return the class with the same head as this BERT; raise ModelError if there is none."""
+    import transformers as library
+
+    from tasks.modeling.encoder import LimbeckEncoderForSequenceClassification, LimbeckEncoderModel
+    from tasks.modeling.registration import register_models
+
+    register_models()
+    alike: dict[Any, Any] = {
+        library.BertModel: LimbeckEncoderModel,
+        library.BertForSequenceClassification: LimbeckEncoderForSequenceClassification,
+    }
+    if plain_class(model) not in alike:
+        raise ModelError(
+            f"there is no {START} with the head of this {type(model).__name__}; tasks with one vector of logits a text "
+            f"(classification, regression, multi-label, ranking) have one: use start: teacher for this task"
+        )
+    return alike[plain_class(model)]
+
+
+def limbeck_config(config: Any, shape: Any, layers: int) -> Any:
+    """Return the config for a BERT's config and a student's shape."""
+    from tasks.modeling.configuration import LimbeckEncoderConfig
+
+    sizes: dict[str, Any] = {name: getattr(config, name) for name in SAME_IN_BOTH if hasattr(config, name)}
+    own = {
+        "hidden_size": "hidden",
+        "num_attention_heads": "heads",
+        "intermediate_size": "feed_forward",
+        "max_position_embeddings": "positions",
+        "mixer_kernels": "kernel",
+        "mixer_rank": "rank",
+        "mixer_features": "features",
+        "mixer_window": "window",
+    }
+    asked = {name: getattr(shape, knob, None) for name, knob in own.items()}
+    sizes |= {name: value for name, value in asked.items() if value is not None}
+    return LimbeckEncoderConfig(
+        **sizes,
+        num_hidden_layers=layers,
+        mixer=getattr(shape, "mixer", None) or "softmax",
+        classifier_dropout=config.classifier_dropout,
+    )
+
+
+def copy_same(student: Any, teacher: Any, kept: Sequence[int]) -> None:
+    """Copy every weight of the teacher that has the same name and shape in the student; of positions the first."""
+    theirs = {without_prefix(name, teacher): value for name, value in teacher.state_dict().items()}
+    for name, value in student.state_dict().items():
+        parts = without_prefix(name, student).split(".")
+        if parts[:2] == ["encoder", "layer"]:
+            parts[2] = str(kept[int(parts[2])])
+        source = theirs.get(".".join(parts))
+        if source is not None and ".".join(parts) == POSITIONS:
+            source = source[: len(value)]
+        if source is not None and source.shape == value.shape:
+            value.copy_(source)
+
+
+def without_prefix(name: str, model: Any) -> str:
+    """Return a parameter's name as it is in the bare encoder."""
+    return name.removeprefix(f"{model.base_model_prefix}.")
+
+
+def require_mixers(teacher: Mapping[str, int | None], shape: Any) -> None:
+    """Raise ModelError for a shape that does not fit a teacher's: another width than the copied weights have, unknown
+    mixers, and knobs that none of its mixers reads."""
+    try:
+        mixers = in_each_layer(getattr(shape, "mixer", None) or "softmax", shape.layers)
+    except ValueError as error:
+        raise ModelError(str(error)) from error
+    other = [
+        knob
+        for knob in ("hidden", "heads", "feed_forward")
+        if getattr(shape, knob, None) not in (None, teacher.get(knob))
+    ]
+    if other and not getattr(shape, "drawn", None):
+        raise ModelError(
+            f"start: {START} copies its teacher's embeddings, feed-forward blocks and norms, so it has its widths; "
+            f"remove {', '.join(other)}, or set drawn: true"
+        )
+    for knob, readers in READERS.items():
+        if getattr(shape, knob, None) is not None and not any(name.startswith(readers) for name in mixers):
+            raise ModelError(
+                f"{knob} is read by mixers whose names begin with {', '.join(readers)}, and the mixers are "
+                f"{', '.join(dict.fromkeys(mixers))}; remove {knob}"
+            )
+
+
+def mixers_of_kept_layers(config: Any, kept: Sequence[int]) -> None:
+    """Give each layer the mixer of the layer that it replaces, and the width of its convolution."""
+    config.mixer = [config.mixer[index] for index in kept]
+    config.mixer_kernels = [config.mixer_kernels[index] for index in kept]
+
+
+def keep_layers(model: Any, stack: Any, kept: Sequence[int]) -> None:
+    """Keep some layers, each with its mixer."""
+    keep_modules(model, stack, kept)
+    mixers_of_kept_layers(model.config, kept)
+
+
+def with_classes(model: Any) -> Any:
+    """Return the model unchanged; its classes are then known to transformers' auto classes."""
+    from tasks.modeling.registration import register_models
+
+    register_models()
+    return model
+
+
+def as_mask(mask_BT: Tensor) -> dict[str, Tensor]:
+    """Pass the padding mask in float, so that a graph converts it once."""
+    import torch
+
+    return {"attention_mask": mask_BT.to(torch.float32)}
+
+
+LIMBECK_ENCODER = Architecture(
+    follow=mixers_of_kept_layers,
+    from_teachers={"bert": limbeck_from_bert},
+    check_shape=require_mixers,
+    own_widths=True,
+    start_note="evenly spread layers with other attentions (mixer), copied but for what an attention does not have",
+    tie=with_classes,
+    signals=(HIDDEN,),
+    because="its layers have other attentions, most of which have no scores",
+    has_masked_lm=False,
+    feed_forward=TWO_MAPS,
+    keep_layers=keep_layers,
+    export_mask=as_mask,
+)

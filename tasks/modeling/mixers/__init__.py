@@ -1,0 +1,1 @@
+"""Mixers: ways for the tokens of a text to read each other, one file each."""

@@ -1,0 +1,59 @@
+"""Lightweight convolution: every channel is the mean of its neighbours by shares that are the same at all places and in
+all channels of a head: y_tc = sum_k softmax(w_h(c))_k x_(t+k-p)c, with p = (K - 1) / 2, or K - 1 where it is causal.
+
+Paper: Wu et al. 2019, Pay Less Attention with Lightweight and Dynamic Convolutions, arXiv:1901.10430. Its first map is
+the value map here, its second one the output map of the block. Cost a layer: T * K * D. A decoder keeps the last K - 1
+inputs. Padding is set to 0 behind the first map, so that its bias reaches no token.
+Shape letters: B batch, T tokens, D width, H heads, K width of the convolution.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tasks.modeling.mixers.mixer import Mixer
+
+
+def padded_around(states_BTD: Tensor, kernel: int, *, causal: bool) -> Tensor:
+    """Return states with zeros before and after the text, as a convolution reads them."""
+    before = kernel - 1 if causal else kernel // 2
+    return F.pad(states_BTD, (0, 0, before, kernel - 1 - before))
+
+
+def without_padding(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return states that are 0 where there is padding."""
+    return states_BTD * mask_BT.to(states_BTD.dtype)[..., None]
+
+
+def light_convolution(states_BTD: Tensor, shares_HK: Tensor, *, causal: bool = False) -> Tensor:
+    """Return the convolution of channels [B, T, D], each with the weights of its head."""
+    heads, kernel = shares_HK.shape
+    width = states_BTD.shape[-1]
+    weights_D1K = shares_HK.repeat_interleave(width // heads, 0)[:, None]
+    read_BDT = padded_around(states_BTD, kernel, causal=causal).transpose(1, 2)
+    return F.conv1d(read_BDT, weights_D1K, groups=width).transpose(1, 2)
+
+
+class Light(Mixer):
+    """A map, and the convolution."""
+
+    def __init__(self, config: Any, layer: int = 0, *, causal: bool = False) -> None:
+        super().__init__(config, layer, causal=causal)
+        self.value = nn.Linear(self.width, self.width)
+        self.weight = nn.Parameter(torch.zeros(self.heads, config.mixer_kernels[layer]))
+        self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
+
+    def draw_weights(self, std: float) -> None:
+        """Draw the logits of the shares."""
+        from transformers import initialization
+
+        initialization.normal_(self.weight, std=std)
+
+    def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return what each token has read [B, T, D]."""
+        values_BTD = without_padding(self.value(states_BTD), mask_BT)
+        return light_convolution(values_BTD, self.dropout(self.weight.softmax(-1)), causal=self.causal)

@@ -1,0 +1,56 @@
+"""Long-short range attention: half of the channels are read by softmax attention, the other half by a convolution, each
+with an output map of its own; both are put side by side. The feed-forward block is flat: as wide inside as outside.
+
+Paper: Wu et al. 2020, Lite Transformer with Long-Short Range Attention, arXiv:2004.11886. Cost a layer: half of both.
+In the reference, padding is set to 0 before the first map of the convolution, whose bias then reaches the last tokens;
+here it is set to 0 behind it. Shape letters: B batch, T tokens, D width.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tasks.modeling.mixers.dynamic import Dynamic
+from tasks.modeling.mixers.light import Light
+from tasks.modeling.mixers.mixer import Mixer
+from tasks.modeling.mixers.softmax import Softmax
+
+
+class Lsra(Mixer):
+    """Attention of the first half of the channels, and lightweight convolution of the second."""
+
+    has_output_map = False
+    is_flat = True
+    convolution: ClassVar[type[Mixer]] = Light
+
+    def __init__(self, config: Any, layer: int = 0, *, causal: bool = False) -> None:
+        super().__init__(config, layer, causal=causal)
+        if self.width % 2 or self.heads % 2:
+            raise ValueError(
+                f"lsra divides {self.width} channels and {self.heads} heads into halves; give it even numbers of both"
+            )
+        half = copy.copy(config)
+        half.hidden_size, half.num_attention_heads = self.width // 2, self.heads // 2
+        self.attention, self.short = (kind(half, layer, causal=causal) for kind in (Softmax, self.convolution))
+        self.attention_output, self.short_output = (nn.Linear(self.width // 2, self.width // 2) for _ in range(2))
+
+    def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return what each token has read [B, T, D]."""
+        far, near = states_BTD.chunk(2, -1)
+        return torch.cat(
+            [
+                self.attention_output(self.attention(far, mask_BT)),
+                self.short_output(self.short(near, mask_BT)),
+            ],
+            -1,
+        )
+
+
+class DynamicLsra(Lsra):
+    """Attention of the first half of the channels, and dynamic convolution of the second."""
+
+    convolution = Dynamic

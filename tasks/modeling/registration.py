@@ -1,0 +1,61 @@
+"""Registration of the classes of this package with transformers, so that its auto classes load their folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tasks.modeling.names import DISTRIBUTION, INSTALLED_BY, OWN_TYPES, PACKAGE, VERSION, is_of_fixed_size
+
+
+def register_models() -> None:
+    """Make the auto classes of transformers know this package's classes; calling it again changes nothing."""
+    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+
+    from tasks.modeling.configuration import LimbeckEncoderConfig
+    from tasks.modeling.encoder import LimbeckEncoderForSequenceClassification, LimbeckEncoderModel
+
+    AutoConfig.register(LimbeckEncoderConfig.model_type, LimbeckEncoderConfig, exist_ok=True)
+    AutoModel.register(LimbeckEncoderConfig, LimbeckEncoderModel, exist_ok=True)
+    AutoModelForSequenceClassification.register(
+        LimbeckEncoderConfig, LimbeckEncoderForSequenceClassification, exist_ok=True
+    )
+
+
+def register_if_own(folders: Iterable[Path]) -> None:
+    """Register the classes if the model of one of these folders needs them; others import nothing."""
+    if any(is_own(folder) for folder in folders):
+        register_models()
+
+
+def is_own(folder: Path) -> bool:
+    """Tell whether a folder holds a model of this package."""
+    return config_of(folder).get("model_type") in OWN_TYPES
+
+
+def config_of(folder: Path) -> dict[str, object]:
+    """Return the contents of a folder's config; empty where there is none."""
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def needs_of(folder: Path) -> str:
+    """Return a sentence on what loading a folder needs beside transformers; empty for a model of transformers."""
+    if not is_own(folder):
+        return ""
+    config = config_of(folder)
+    mixers = [str(name) for name in config["mixer"]] if isinstance(config.get("mixer"), list) else []
+    fixed = (
+        f" Its longest input is {config.get('max_position_embeddings')} tokens."
+        if any(map(is_of_fixed_size, mixers))
+        else ""
+    )
+    return (
+        f"its attention ({', '.join(dict.fromkeys(mixers))}) is not in transformers: install {DISTRIBUTION} "
+        f"{config.get('limbeck_models', VERSION)} ({INSTALLED_BY}, in the repository of Limbeck) and "
+        f"import {PACKAGE} first; its exported graphs need neither.{fixed}"
+    )
