@@ -19,13 +19,14 @@ from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.student_checks import general_phase, own_knobs_apart, require_narrow_embedding
+from tasks.recipe.student_checks import general_phase, own_knobs_apart
 from tasks.recipe.students import (
     STRATEGY_NAMES,
     LayerDropping,
     Student,
     general_start,
     other_architectures,
+    require_narrow_embedding,
     takes_layers,
 )
 from tasks.results.facts import RowsFacts

@@ -13,7 +13,7 @@ from tasks.architectures.deberta_v2 import DEBERTA_V2
 from tasks.architectures.decoders import GPT2, LLAMA
 from tasks.architectures.distilbert import DISTILBERT
 from tasks.architectures.electra import ELECTRA
-from tasks.architectures.limbeck_encoder import LIMBECK_ENCODER
+from tasks.architectures.limbeck.encoder import LIMBECK_ENCODER
 from tasks.architectures.mobilebert.facts import MOBILEBERT
 from tasks.architectures.modernbert import MODERNBERT
 from tasks.architectures.mpnet import MPNET

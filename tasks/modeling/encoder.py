@@ -71,7 +71,7 @@ class Attention(nn.Module):
         return self.output(self.self(states_BTD, mask_BT), states_BTD)
 
 
-class Intermediate(nn.Module):
+class FeedForwardIn(nn.Module):
     """The first map of a feed-forward block, and its activation."""
 
     def __init__(self, config: Any, inner: int) -> None:
@@ -90,7 +90,7 @@ class Layer(nn.Module):
         super().__init__()
         self.attention = Attention(config, layer)
         inner = config.hidden_size if self.attention.self.is_flat else config.intermediate_size
-        self.intermediate, self.output = Intermediate(config, inner), Residual(config, inner)
+        self.intermediate, self.output = FeedForwardIn(config, inner), Residual(config, inner)
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """Return the states above the layer [B, T, D]."""
@@ -126,22 +126,26 @@ class LimbeckPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _no_split_modules = ["Layer"]
 
-    @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Draw the weights of one module, as BERT does; those that were loaded stay."""
-        std = self.config.initializer_range
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            initialization.normal_(module.weight, std=std)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                initialization.zeros_(module.bias)
-            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-                if not getattr(module.weight, "_is_hf_initialized", False):
-                    module.weight[module.padding_idx].zero_()
-        elif isinstance(module, nn.LayerNorm):
-            initialization.ones_(module.weight)
+        with torch.no_grad():
+            draw_weights(module, self.config.initializer_range)
+
+
+def draw_weights(module: nn.Module, std: float) -> None:
+    """Draw the weights of one module, but for those that transformers marks as loaded."""
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        initialization.normal_(module.weight, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
             initialization.zeros_(module.bias)
-        elif isinstance(module, Mixer):
-            module.draw_weights(std)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            if not getattr(module.weight, "_is_hf_initialized", False):
+                module.weight[module.padding_idx].zero_()
+    elif isinstance(module, nn.LayerNorm):
+        initialization.ones_(module.weight)
+        initialization.zeros_(module.bias)
+    elif isinstance(module, Mixer):
+        module.draw_weights(std)
 
 
 class LimbeckEncoderModel(LimbeckPreTrainedModel):
@@ -156,9 +160,9 @@ class LimbeckEncoderModel(LimbeckPreTrainedModel):
         """Return the table of words."""
         return self.embeddings.word_embeddings
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
+    def set_input_embeddings(self, value: Any) -> None:
         """Replace the table of words."""
-        self.embeddings.word_embeddings = value  # type: ignore[assignment]
+        self.embeddings.word_embeddings = value
 
     def forward(
         self,
@@ -173,7 +177,7 @@ class LimbeckEncoderModel(LimbeckPreTrainedModel):
 
         Raises ValueError for texts longer than the model's positions.
         """
-        require_positions(input_ids.shape[1], self.config.max_position_embeddings)
+        require_within_positions(input_ids.shape[1], self.config.max_position_embeddings)
         mask_BT = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         states_BTD = self.embeddings(input_ids, token_type_ids)
         every = [states_BTD]
@@ -187,7 +191,7 @@ class LimbeckEncoderModel(LimbeckPreTrainedModel):
         )
 
 
-def require_positions(tokens: int, longest: int) -> None:
+def require_within_positions(tokens: int, longest: int) -> None:
     """Raise ValueError for texts longer than a model's positions; a traced graph has bounds of its own."""
     if not torch.compiler.is_exporting() and tokens > longest:
         raise ValueError(

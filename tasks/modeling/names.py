@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-DISTRIBUTION, PACKAGE, VERSION = "limbeck-models", "limbeck_models", "0.1.0"
+DISTRIBUTION, IMPORT_NAME, VERSION = "limbeck-models", "limbeck_models", "0.1.0"
 """The distribution, the package that it installs, and its version; a folder states that of its saving."""
 INSTALLED_BY = "pip install ./tasks/modeling"
 """The command that installs it, in the repository: it is at no index."""
@@ -12,7 +12,7 @@ OWN_TYPES = ("limbeck-encoder",)
 """The ``model_type`` of each kind of model that this package has."""
 BLEND = "+softmax"
 """Suffix of a synthesizer whose logits are mixed with those of queries and keys."""
-SYNTHESIZERS = (
+SYNTHESIZER_NAMES = (
     "synth-random",
     "synth-fixed",
     "synth-random-factorized",
@@ -25,8 +25,8 @@ MIXER_NAMES = (
     "dynamic",
     "lsra",
     "lsra-dynamic",
-    *SYNTHESIZERS,
-    *(f"{name}{BLEND}" for name in SYNTHESIZERS),
+    *SYNTHESIZER_NAMES,
+    *(f"{name}{BLEND}" for name in SYNTHESIZER_NAMES),
     "linear",
     "favor",
     "linformer",

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from tasks.modeling.names import DISTRIBUTION, INSTALLED_BY, OWN_TYPES, PACKAGE, VERSION, is_of_fixed_size
+from tasks.modeling.names import DISTRIBUTION, IMPORT_NAME, INSTALLED_BY, OWN_TYPES, VERSION, is_of_fixed_size
 
 
-def register_models() -> None:
+def register_classes() -> None:
     """Make the auto classes of transformers know this package's classes; calling it again changes nothing."""
     from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
@@ -25,16 +25,16 @@ def register_models() -> None:
 
 def register_if_own(folders: Iterable[Path]) -> None:
     """Register the classes if the model of one of these folders needs them; others import nothing."""
-    if any(is_own(folder) for folder in folders):
-        register_models()
+    if any(has_own_type(folder) for folder in folders):
+        register_classes()
 
 
-def is_own(folder: Path) -> bool:
+def has_own_type(folder: Path) -> bool:
     """Tell whether a folder holds a model of this package."""
-    return config_of(folder).get("model_type") in OWN_TYPES
+    return stated_config(folder).get("model_type") in OWN_TYPES
 
 
-def config_of(folder: Path) -> dict[str, object]:
+def stated_config(folder: Path) -> dict[str, object]:
     """Return the contents of a folder's config; empty where there is none."""
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -45,9 +45,9 @@ def config_of(folder: Path) -> dict[str, object]:
 
 def needs_of(folder: Path) -> str:
     """Return a sentence on what loading a folder needs beside transformers; empty for a model of transformers."""
-    if not is_own(folder):
+    if not has_own_type(folder):
         return ""
-    config = config_of(folder)
+    config = stated_config(folder)
     mixers = [str(name) for name in config["mixer"]] if isinstance(config.get("mixer"), list) else []
     fixed = (
         f" Its longest input is {config.get('max_position_embeddings')} tokens."
@@ -57,5 +57,5 @@ def needs_of(folder: Path) -> str:
     return (
         f"its attention ({', '.join(dict.fromkeys(mixers))}) is not in transformers: install {DISTRIBUTION} "
         f"{config.get('limbeck_models', VERSION)} ({INSTALLED_BY}, in the repository of Limbeck) and "
-        f"import {PACKAGE} first; its exported graphs need neither.{fixed}"
+        f"import {IMPORT_NAME} first; its exported graphs need neither.{fixed}"
     )

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from tasks.catalog import TaskSpec
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
+from tasks.recipe.distillation import Intermediate
 from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Gate
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
@@ -226,4 +227,22 @@ def require_parts_of_words(name: str, pretraining: object, general: object, form
         raise ValueError(
             f"exports.formats: programs for phones have no memory, so they continue no texts, and {name} is of type "
             f"next-words; remove {programs[0]}"
+        )
+
+
+def require_method_of_start(name: str, start: str, inner: Intermediate) -> None:
+    """Raise ValueError for a first phase that reads the attention of a student which has another, and for the phase of
+    such students for any other."""
+    has_mixers = start == "limbeck-encoder"
+    if inner.method == "attention-outputs" and not has_mixers:
+        raise ValueError(
+            f"student {name} starts from {start}, and method: attention-outputs trains other attentions; set start: "
+            f"limbeck-encoder and a mixer, or another method"
+        )
+    weights = {"layers": inner.matching.attention, "feature-maps": inner.feature_maps.attention}
+    reads_attention = inner.method in ("relations", "self-attention") or weights.get(inner.method, 0.0) > 0
+    if has_mixers and reads_attention:
+        raise ValueError(
+            f"student {name} has other attentions (start: {start}), so scores, queries, keys and values are not "
+            f"compared; use method: attention-outputs, or layers with matching.attention: 0"
         )

@@ -8,7 +8,16 @@ from pydantic import Field
 
 from tasks.recipe.data import Sampling
 from tasks.recipe.knobs import Knobs, added_knob, runtime_knob
-from tasks.recipe.methods import ByMethod, FeatureMaps, Matching, Patience, Relations, Replacing, SelfAttention, Triple
+from tasks.recipe.methods import (
+    AttentionOutputs,
+    ByMethod,
+    FeatureMaps,
+    Matching,
+    Relations,
+    Replacing,
+    SelfAttention,
+    Triple,
+)
 from tasks.recipe.training import SeededTraining, TaskTraining
 
 
@@ -45,10 +54,10 @@ class Intermediate(ByMethod):
     """First phase of task distillation: copy the inner layers of the fine-tuned teacher (TinyBERT,
     arXiv:1909.10351)."""
 
-    method: Literal["layers", "relations", "replacing", "self-attention", "feature-maps"] = Field(
+    method: Literal["layers", "relations", "replacing", "self-attention", "feature-maps", "attention-outputs"] = Field(
         "layers",
-        description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus), self-attention (MiniLM) "
-        "or feature-maps (MobileBERT).",
+        description="layers (TinyBERT), relations (MiniLM v2), replacing (BERT-of-Theseus), self-attention (MiniLM), "
+        "feature-maps (MobileBERT) or attention-outputs (other attentions, LoLCATs).",
     )
     epochs: float = Field(1.0, gt=0, description="Passes over the training rows.")
     learning_rate: float = Field(3e-4, gt=0, le=1, description="Peak learning rate.")
@@ -62,9 +71,25 @@ class Intermediate(ByMethod):
     feature_maps: FeatureMaps = Field(
         FeatureMaps(), description="Distilled layers, with method: feature-maps; on labelled rows, no words."
     )
+    attention_outputs: AttentionOutputs = Field(
+        AttentionOutputs(), description="Distilled attention blocks, with method: attention-outputs; it has no knobs."
+    )
     sampling: Sampling = Field(
         Sampling(), description="How substitutes are sampled, where the student uses augmentation."
     )
+
+
+class Patience(Knobs):
+    """Distil the teacher's summary token, layer by layer, in addition to its predictions (Sun et al. 2019, PKD,
+    arXiv:1908.09355)."""
+
+    weight: float = Field(
+        100.0, gt=0, description="Weight relative to the loss on predictions; the paper uses 10 to 1000."
+    )
+    layer_map: Literal["skip", "last"] = Field(
+        "skip", description="Teacher layers: evenly spread, or the last ones. The student's last layer is not included."
+    )
+    normalise: bool = Field(True, description="Normalise the states, so that only directions are compared.")
 
 
 class Prediction(TaskTraining):

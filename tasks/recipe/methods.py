@@ -264,6 +264,21 @@ class FeatureMaps(Method):
             )
 
 
+class AttentionOutputs(Method):
+    """Copy what each attention block of the teacher returns for the teacher's own states, with a student of other
+    attentions (Zhang et al. 2024, LoLCATs, arXiv:2410.10254)."""
+
+    called = "attention-outputs"
+
+    def check(self, where: str, teacher: ModelConfig, ours: Sizes, theirs: Sizes) -> None:
+        """Check that widths are equal: a block is given the teacher's states."""
+        if ours.width != theirs.width:
+            raise ModelError(
+                f"{where}: method attention-outputs gives the teacher's states to the student's layers, and the "
+                f"student is {ours.width} wide against the teacher's {theirs.width}; remove hidden, or the phase"
+            )
+
+
 class SelfAttention(Method):
     """Distil attention distributions and the relation of values, of the last layers (Wang et al. 2020, MiniLM,
     arXiv:2002.10957)."""
@@ -326,16 +341,3 @@ class ByMethod(Training):
         existing keys unchanged."""
         others = {section for method, section in sections_of(type(self)).items() if method != self.method}
         return {name: value for name, value in super().key_values().items() if name not in others}
-
-
-class Patience(Knobs):
-    """Distil the teacher's summary token, layer by layer, in addition to its predictions (Sun et al. 2019, PKD,
-    arXiv:1908.09355)."""
-
-    weight: float = Field(
-        100.0, gt=0, description="Weight relative to the loss on predictions; the paper uses 10 to 1000."
-    )
-    layer_map: Literal["skip", "last"] = Field(
-        "skip", description="Teacher layers: evenly spread, or the last ones. The student's last layer is not included."
-    )
-    normalise: bool = Field(True, description="Normalise the states, so that only directions are compared.")

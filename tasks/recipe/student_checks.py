@@ -8,7 +8,12 @@ from typing import Protocol
 
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
-from tasks.recipe.chains import require_comparable_layers, require_parts_of_words, require_teachers_pieces
+from tasks.recipe.chains import (
+    require_comparable_layers,
+    require_method_of_start,
+    require_parts_of_words,
+    require_teachers_pieces,
+)
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction, TaskDistillation
 from tasks.recipe.judging import Scoring
@@ -130,6 +135,8 @@ def check_phases(recipe: StudentSections, student: Student) -> None:
             f"set "
             f"transfer.alone: false"
         )
+    if inner is not None:
+        require_method_of_start(student.name, student.start, inner)
     if (
         inner is not None
         and inner.method == "layers"
@@ -247,15 +254,6 @@ def own_knobs_apart(student: Student) -> list[str]:
                 f"{student.start}; remove them, or set start: {start}"
             )
     return [knob for knob in given if knob not in own]
-
-
-def require_narrow_embedding(student: Student, width: int) -> None:
-    """Raise ModelError for embeddings wider than the layers, which save nothing."""
-    if student.embedding is not None and student.embedding > width:
-        raise ModelError(
-            f"student {student.name}: embedding is {student.embedding}, and its layers are {width} wide; give it at "
-            f"most {width}"
-        )
 
 
 def require_vectors_alone(spec: TaskSpec, teachers: Mapping[str, Teacher], planned: Sequence[CandidateKnobs]) -> None:

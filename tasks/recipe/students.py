@@ -334,6 +334,15 @@ class Sweep(Knobs):
         return self
 
 
+def require_narrow_embedding(student: Student, width: int) -> None:
+    """Raise ModelError for embeddings wider than the layers, which save nothing."""
+    if student.embedding is not None and student.embedding > width:
+        raise ModelError(
+            f"student {student.name}: embedding is {student.embedding}, and its layers are {width} wide; give it at "
+            f"most {width}"
+        )
+
+
 def general_start(student: Student) -> bool:
     """Tell whether general distillation can begin with a student's start: one that does not use the fine-tuned
     teacher."""

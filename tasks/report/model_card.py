@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tasks.catalog import TaskSpec
 from tasks.gate.verdicts import Decision
-from tasks.modeling.names import DISTRIBUTION, INSTALLED_BY, PACKAGE, VERSION
+from tasks.modeling.names import DISTRIBUTION, IMPORT_NAME, INSTALLED_BY, VERSION
 from tasks.ports.markdown import code_span, escaped, one_line
 from tasks.recipe.chains import mixers_of, shares_layers
 from tasks.recipe.judging import Gate
@@ -83,8 +83,8 @@ SHARED_LAYERS_NOTE = (
     "not faster, because every layer is still computed."
 )
 NEEDS = (
-    f"Its attention ({{mixers}}) is not in transformers: `import {PACKAGE}`, of the small distribution {DISTRIBUTION} "
-    f"{VERSION}, makes the auto classes know it; no code is fetched. Exported graphs need neither."
+    f"Its attention ({{mixers}}) is not in transformers: `import {IMPORT_NAME}`, of the small distribution "
+    f"{DISTRIBUTION} {VERSION}, makes the auto classes know it; no code is fetched. Exported graphs need neither."
 )
 UNLICENSED = "The recipe does not state the licences given as unknown: clarify them before you redistribute the model."
 
@@ -131,7 +131,7 @@ def model_card(
         gate=gate_words(decision, recipe.gate, data["registered"]),
         auto_class=TASK_TYPES[task.kind].auto_class,
         use=usage(task),
-        register=f"import {PACKAGE}  # {INSTALLED_BY}, from the repository of Limbeck\n" if mixers else "",
+        register=f"import {IMPORT_NAME}  # {INSTALLED_BY}, from the repository of Limbeck\n" if mixers else "",
         needs=NEEDS.format(mixers=", ".join(dict.fromkeys(mixers))) if mixers else "No code of Limbeck is needed.",
         longest=longest_input(recipe),
         exports=exports_section(exports, task, recipe.gate.split),

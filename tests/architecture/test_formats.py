@@ -88,6 +88,7 @@ CONFIG, CONFIG_READERS = (
         "flows.branches.teacher",
         "flows.score_version",
         "tasks.exports.package",
+        "tasks.modeling.registration",
         "tasks.architectures.judged_length",
         "tasks.ports.files.model_files",
         "tasks.ports.files.model_settings",

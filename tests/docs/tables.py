@@ -169,7 +169,22 @@ def kind_of(annotation: Any) -> Any:
     return kinds[0] if kinds else annotation
 
 
+def survey() -> str:
+    """Return the efficient transformers of the literature, with where each is; transformers is asked for its own."""
+    from transformers import CONFIG_MAPPING
+
+    from tasks.modeling.survey import SURVEY, where_built
+
+    missing = [one.model_type for one in SURVEY if one.model_type and one.model_type not in CONFIG_MAPPING]
+    assert not missing, f"transformers has no {missing}"
+    rows = [
+        [one.name, f"arXiv:{one.paper}", one.cost, "yes" if one.decodes else "no", where_built(one)] for one in SURVEY
+    ]
+    return markdown(["model", "paper", "cost of a layer", "can write", "where"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "survey": survey,
     "shelf": shelf,
     "sections": sections,
     "knobs": knobs,

@@ -12,10 +12,9 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         "the best table of a rank: embeddings are fitted to the output of their layer": "factorised_table",
     },
     "efficient_attention": {
-        "attention in linear time": """
-            linear linear_padded linear_causal favor favor_causal favor_relu linformer linformer_shorter
+        "features by relu": "favor_relu",
+        "Linformer with one head of keys that are also the values": """
             linformer_one_head_shared linformer_one_head_shared_shorter
-            favor_root_mean_square_error_of_softmax_attention_by_features
         """,
     },
     "importance": {
@@ -29,13 +28,7 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         "torchao's grids": "torchao_weight_8bit torchao_weight_4bit torchao_activation",
     },
     "lite_transformer": {
-        "convolutions beside attention": """
-            light_centred light_causal light_wide_causal light_centred_wide light_with_linear light_no_softmax
-            dynamic_centred_glu dynamic_causal_glu dynamic_centred dynamic_causal_wider_than_text
-            lsra_encoder_layer_light_post lsra_encoder_layer_light_post_row1_alone
-            lsra_encoder_layer_dynamic_pre lsra_encoder_layer_dynamic_pre_row1_alone lsra_decoder_layer_light
-            lsra_decoder_layer_dynamic
-        """,
+        "decoders with convolutions": "lsra_decoder_layer_light lsra_decoder_layer_dynamic",
     },
     "mobilebert": {
         "a slip of the reference: moments of all of the teacher's layers at once": """
@@ -57,10 +50,9 @@ NOT_BUILT: dict[str, dict[str, str]] = {
         """,
     },
     "synthesizer": {
-        "synthetic attention": """
-            random random_causal factorized_paper factorized factorized_paper_causal factorized_causal
-            dense_minus dense_minus_causal random_plus random_plus_causal random_plus_alpha
-            random_plus_alpha_causal dense_plus dense_plus_causal dense_plus_alpha dense_plus_alpha_causal
+        "a mistake of the reference: all queries share one row": "factorized factorized_causal",
+        "sums of logits without a learned share": """
+            random_plus random_plus_causal dense_plus dense_plus_causal
         """,
     },
     "task_metrics": {

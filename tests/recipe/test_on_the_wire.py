@@ -9,8 +9,9 @@ import pytest
 
 from tasks.catalog import GLUE
 from tasks.recipe.data import Augmentation, CorpusText
+from tasks.recipe.distillation import Patience
 from tasks.recipe.makers.search import LatencySlice
-from tasks.recipe.methods import Matching, Patience
+from tasks.recipe.methods import Matching
 from tasks.recipe.slices import (
     AnswerSlice,
     ContrastSlice,

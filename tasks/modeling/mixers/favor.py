@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tasks.modeling.mixers.linear import EPSILON, kept, read_by_features
+from tasks.modeling.mixers.linear import EPSILON, kept_features, read_by_features
 from tasks.modeling.mixers.mixer import Mixer, joined_heads, split_heads
 
 FLOOR = 1e-4
@@ -34,8 +34,8 @@ def positive_features(states_BHTK: Tensor, directions_FK: Tensor, mask_BT: Tenso
         hidden_BT = 1.0 - mask_BT.to(exponents_BHTF.dtype)
         shown = exponents_BHTF.detach() + hidden_BT[:, None, :, None] * torch.finfo(exponents_BHTF.dtype).min
         largest = shown.amax((-1, -2), keepdim=True)
-        # a padded key may exceed the largest of the others, and its features are set to 0 behind
-        exponents_BHTF = torch.minimum(exponents_BHTF, largest)
+        # a padded key may exceed the largest of the others; its features are set to 0 behind
+        exponents_BHTF = torch.where(mask_BT.bool()[:, None, :, None], exponents_BHTF, largest)
     return ((exponents_BHTF - length_BHT1 - largest).exp() + FLOOR) / math.sqrt(len(directions_FK))
 
 
@@ -50,8 +50,10 @@ def favor_attention(
 ) -> Tensor:
     """Return the mean of values by products of features [B, H, T, K]."""
     query = positive_features(query_BHTK, directions_FK)
-    key = kept(positive_features(key_BHTK, directions_FK, mask_BT), mask_BT)
-    return read_by_features(query, key, value_BHTK, epsilon=EPSILON if causal else 0.0, causal=causal)
+    key = kept_features(positive_features(key_BHTK, directions_FK, mask_BT), mask_BT)
+    # as in the reference: none is added below where the text is read as a whole, and to each sum of keys where not
+    epsilon = EPSILON * query.sum(-1, keepdim=True) if causal else 0.0
+    return read_by_features(query, key, value_BHTK, epsilon=epsilon, causal=causal)
 
 
 def drawn_directions(features: int, size: int) -> Tensor:

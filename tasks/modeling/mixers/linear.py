@@ -22,16 +22,16 @@ def linear_attention(
 ) -> Tensor:
     """Return the mean of values by products of elu + 1 of queries and keys [B, H, T, K]."""
     query, key = (F.elu(states) + 1 for states in (query_BHTK, key_BHTK))
-    return read_by_features(query, kept(key, mask_BT), value_BHTK, epsilon=EPSILON, causal=causal)
+    return read_by_features(query, kept_features(key, mask_BT), value_BHTK, epsilon=EPSILON, causal=causal)
 
 
-def kept(features_BHTF: Tensor, mask_BT: Tensor) -> Tensor:
+def kept_features(features_BHTF: Tensor, mask_BT: Tensor) -> Tensor:
     """Return the features of keys, 0 where there is padding."""
     return features_BHTF * mask_BT.to(features_BHTF.dtype)[:, None, :, None]
 
 
 def read_by_features(
-    query_BHTF: Tensor, key_BHTF: Tensor, value_BHTK: Tensor, *, epsilon: float, causal: bool
+    query_BHTF: Tensor, key_BHTF: Tensor, value_BHTK: Tensor, *, epsilon: Tensor | float, causal: bool
 ) -> Tensor:
     """Return the mean of values by products of features [B, H, T, K], none of which is negative."""
     if causal:
@@ -44,7 +44,7 @@ def read_by_features(
     return read_BHTK / (total_BHT1 + epsilon)
 
 
-class Linear(Mixer):
+class LinearAttention(Mixer):
     """Linear attention of queries, keys and values."""
 
     def __init__(self, config: Any, layer: int = 0, *, causal: bool = False) -> None:

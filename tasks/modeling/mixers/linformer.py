@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from tasks.modeling.mixers.light import without_padding
-from tasks.modeling.mixers.mixer import Mixer, joined_heads, require_fits, scores_of, split_heads
+from tasks.modeling.mixers.mixer import Mixer, joined_heads, require_fits, scaled_scores, split_heads
 
-PAPERS_RANK = 128
+USUAL_KEYS = 128
 
 
 def projected(states_BTD: Tensor, mask_BT: Tensor, projection_NR: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Linformer(Mixer):
                 "linformer cannot be causal, because its keys have read the whole text; use linear or favor"
             )
         self.query, self.key, self.value = (nn.Linear(self.width, self.width) for _ in range(3))
-        rank = min(config.mixer_rank or PAPERS_RANK, self.longest)
+        rank = min(config.mixer_rank or USUAL_KEYS, self.longest)
         self.of_keys, self.of_values = (nn.Parameter(torch.zeros(self.longest, rank)) for _ in range(2))
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
@@ -54,5 +54,5 @@ class Linformer(Mixer):
             split_heads(projected(part(states_BTD), mask_BT, projection), self.heads)
             for part, projection in ((self.key, self.of_keys), (self.value, self.of_values))
         )
-        shares_BHTR = scores_of(split_heads(self.query(states_BTD), self.heads), key).softmax(-1)
+        shares_BHTR = scaled_scores(split_heads(self.query(states_BTD), self.heads), key).softmax(-1)
         return joined_heads(self.dropout(shares_BHTR) @ value)

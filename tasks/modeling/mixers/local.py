@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasks.modeling.mixers.mixer import Mixer, joined_heads, scores_of, shares_of, split_heads
+from tasks.modeling.mixers.mixer import Mixer, joined_heads, masked_shares, scaled_scores, split_heads
 
 USUAL_WINDOW = 64
 
@@ -27,7 +27,7 @@ def with_neighbours(states_BHTK: Tensor, blocks: int, window: int) -> Tensor:
     return torch.cat([cut[:, :, :-2], cut[:, :, 1:-1], cut[:, :, 2:]], 3)
 
 
-def readable(mask_BT: Tensor, blocks: int, window: int, *, causal: bool) -> Tensor:
+def seen_by_blocks(mask_BT: Tensor, blocks: int, window: int, *, causal: bool) -> Tensor:
     """Return which of a block's own tokens and neighbours each of its tokens reads [B, 1, N, W, 3W], as 1 and 0; the
     first token of the text is not among them, because all read it in another way."""
     later_T = (torch.arange(mask_BT.shape[1], device=mask_BT.device) > 0).to(mask_BT.dtype)
@@ -48,13 +48,13 @@ def local_attention(
     near_key, near_value = (with_neighbours(states, blocks, window) for states in (key_BHTK, value_BHTK))
     scale = query_BHTK.shape[-1] ** -0.5
     near = query @ near_key.transpose(-1, -2) * scale
-    seen = readable(mask_BT.to(near.dtype), blocks, window, causal=causal)
+    seen = seen_by_blocks(mask_BT.to(near.dtype), blocks, window, causal=causal)
     near = near + (1.0 - seen) * torch.finfo(near.dtype).min
     first = query @ key_BHTK[:, :, None, :1].transpose(-1, -2) * scale
     shares = torch.cat([first, near], -1).softmax(-1)
     read = shares[..., 1:] @ near_value + shares[..., :1] * value_BHTK[:, :, None, :1]
     others = read.flatten(2, 3)[:, :, 1:tokens]
-    whole = shares_of(scores_of(query_BHTK[:, :, :1], key_BHTK), mask_BT, causal=False) @ value_BHTK
+    whole = masked_shares(scaled_scores(query_BHTK[:, :, :1], key_BHTK), mask_BT, causal=False) @ value_BHTK
     return torch.cat([value_BHTK[:, :, :1] if causal else whole, others], 2)
 
 

@@ -48,12 +48,12 @@ def joined_heads(states_BHTK: Tensor) -> Tensor:
     return states_BHTK.transpose(1, 2).flatten(2)
 
 
-def scores_of(query_BHTK: Tensor, key_BHTK: Tensor) -> Tensor:
+def scaled_scores(query_BHTK: Tensor, key_BHTK: Tensor) -> Tensor:
     """Return QK^T / sqrt(K) [B, H, T, T]."""
     return query_BHTK @ key_BHTK.transpose(2, 3) / math.sqrt(query_BHTK.shape[-1])
 
 
-def shares_of(logits_BHTT: Tensor, mask_BT: Tensor, *, causal: bool) -> Tensor:
+def masked_shares(logits_BHTT: Tensor, mask_BT: Tensor, *, causal: bool) -> Tensor:
     """Return the softmax of logits over the tokens that may be read."""
     lowest = torch.finfo(logits_BHTT.dtype).min
     hidden_BT = 1.0 - mask_BT.to(logits_BHTT.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 from tasks.modeling.mixers.dynamic import Dynamic
 from tasks.modeling.mixers.favor import Favor
 from tasks.modeling.mixers.light import Light
-from tasks.modeling.mixers.linear import Linear
+from tasks.modeling.mixers.linear import LinearAttention
 from tasks.modeling.mixers.linformer import Linformer
 from tasks.modeling.mixers.local import Local
 from tasks.modeling.mixers.lsra import DynamicLsra, Lsra
@@ -26,7 +26,7 @@ MIXERS: dict[str, type[Mixer]] = {
     "dynamic": Dynamic,
     "lsra": Lsra,
     "lsra-dynamic": DynamicLsra,
-    "linear": Linear,
+    "linear": LinearAttention,
     "favor": Favor,
     "linformer": Linformer,
     "local": Local,

@@ -10,14 +10,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tasks.modeling.mixers.mixer import Mixer, joined_heads, scores_of, shares_of, split_heads
+from tasks.modeling.mixers.mixer import Mixer, joined_heads, masked_shares, scaled_scores, split_heads
 
 
 def softmax_attention(
     query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, mask_BT: Tensor, *, causal: bool = False
 ) -> Tensor:
     """Return the mean of values by shares of the scores [B, H, T, K]."""
-    return shares_of(scores_of(query_BHTK, key_BHTK), mask_BT, causal=causal) @ value_BHTK
+    return masked_shares(scaled_scores(query_BHTK, key_BHTK), mask_BT, causal=causal) @ value_BHTK
 
 
 class Softmax(Mixer):
@@ -31,5 +31,5 @@ class Softmax(Mixer):
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
         """Return what each token has read [B, T, D]."""
         query, key, value = (split_heads(part(states_BTD), self.heads) for part in (self.query, self.key, self.value))
-        shares_BHTT = self.dropout(shares_of(scores_of(query, key), mask_BT, causal=self.causal))
+        shares_BHTT = self.dropout(masked_shares(scaled_scores(query, key), mask_BT, causal=self.causal))
         return joined_heads(shares_BHTT @ value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tasks.errors import RecipeError
+from tasks.training.objectives.attention_outputs import attention_outputs
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.distilbert import distilbert
 from tasks.training.objectives.feature_maps import feature_maps
@@ -14,6 +15,7 @@ from tasks.training.objectives.self_attention import self_attention
 from tasks.training.objectives.theseus import replacing
 
 OBJECTIVES: dict[str, Callable[[DistillationContext], Objective]] = {
+    "attention-outputs": attention_outputs,
     "feature-maps": feature_maps,
     "layers": layers,
     "relations": relations,

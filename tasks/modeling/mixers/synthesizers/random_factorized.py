@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tasks.modeling.mixers.synthesizers.synthesizer import Synthesizer
 
-PAPERS_RANK = 8
+FACTOR_COLUMNS = 8
 
 
 def factorized_logits(left_HNF: Tensor, right_HNF: Tensor, tokens: int) -> Tensor:
@@ -29,7 +29,7 @@ class RandomFactorized(Synthesizer):
 
     def __init__(self, config: Any, layer: int = 0, *, causal: bool = False, blend: bool = False) -> None:
         super().__init__(config, layer, causal=causal, blend=blend)
-        rank = config.mixer_rank or PAPERS_RANK
+        rank = config.mixer_rank or FACTOR_COLUMNS
         self.left, self.right = (nn.Parameter(torch.zeros(self.heads, self.longest, rank)) for _ in range(2))
 
     def draw_weights(self, std: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from tasks.modeling.mixers.mixer import Mixer, joined_heads, require_fits, scores_of, shares_of, split_heads
+from tasks.modeling.mixers.mixer import Mixer, joined_heads, masked_shares, require_fits, scaled_scores, split_heads
 
 
 def blended(scores_BHTT: Tensor, logits_BHTT: Tensor, weight: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def blended(scores_BHTT: Tensor, logits_BHTT: Tensor, weight: Tensor) -> Tensor:
 
 def synthetic_attention(logits_BHTT: Tensor, value_BHTK: Tensor, mask_BT: Tensor, *, causal: bool = False) -> Tensor:
     """Return the mean of values by the softmax of logits [B, H, T, K]."""
-    return shares_of(logits_BHTT, mask_BT, causal=causal) @ value_BHTK
+    return masked_shares(logits_BHTT, mask_BT, causal=causal) @ value_BHTK
 
 
 class Synthesizer(Mixer):
@@ -56,7 +56,7 @@ class Synthesizer(Mixer):
         query = split_heads(self.query(states_BTD), self.heads) if self.blend or self.reads_query else None
         logits_BHTT = self.logits(query, tokens)
         if self.blend and query is not None:
-            scores_BHTT = scores_of(query, split_heads(self.key(states_BTD), self.heads))
+            scores_BHTT = scaled_scores(query, split_heads(self.key(states_BTD), self.heads))
             logits_BHTT = blended(scores_BHTT, logits_BHTT, self.share)
-        shares_BHTT = self.dropout(shares_of(logits_BHTT, mask_BT, causal=self.causal))
+        shares_BHTT = self.dropout(masked_shares(logits_BHTT, mask_BT, causal=self.causal))
         return joined_heads(shares_BHTT @ split_heads(self.value(states_BTD), self.heads))

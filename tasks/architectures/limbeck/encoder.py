@@ -18,8 +18,8 @@ from tasks.modeling.names import in_each_layer
 if TYPE_CHECKING:
     from torch import Tensor
 
-START = "limbeck-encoder"
-READERS = {
+LIMBECK = "limbeck-encoder"
+READ_BY = {
     "kernel": ("light", "dynamic", "lsra"),
     "rank": ("synth-random-factorized", "linformer"),
     "features": ("favor",),
@@ -47,23 +47,24 @@ def limbeck_class_like(model: Any) -> Any:
     import transformers as library
 
     from tasks.modeling.encoder import LimbeckEncoderForSequenceClassification, LimbeckEncoderModel
-    from tasks.modeling.registration import register_models
+    from tasks.modeling.registration import register_classes
 
-    register_models()
+    register_classes()
     alike: dict[Any, Any] = {
         library.BertModel: LimbeckEncoderModel,
         library.BertForSequenceClassification: LimbeckEncoderForSequenceClassification,
     }
     if plain_class(model) not in alike:
         raise ModelError(
-            f"there is no {START} with the head of this {type(model).__name__}; tasks with one vector of logits a text "
-            f"(classification, regression, multi-label, ranking) have one: use start: teacher for this task"
+            f"there is no {LIMBECK} with the head of this {type(model).__name__}; tasks with one vector of logits a "
+            f"text (classification, regression, multi-label, ranking) have one: use start: teacher for this task"
         )
     return alike[plain_class(model)]
 
 
 def limbeck_config(config: Any, shape: Any, layers: int) -> Any:
-    """Return the config for a BERT's config and a student's shape."""
+    """Return the config for a BERT's config and a student's shape. Raises ModelError for more positions than could be
+    copied."""
     from tasks.modeling.configuration import LimbeckEncoderConfig
 
     sizes: dict[str, Any] = {name: getattr(config, name) for name in SAME_IN_BOTH if hasattr(config, name)}
@@ -77,6 +78,12 @@ def limbeck_config(config: Any, shape: Any, layers: int) -> Any:
         "mixer_features": "features",
         "mixer_window": "window",
     }
+    positions = getattr(shape, "positions", None)
+    if positions is not None and positions > config.max_position_embeddings and not getattr(shape, "drawn", None):
+        raise ModelError(
+            f"positions is {positions}, and the teacher has embeddings of {config.max_position_embeddings}; give it at "
+            f"most that, or set drawn: true"
+        )
     asked = {name: getattr(shape, knob, None) for name, knob in own.items()}
     sizes |= {name: value for name, value in asked.items() if value is not None}
     return LimbeckEncoderConfig(
@@ -120,10 +127,10 @@ def require_mixers(teacher: Mapping[str, int | None], shape: Any) -> None:
     ]
     if other and not getattr(shape, "drawn", None):
         raise ModelError(
-            f"start: {START} copies its teacher's embeddings, feed-forward blocks and norms, so it has its widths; "
+            f"start: {LIMBECK} copies its teacher's embeddings, feed-forward blocks and norms, so it has its widths; "
             f"remove {', '.join(other)}, or set drawn: true"
         )
-    for knob, readers in READERS.items():
+    for knob, readers in READ_BY.items():
         if getattr(shape, knob, None) is not None and not any(name.startswith(readers) for name in mixers):
             raise ModelError(
                 f"{knob} is read by mixers whose names begin with {', '.join(readers)}, and the mixers are "
@@ -137,7 +144,7 @@ def mixers_of_kept_layers(config: Any, kept: Sequence[int]) -> None:
     config.mixer_kernels = [config.mixer_kernels[index] for index in kept]
 
 
-def keep_layers(model: Any, stack: Any, kept: Sequence[int]) -> None:
+def keep_mixed_layers(model: Any, stack: Any, kept: Sequence[int]) -> None:
     """Keep some layers, each with its mixer."""
     keep_modules(model, stack, kept)
     mixers_of_kept_layers(model.config, kept)
@@ -145,9 +152,9 @@ def keep_layers(model: Any, stack: Any, kept: Sequence[int]) -> None:
 
 def with_classes(model: Any) -> Any:
     """Return the model unchanged; its classes are then known to transformers' auto classes."""
-    from tasks.modeling.registration import register_models
+    from tasks.modeling.registration import register_classes
 
-    register_models()
+    register_classes()
     return model
 
 
@@ -169,6 +176,6 @@ LIMBECK_ENCODER = Architecture(
     because="its layers have other attentions, most of which have no scores",
     has_masked_lm=False,
     feed_forward=TWO_MAPS,
-    keep_layers=keep_layers,
+    keep_layers=keep_mixed_layers,
     export_mask=as_mask,
 )

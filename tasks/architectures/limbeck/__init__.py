@@ -1,0 +1,1 @@
+"""Encoders with attentions of our own, made from a BERT."""

@@ -1,0 +1,75 @@
+"""How the time of each mixer grows with the length of a text: ``python -m tasks.modeling.growth [MIXER …]``.
+
+One layer's mixer, with its maps, forward, one text, 4 heads of 64, float32, one thread. Times are processor seconds,
+the least of several calls, so that other work on the machine hardly counts; the slope is that of the logarithm of the
+time over the logarithm of the length. Shape letters: B batch, T tokens, D width.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+
+from tasks.modeling.names import MIXER_NAMES, in_each_layer
+
+LENGTHS = (256, 512, 1024, 2048, 4096)
+SLOPE_FROM = 512
+CALLS = 3
+
+
+def seconds_of(mixer: str, lengths: Sequence[int]) -> list[float]:
+    """Return the processor seconds of one call at each length."""
+    import torch
+
+    from tasks.modeling.configuration import LimbeckEncoderConfig
+    from tasks.modeling.mixers.mixers import mixer_of
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    config = LimbeckEncoderConfig(
+        hidden_size=256,
+        num_attention_heads=4,
+        num_hidden_layers=1,
+        mixer=mixer,
+        mixer_kernels=31,
+        mixer_features=64 if mixer == "favor" else None,
+        max_position_embeddings=max(lengths),
+    )
+    found, seconds = mixer_of(config, 0).eval(), []
+    with torch.inference_mode():
+        found.draw_weights(0.02)
+        for length in lengths:
+            states_BTD, mask_BT = torch.randn(1, length, 256), torch.ones(1, length)
+            calls = []
+            for _ in range(CALLS):
+                start = time.process_time()
+                found(states_BTD, mask_BT)
+                calls.append(time.process_time() - start)
+            seconds.append(min(calls))
+    return seconds
+
+
+def slope_of(lengths: Sequence[int], seconds: Sequence[float]) -> float:
+    """Return the slope of the line through the logarithms of lengths and seconds, by least squares."""
+    places = [(math.log(length), math.log(one)) for length, one in zip(lengths, seconds, strict=True)]
+    middle, height = (sum(values) / len(places) for values in zip(*places, strict=True))
+    spread = sum((place - middle) ** 2 for place, _ in places)
+    return sum((place - middle) * (value - height) for place, value in places) / spread
+
+
+def print_growth(mixers: Sequence[str]) -> None:
+    """Print one row of a table for each mixer, as soon as it is measured. Raises ValueError for an unknown name."""
+    in_each_layer(mixers, len(mixers))
+    print(f"| mixer | {' | '.join(f'{length} tokens, ms' for length in LENGTHS)} | slope from {SLOPE_FROM} |")
+    print("|---" * (len(LENGTHS) + 2) + "|")
+    for mixer in mixers:
+        seconds = seconds_of(mixer, LENGTHS)
+        late = [(length, one) for length, one in zip(LENGTHS, seconds, strict=True) if length >= SLOPE_FROM]
+        slope = slope_of(*zip(*late, strict=True))
+        print(f"| `{mixer}` | {' | '.join(f'{1000 * one:.1f}' for one in seconds)} | {slope:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    print_growth(sys.argv[1:] or MIXER_NAMES)
