@@ -41,7 +41,7 @@ class LimbeckEncoderConfig(PretrainedConfig):
         limbeck_models: str = VERSION,
         **named: Any,
     ) -> None:
-        super().__init__(pad_token_id=pad_token_id, **named)
+        super().__init__(**{"pad_token_id": pad_token_id, **named})
         self.vocab_size, self.hidden_size = vocab_size, hidden_size
         self.num_hidden_layers, self.num_attention_heads = num_hidden_layers, num_attention_heads
         self.intermediate_size, self.hidden_act = intermediate_size, hidden_act

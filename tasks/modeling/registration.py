@@ -48,7 +48,8 @@ def needs_of(folder: Path) -> str:
     if not has_own_type(folder):
         return ""
     config = stated_config(folder)
-    mixers = [str(name) for name in config["mixer"]] if isinstance(config.get("mixer"), list) else []
+    stated = config.get("mixer")
+    mixers = [str(name) for name in stated] if isinstance(stated, list) else []
     fixed = (
         f" Its longest input is {config.get('max_position_embeddings')} tokens."
         if any(map(is_of_fixed_size, mixers))

@@ -16,7 +16,7 @@ from tasks.recipe.chains import (
 )
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction, TaskDistillation
-from tasks.recipe.judging import Scoring
+from tasks.recipe.judging import Exports, Scoring
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
 from tasks.recipe.training import Ensemble, Teacher
@@ -43,7 +43,7 @@ class StudentSections(Protocol):
         """Pretraining of a model."""
 
     @property
-    def exports(self) -> object | None:
+    def exports(self) -> Exports | None:
         """Graphs."""
 
     @property
