@@ -46,16 +46,11 @@ class Lamb(torch.optim.Optimizer):
         """Take one step with the gradients that are there."""
         with torch.no_grad():
             for group in self.param_groups:
-                for weight in group["params"]:
-                    if weight.grad is not None:
-                        self.step_of(weight, group)
-
-    def step_of(self, weight: Tensor, group: dict[str, Any]) -> None:
-        """Change one tensor by a step."""
-        towards = self.direction_of(weight, group["betas"], group["weight_decay"], group["eps"])
-        if group["adapted"]:
-            towards.mul_(trust_ratio(weight, towards))
-        weight.add_(towards, alpha=-group["lr"])
+                for weight in [value for value in group["params"] if value.grad is not None]:
+                    towards = self.direction_of(weight, group["betas"], group["weight_decay"], group["eps"])
+                    if group["adapted"]:
+                        towards.mul_(trust_ratio(weight, towards))
+                    weight.add_(towards, alpha=-group["lr"])
 
     def direction_of(self, weight: Tensor, betas: tuple[float, float], weight_decay: float, eps: float) -> Tensor:
         """Bring the moments of one tensor up to date, and return the direction of its step."""

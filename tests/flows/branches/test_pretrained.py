@@ -33,13 +33,15 @@ def test_a_base_and_its_candidates_are_pretrained_fine_tuned_and_reported(
     recipe = Recipe.model_validate(recipe_of(tmp_path, SAME, SHARED, ORDER))
     result = run_recipe(recipe, home=home)
     assert {model["name"] for model in result["models"]} == {"teacher", "same", "shared", "order"}
-    stages = [row["stage"] for row in plan_recipe(recipe, home=home)]
-    assert stages.count("learn-vocabulary") == stages.count("divide-corpus") == 1
     assert all(row["cache"] == "hit" for row in plan_recipe(recipe, home=home))
     made = [stage for stage in result["stages"] if stage["name"] == "pretrain-encoder"]
     assert len(made) == 4 and len({stage["key"] for stage in made}) == 3, "one is the very base"
-    parameters = {model["name"]: model["parameters"] for model in result["models"]}
+    assert len({stage["key"] for stage in result["stages"] if stage["name"] == "divide-corpus"}) == 1
+    models = {model["name"]: model for model in result["models"]}
+    parameters = {name: model["parameters"] for name, model in models.items()}
     assert parameters["same"] == parameters["order"] < parameters["shared"]
+    assert models["order"]["pretraining"].keys() == {"words", "sop", "nsp"}
+    assert models["same"]["pretraining"].keys() == {"words"} and "pretraining" not in models["teacher"]
 
 
 @pytest.mark.parametrize(

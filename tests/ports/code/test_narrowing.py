@@ -245,6 +245,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "STARTS": {"start"},
         "STRATEGIES": {"start", "strategy"},
         "MIXTURES": {"combine"},
+        "OPTIMIZERS": {"optimizer"},
         "METRICS": {"metric", "metrics"},
         "METRICS_OF_SCORES": {"metric"},
         "ROW_SCORES": {"task_type"},
