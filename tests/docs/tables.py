@@ -184,13 +184,13 @@ def survey() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "survey": survey,
     "shelf": shelf,
     "sections": sections,
     "knobs": knobs,
     "methods": methods,
     "families": families,
     "deployments": deployments,
+    "survey": survey,
 }
 
 
