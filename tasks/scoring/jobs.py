@@ -1,7 +1,4 @@
-"""The scoring jobs, by name.
-
-Shape letters: N rows, S seeds, C classes.
-"""
+"""The scoring jobs, by name. Shape letters: N rows, S seeds, C classes."""
 
 from __future__ import annotations
 
@@ -282,12 +279,20 @@ def measure(job: Job) -> dict[str, object]:
     memory = peak_increase(
         folders["model"], task_type=knobs.task_type, batch=knobs.batch, length=knobs.length, threads=knobs.threads
     )
-    how = knobs.model_dump()
-    timed, token = measure_latency(folders, **how), measure_further_tokens(folders, **how)
+    timed = measure_latency(
+        folders,
+        task_type=knobs.task_type,
+        batch=knobs.batch,
+        length=knobs.length,
+        threads=knobs.threads,
+        repeats=knobs.repeats,
+        warmup=knobs.warmup,
+        seconds=knobs.seconds,
+    )
     ours, theirs = timed["engines"]["model"], timed["engines"]["teacher"]
     facts = {
         **timed,
-        **(token or {}),
+        **(measure_further_tokens(folders, knobs, task_type=knobs.task_type) or {}),
         "memory_bytes": memory,
         "engine": ours if ours == theirs else f"{ours} against {theirs}",
         **{name: getattr(knobs, name) for name in ("batch", "length", "threads", "repeats")},

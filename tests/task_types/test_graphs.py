@@ -135,6 +135,7 @@ def test_the_parity_of_values_counts_for_exports_of_regression_alone() -> None:
     other = replaced("tasks.task_types.regression.graph", "NEAR = 0.01", "NEAR = 0.02")
     assert changed(other, "classification") == set()
     assert changed(other, "regression") == {
+        "export-executorch",
         "export-onnx",
         "quantize-as-trained",
         "quantize-onnx",

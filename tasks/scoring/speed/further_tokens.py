@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from tasks.recipe.judging import Speed
 from tasks.scoring.memory import bytes_of_a_token, presents
 from tasks.scoring.speed.speed import Checkpoint, Export, opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
@@ -72,34 +73,27 @@ def of_export(model: Any, ids_BT: np.ndarray) -> NextToken:
     return NextToken(lambda: model.session.run(None, given), bytes_of_a_token(model.memory))
 
 
-def measure_further_tokens(
-    folders: Mapping[str, Path],
-    *,
-    task_type: str,
-    batch: int,
-    length: int,
-    threads: int,
-    repeats: int,
-    warmup: int,
-    seconds: float,
-) -> TokenFigures | None:
+def measure_further_tokens(folders: Mapping[str, Path], knobs: Speed, *, task_type: str) -> TokenFigures | None:
     """Time a further token of ``model`` and ``teacher`` in turn, behind the same random tokens; None for a task type
     whose models continue no texts, and for models that remember something else."""
     import torch
 
     if not GRAPHS[task_type].remembers:
         return None
-    torch.set_num_threads(threads)
-    models = {name: opened(folder, threads, task_type) for name, folder in folders.items()}
+    torch.set_num_threads(knobs.threads)
+    models: dict[str, Checkpoint | Export] = {}
+    for name, folder in folders.items():
+        models[name] = opened(folder, knobs.threads, task_type)
     smallest = min(model.vocabulary for model in models.values())
-    ids_BT = np.random.default_rng(0).integers(0, smallest, (batch, length))
+    ids_BT = np.random.default_rng(0).integers(0, smallest, (knobs.batch, knobs.length))
     with torch.inference_mode():
         tokens = {name: further_token(model, ids_BT) for name, model in models.items()}
         ours, theirs = tokens["model"], tokens["teacher"]
         if ours is None or theirs is None:
             return None
         calls = {"model": ours.call, "teacher": theirs.call}
-        found = paces_of(time_in_turn(calls, repeats=repeats, warmup=warmup, seconds=seconds))
+        times = time_in_turn(calls, repeats=knobs.repeats, warmup=knobs.warmup, seconds=knobs.seconds)
+        found = paces_of(times)
     return {
         "token_ms": found["model"]["p50_ms"],
         "token_speedup": found["speedup"],
