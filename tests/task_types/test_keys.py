@@ -32,7 +32,7 @@ LEARNING = {
     "train-ticket",
     "train-quantized",
 }
-LOADING = {"score-model", "score-judging-set", "export-onnx", "measure-speed", "measure-texts"}
+LOADING = {"score-model", "score-judging-set", "export-onnx", "export-executorch", "measure-speed", "measure-texts"}
 """Further stages that load a model by the class that its type's head names."""
 CHOSEN = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform", "combine": "weights"}
 
