@@ -2,6 +2,7 @@
 
     make bench                       everything, one thread and four (over an hour)
     make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
+    make bench MODEL=folder ROWS=dev.parquet LEARNED=train.parquet BENCH=shrinking-peers    other pruners, quantizers
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench BENCH=distill-bert    one benchmark
     make bench QUICK=1               those of minutes, one thread, few rounds, to see that nothing has collapsed
@@ -42,9 +43,10 @@ BENCHMARKS = {
     "sweep": ("tests.benchmarks.orchestration", "sweep"),
     "fleet": ("tests.benchmarks.fleet.measuring", "fleet"),
     "quality": ("tests.benchmarks.quality", "quality"),
+    "shrinking-peers": ("tests.benchmarks.shrinking.peers", "shrinking_peers"),
 }
 WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality")  # their threads are their own choice
-NEEDED = {"quality": ("BASE", "ROWS")}
+NEEDED = {"quality": ("BASE", "ROWS"), "shrinking-peers": ("MODEL", "ROWS", "LEARNED")}
 """What must be named in the environment for a benchmark that needs real models and rows."""
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, QUICK_ROUNDS = 5, 2
