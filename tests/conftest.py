@@ -52,6 +52,7 @@ SESSION: dict[str, str] = {}
 gc.set_threshold(50_000)  # as the command line does: what a test process loads stays
 
 import pytest  # noqa: E402 - the environment above must be set before anything is imported
+from botocore.loaders import create_loader  # noqa: E402
 
 from flows.home import Home  # noqa: E402
 from flows.servers.watch import let_go  # noqa: E402
@@ -182,12 +183,17 @@ def home(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Run one S3 server for all tests that need it: a real one where Ceph is installed."""
-    from botocore.loaders import JSONFileLoader
-
-    with running_s3_server(tmp_path_factory.mktemp("s3")) as server, pytest.MonkeyPatch.context() as patch:
-        # Each store has a client of its own, which would read the description of S3, a megabyte, again.
-        patch.setattr(JSONFileLoader, "load_file", functools.cache(JSONFileLoader.load_file))
+    with running_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def descriptions_of_aws() -> Iterator[None]:
+    """Let all clients of AWS share one loader: each store has a client of its own, which would read the descriptions of
+    S3 and of its endpoints, two megabytes, again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("botocore.session.create_loader", functools.cache(create_loader))
+        yield
 
 
 @pytest.fixture
