@@ -58,7 +58,7 @@ from flows.home import Home  # noqa: E402
 from flows.servers.watch import let_go  # noqa: E402
 from tests import databases, postgres  # noqa: E402
 from tests.command_line import Command, command_line  # noqa: E402
-from tests.forked import FORKS  # noqa: E402
+from tests.forked import start_fork  # noqa: E402
 from tests.prefect_server import LAZY, prefect_server_of_our_own  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402
 from tests.s3_server import s3_server as running_s3_server  # noqa: E402
@@ -153,7 +153,7 @@ def engines_in_this_process() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.stage.context.run_engine", here)
-        patch.setattr("tasks.register_model.started", FORKS.start_now)
+        patch.setattr("tasks.register_model.started", start_fork)
         yield
 
 
@@ -232,8 +232,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass by what collected tests and libraries hold: it stays until the end."""
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # without a search for garbage, which would take half a second
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.results.run import RunResult
 from tasks.scoring.evaluation import read_evaluation
 from tests.flows.test_compress import FAST, recipe_for
+from tests.forked.interpreter import interpreter
 
 NAME, SIZE = "tiny-small", 47_000  # bytes: of three layers less, of four more
 
@@ -191,7 +191,7 @@ def test_what_stands_there_is_shown(runs: list[dict[str, Any]], home: Home, monk
     monkeypatch.setenv("LIMBECK_HOME", str(home.root))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", home.own_tracking_uri)
     done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "show", f"{NAME}@champion"],
+        [interpreter(), "-m", "flows.cli", "show", f"{NAME}@champion"],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -32,7 +32,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring import evaluation
 from tests import postgres
 from tests.contenders import candidate, judging_of, promote, register
-from tests.forked import FORKS
+from tests.forked import start_fork
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 12
@@ -114,7 +114,7 @@ class Contender:
         self.stdin, self.stdout = os.fdopen(writer, "w"), os.fdopen(answers)
         with os.fdopen(reader, "rb") as orders, os.fdopen(answering, "wb") as out, (folder / "log").open("wb") as log:
             known = environment(1) | {"PYTHONPATH": str(ROOT)}
-            self.fork = FORKS.start_now("tests.contenders", folder, (orders, out, log), known)
+            self.fork = start_fork("tests.contenders", folder, (orders, out, log), known)
 
 
 @pytest.fixture(scope="session")

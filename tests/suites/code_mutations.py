@@ -24,7 +24,7 @@ from tasks.engine.job import Job
 from tasks.ports.code.fingerprint import program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Definition, Program, imported, is_family
-from tests.forked import FORKS
+from tests.forked import start_fork
 from tests.ports.code.test_program import Moved
 from tests.stage_tasks import all_specs, edited
 
@@ -87,7 +87,7 @@ def watched() -> Iterator[Executed]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.stage.context.run_engine", here)
-        patch.setattr("tasks.register_model.started", FORKS.start_now)
+        patch.setattr("tasks.register_model.started", start_fork)
         yield found
 
 

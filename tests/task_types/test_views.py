@@ -18,7 +18,7 @@ from tasks.task_types.answers import ANSWERS
 from tasks.task_types.stored import type_of, type_of_result
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
-from tests.forked import FORKS
+from tests.forked import start_fork
 from tests.report.figures import row, written
 from tests.task_types.configs import CONFIGS, write_model
 from tests.task_types.test_answers import ONE_ANSWER, drawn, truth
@@ -102,7 +102,7 @@ def test_an_mlflow_model_has_the_pipeline_and_the_signature_of_its_type(name: st
     folder = write_model(tmp_path / "model", name)
     metrics = TASK_TYPES[name].metrics
     task = TaskSpec(name="tiny", kind=name, pair="other", metrics=metrics, headline=metrics[0])  # type: ignore[arg-type]
-    with Packer(tmp_path / "work", FORKS.start_now) as packer:
+    with Packer(tmp_path / "work", start_fork) as packer:
         package = packer.pack(folder, "package", card="# card", task=task)
     from mlflow.models import Model
 

@@ -20,6 +20,7 @@ from tasks.errors import DataError, LimbeckError
 from tasks.results.record import PlannedRun
 from tests.flows.run.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
+from tests.forked.interpreter import forked_processes
 from tests.scoring.small import write_classifier
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,7 +60,8 @@ def test_a_plan_under_a_running_loop(
     async def cell() -> PlannedRun:
         return plan(recipe, changes={"teacher.seed": 7})
 
-    found = asyncio.run(cell())
+    with forked_processes():
+        found = asyncio.run(cell())
     assert {stage.cache for stage in found.missing} == {"miss"} and found.missing[0].stage == "prepare-rows"
     assert found.refused == "" and found.missing == found.stages
 

@@ -11,6 +11,7 @@ import pytest
 
 from flows.api import plan
 from tests.flows.api.cells import code_of, run_cells
+from tests.forked.interpreter import forked_processes
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTEBOOK = ROOT / "deployments" / "notebook.ipynb"
@@ -29,10 +30,11 @@ def test_its_recipe_can_be_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
     cells = code_of(NOTEBOOK)
     upto = next(number for number, cell in enumerate(cells) if "plan(recipe)" in cell)
-    names = asyncio.run(run_cells(cells[: upto + 1]))
+    with forked_processes():
+        names = asyncio.run(run_cells(cells[: upto + 1]))
     assert len(names["planned"].missing) == len(names["planned"].stages) > 8
     shutil.rmtree(names["folder"])
-    with pytest.raises(Exception, match="there is no file or folder"):
+    with forked_processes(), pytest.raises(Exception, match="there is no file or folder"):
         plan(names["recipe"])
 
 

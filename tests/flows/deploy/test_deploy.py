@@ -30,6 +30,7 @@ from tasks.errors import RecipeError, ServerError
 from tasks.ports.machine import device_class
 from tasks.ports.work_pools import device_of
 from tasks.recipe.recipe import Recipe
+from tests.forked.interpreter import interpreter
 from tests.prefect_server import IDLE, LAZY, ROOT, prefect_server_of_our_own
 
 DEPLOYMENTS = {
@@ -446,7 +447,7 @@ def test_the_command(first: dict[str, str], server: dict[str, str], tmp_path: Pa
         "LIMBECK_HOME": str(tmp_path),
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-P", "-m", "flows.cli", "deploy"]
+    command = [interpreter(), "-P", "-m", "flows.cli", "deploy"]
     done = subprocess.run(command, env=known | server, capture_output=True, text=True)
     assert (
         done.returncode == 0 and "deployment         compress-from-shelf/nightly            unchanged" in done.stdout

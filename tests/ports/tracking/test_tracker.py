@@ -32,7 +32,7 @@ from tasks.ports.tracking.packer import Packer
 from tasks.ports.tracking.run_context import TRAINING_PAGES, DataSource, candidates_page, page_of_run
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import version_description
-from tests.forked import FORKS
+from tests.forked import start_fork
 from tests.forked.strangers import ask_stranger
 from tests.report.figures import stated
 
@@ -500,7 +500,7 @@ def put(
     tracker: Tracker, checkpoint: Path, workspace: Path, *, alias: str | None = None, name: str = NAME, **tags: str
 ) -> dict[str, Any]:
     labels = {"checkpoint.sha256": "c" * 64, "gate": "accepted", "quality": "0.9120"} | tags
-    with Packer(workspace, FORKS.start_now) as packer:
+    with Packer(workspace, start_fork) as packer:
         return tracker.register(
             name,
             "4x312",
@@ -715,7 +715,7 @@ def test_pairs_go_in_by_name_and_a_regression_answers_with_its_logit(tiny_bert: 
     model.classifier.bias.data.fill_(3.3)  # far outside of what a sigmoid could answer
     model.save_pretrained(tmp_path / "model")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "model")
-    with Packer(tmp_path, FORKS.start_now) as packer:
+    with Packer(tmp_path, start_fork) as packer:
         package = packer.pack(tmp_path / "model", "package", card="", task=PAIRED)
     assert json.loads((package / "input_example.json").read_text()) == [
         {"text": "first text", "text_pair": "second text"}
