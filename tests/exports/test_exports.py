@@ -32,6 +32,7 @@ from tasks.results.facts import GraphFacts, Pace, SpeedFacts
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export
 from tasks.scoring.predict import predict_texts, truncated_share
 from tests.command_line import Command
+from tests.forked.interpreter import interpreter
 from tests.scoring.small import logits_of, sentences, write_classifier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -357,7 +358,7 @@ def test_the_command_line_asks_the_onnx_folder_of_a_model(place: Path, tmp_path:
     model_with_exports(place, tmp_path)
     (tmp_path / "texts.csv").write_text("text\ngood film\nbad\n")
     words = [
-        sys.executable,
+        interpreter(),
         "-m",
         "flows.cli",
         "predict",
