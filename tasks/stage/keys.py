@@ -27,7 +27,7 @@ from tasks.stage.session import Session, StageRecord
 Body = Callable[..., Awaitable[None]]
 
 
-WITHOUT_A_MODEL = {"tokenize", "mix"}
+WITHOUT_A_MODEL = {"tokenize", "mix", "learn-vocabulary", "sentences"}
 """Jobs of the training engine that run no model. Declared here and not in the stage tasks, because a stage task's
 decorator is part of its key."""
 

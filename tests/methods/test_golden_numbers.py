@@ -57,6 +57,16 @@ WITHOUT_NUMBERS = {
         "require_same_shape": "refuses, and returns nothing",
     },
     "hidden_states": {"Projections": "maps drawn at random; what they do to a loss is in hidden_state_loss"},
+    "silent_heads": {
+        "maps_of_heads": "finds modules in a model",
+        "sounding_heads": "reads which heads of a model have weights",
+        "sounding_of_layer": "the same of one layer",
+        "kept_heads": "sorts importances, which have numbers; cases by hand in pruning/",
+        "silence_heads": "writes zeros into a model; proven on its outputs",
+        "leave_out_silent_heads": "takes heads out of a model; proven by equal outputs",
+        "size_of_one_head": "reads a config",
+        "places_of_heads": "numbers of rows",
+    },
     "layer_dropping": {
         "encoder_layers": "finds a module in a model",
         "drop_layers": "takes layers out of a model; proven by reloading it bit for bit",

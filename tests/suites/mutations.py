@@ -409,7 +409,8 @@ def expected_of(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
         return base.below(base.of_stage_task("record-signals")) - base.of_stage_task("record-signals")
     # Other stages take the place of the one that reads pieces of text.
     if path[0] == "pretraining" and path[-1] in ("family", "order", "ngrams", "optimizer"):
-        return base.below(base.of_stage_task("pretrain-base")) - base.of_stage_task("pretrain-base")
+        others = {"divide-corpus", "learn-vocabulary", "pretrain-encoder"}
+        return others | base.below(base.of_stage_task("pretrain-base")) - base.of_stage_task("pretrain-base")
     if path == ("corpus", "max_tokens") and "pretraining" not in base.values:  # which reads the whole corpus
         stage_tasks |= {"compare-corpus"}
     if path == ("transfer", "alone"):
