@@ -27,6 +27,7 @@ from tasks.drop_layers import measure_similarity
 from tasks.preflight import check_students, require_rows_for_int8, require_selection
 from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
+from tasks.recipe.candidates import tokenizes_corpus
 from tasks.recipe.judging import score_knobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, CorpusRead, RowsSlice, ScoreSlice
@@ -125,7 +126,7 @@ async def shared_artifacts(
             for number, knobs in recipe.colleagues
         ],
         corpus=asyncio.ensure_future(prepare_corpus(recipe.corpus, source=sources["corpus"], base=base))
-        if recipe.corpus and recipe.general_distillation
+        if recipe.corpus and tokenizes_corpus(recipe.general_distillation, recipe.candidates)
         else None,
         source=sources.get("corpus"),
         candidates=asyncio.ensure_future(substitutes(recipe, sources, rows, base)) if recipe.augmentation else None,

@@ -48,6 +48,7 @@ from tasks.ports.store.open import open_store
 from tasks.ports.tracking.registry import Registry
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import require_legal_name
+from tasks.recipe.candidates import tokenizes_corpus
 from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.recipe import RANKING, Recipe
 from tasks.recipe.students import named_starts
@@ -311,7 +312,8 @@ def source_finders(recipe: Recipe) -> dict[str, SourceFinder]:
     }
     if recipe.pretraining is None:
         found["teacher"] = partial(resolve_model, recipe.teacher.model, recipe.teacher.revision)
-    if recipe.corpus and (recipe.general_distillation or recipe.pretraining):
+    divided = tokenizes_corpus(recipe.general_distillation, recipe.candidates)
+    if recipe.corpus and (divided or recipe.pretraining):
         found["corpus"] = partial(resolve_corpus, recipe.corpus.source, recipe.corpus.revision)
     if recipe.transfer:
         found["transfer"] = partial(resolve_file, recipe.transfer.source)

@@ -6,6 +6,7 @@ before anything runs. A further maker adds its knobs here, as one more class of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -149,6 +150,12 @@ class DistilledCandidate(CandidateKnobs):
         common = {name: getattr(self, name) for name in SAME_AS_OF_STUDENTS}
         taken = () if self.signal == "labels" else self.stages if self.stages is not None else stages
         return Student(layers=layers, **common | {"seeds": self.planned_seeds, "start": start, "stages": taken})
+
+
+def tokenizes_corpus(general: GeneralDistillation | None, candidates: Sequence[CandidateKnobs]) -> bool:
+    """Tell whether the corpus is divided by the pretrained model's tokenizer: for general distillation, or because a
+    candidate counts its pieces."""
+    return general is not None or any(isinstance(one, TrimmedCandidate) and "corpus" in one.of for one in candidates)
 
 
 SAME_AS_OF_STUDENTS = ("name", "role", "start", "stages", "signal", "general", "intermediate", "prediction", "seeds")

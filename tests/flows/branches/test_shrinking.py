@@ -14,6 +14,8 @@ from rich.console import Console
 from flows.cli.console import show_results
 from flows.cli.runner import run_recipe
 from flows.home import Home
+from flows.run.opening import source_finders
+from flows.run.recipe_file import load_recipe
 from tasks.ports.store.open import open_store
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.chains import chains
@@ -138,3 +140,14 @@ def test_what_cannot_work_is_refused_before_anything_runs(
 ) -> None:
     with pytest.raises(ValidationError, match=said):
         chain(tiny_bert, tiny_rows, *candidates, **changes)
+
+
+def test_the_corpus_is_read_where_its_pieces_are_counted() -> None:
+    """Nothing else in this recipe reads it, and pieces would be counted in the rows alone, without a word."""
+    recipe = load_recipe("vocabulary")
+    assert recipe.general_distillation is None and "corpus" in source_finders(recipe)
+    values = recipe.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for candidate in values["candidates"]:
+        if candidate["by"] == "vocabulary-trimming":
+            candidate["of"] = ["train"]
+    assert "corpus" not in source_finders(Recipe.model_validate(values))
