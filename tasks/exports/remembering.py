@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError
-from tasks.scoring.memory import NEXT_WORD, Memory, past_names, presents
+from tasks.scoring.memory import NEXT_WORD, Memory, keys_and_values, past_names, presents
 
 READ_BEFORE = 3
 """Tokens that were read before in the traced example: with none, or one, their number would be fixed in the graph."""
@@ -38,27 +38,22 @@ class Remembering(torch.nn.Module):
         cache = DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
         outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, cache=cache, use_cache=True)
         found = tuple(outputs[name] for name in self.names)
-        return (*found, outputs.logits[:, -1], *keys_and_values(outputs.cache))
-
-
-def keys_and_values(cache: Any) -> list[Tensor]:
-    """Return keys and values of each layer [B, H, P, D]."""
-    return [part for layer in cache.layers for part in (layer.keys, layer.values)]
+        present = keys_and_values(outputs.cache)
+        assert present is not None  # ``memory_of`` has refused other caches
+        return (*found, outputs.logits[:, -1], *present)
 
 
 def memory_of(model: Any, ids_BT: Tensor) -> dict[str, Tensor]:
     """Return what a decoder remembers of some tokens, by the names of a graph's inputs. Raises ModelError for one that
     remembers anything else than the keys and values of all tokens."""
-    from transformers.cache_utils import DynamicCache, DynamicLayer
-
     with torch.no_grad():
-        cache = model(input_ids=ids_BT, use_cache=True).cache
-    if not isinstance(cache, DynamicCache) or any(type(layer) is not DynamicLayer for layer in cache.layers):
+        parts = keys_and_values(model(input_ids=ids_BT, use_cache=True).cache)
+    if parts is None:
         raise ModelError(
             f"a {model.config.model_type} model remembers other things than the keys and values of all tokens, such "
             f"as those of a window, and such graphs are not built"
         )
-    return dict(zip(past_names(len(cache.layers)), keys_and_values(cache), strict=True))
+    return dict(zip(past_names(len(parts) // 2), parts, strict=True))
 
 
 def heads_by_input(memory: Mapping[str, Tensor]) -> dict[str, list[int]]:

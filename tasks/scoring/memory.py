@@ -8,6 +8,7 @@ B batch, H heads, P tokens that were read before, D size of a head, V vocabulary
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,17 @@ def presents(memory: Memory) -> list[str]:
 def nothing_read(memory: Memory, batch: int) -> dict[str, np.ndarray]:
     """Return the memory [B, H, 0, D] at the beginning of texts."""
     return {name: np.zeros((batch, heads, 0, size), np.float32) for name, (heads, size) in memory.items()}
+
+
+def keys_and_values(cache: Any) -> list[Any] | None:
+    """Return the parts of a cache of transformers, keys and values of each layer [B, H, P, D]; None of one that holds
+    anything else than those of all tokens, such as those of a window."""
+    from transformers.cache_utils import DynamicCache, DynamicLayer
+
+    layers: list[Any] = cache.layers if isinstance(cache, DynamicCache) else [None]
+    if any(type(layer) is not DynamicLayer for layer in layers):
+        return None
+    return [part for layer in layers for part in (layer.keys, layer.values)]
 
 
 def bytes_of_a_token(memory: Memory) -> int:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from tasks.recipe.judging import Speed
-from tasks.scoring.memory import bytes_of_a_token, presents
+from tasks.scoring.memory import bytes_of_a_token, keys_and_values, presents
 from tasks.scoring.speed.speed import Checkpoint, Export, opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
 from tasks.task_types.graphs import GRAPHS
@@ -45,14 +45,12 @@ def of_checkpoint(model: Any, ids_BT: np.ndarray) -> NextToken | None:
     """Return a further token of a checkpoint; None of a model that remembers other things than keys and values of all
     tokens, which cannot forget one."""
     import torch
-    from transformers.cache_utils import DynamicLayer
 
     ids = torch.from_numpy(ids_BT)
     cache = model(input_ids=ids, use_cache=True).cache
-    layers = getattr(cache, "layers", [None])
-    if any(type(layer) is not DynamicLayer for layer in layers):
+    parts = keys_and_values(cache)
+    if parts is None:
         return None
-    parts = [part for layer in layers for part in (layer.keys, layer.values)]
     taken = sum(part.numel() * part.element_size() for part in parts) // ids_BT.size
     one = ids[:, -1:]
 
