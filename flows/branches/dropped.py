@@ -49,11 +49,10 @@ async def make_dropped(
     base = await shared.teacher if dropping.after_finetuning else shared.base
     measured_at = {"token": dropping.token, "max_length": dropping.max_length}
     slice_ = ContributionSlice(**measured_at, task_type=recipe.spec.kind)
-    signal = (
-        {"teacher": await shared.teacher, "answers": await answers_for(recipe, shared, dropping)}
-        if dropping.signal == "teacher"
-        else {}
-    )
+    signal = dict[str, Artifact]()
+    if dropping.signal == "teacher":
+        answers = await answers_for(recipe, shared, dropping)
+        signal = {"teacher": await shared.teacher, **({} if answers is None else {"answers": answers})}
     name = shown or f"{strategy}-{drop}"
     common_knobs = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
     common_knobs["task_type"] = recipe.spec.kind

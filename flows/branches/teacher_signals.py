@@ -54,12 +54,14 @@ async def contributions_of(
 
 async def answers_for(
     recipe: Recipe, shared: SharedArtifacts, training: Prediction | LayerDropping, layers: int = 0
-) -> Artifact:
+) -> Artifact | None:
     """Return the predictions of the teacher, or the ensemble, on every row that students train on, computed once for
-    all trainings that need the same ones.
+    all trainings that need the same ones; None if the teacher answers beside its students.
 
     ``layers`` is the student's number of layers, which patience depends on.
     """
+    if recipe.task_distillation.answers == "live":
+        return None
     if recipe.ensemble is None:
         return await own_answers(recipe, shared, training, layers)
     knobs = answer_knobs(recipe, training, layers)

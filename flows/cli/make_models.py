@@ -268,6 +268,7 @@ def plan(
     from flows.cli.runner import plan_of, planned_rows, planned_session
     from flows.run.opening import write_json
     from tasks.report.tables.held_back import held_back_lines
+    from tasks.report.tables.kept_answers import kept_answer_lines
     from tasks.report.tables.ledger import plan_lines, plan_table
     from tasks.report.tables.teacher_layers import layer_lines
 
@@ -279,6 +280,7 @@ def plan(
         [session.placed] * bool(session.placed)
         + plan_lines(found)
         + layer_lines(session.teacher_layers)
+        + kept_answer_lines(chosen, held)
         + held_back_lines(held)
         + ([f"The run would be refused: {found.refused}."] if found.refused else [])
     ):

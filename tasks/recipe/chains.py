@@ -230,6 +230,16 @@ def require_parts_of_words(name: str, pretraining: object, general: object, form
         )
 
 
+def require_kept_answers(name: str, kind: str, answers: str) -> None:
+    """Raise ValueError for a teacher that answers beside its students where whole answers are stored anyway."""
+    if answers == "live" and not TASK_TYPES[kind].keeps_words:
+        those = " or ".join(one for one, task_type in TASK_TYPES.items() if task_type.keeps_words)
+        raise ValueError(
+            f"task_distillation.answers is live, and {name} is of type {kind}, whose answers are stored whole and read "
+            f"by all students; remove answers, which is for tasks of type {those}"
+        )
+
+
 def require_method_of_start(name: str, start: str, inner: Intermediate) -> None:
     """Raise ValueError for a first phase that reads the attention of a student which has another, and for the phase of
     such students for any other."""

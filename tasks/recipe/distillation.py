@@ -140,15 +140,20 @@ class TaskDistillation(Knobs):
         16, description="Bits of a stored value. 8 takes half the space; its effect on quality is not measured."
     )
 
+    answers: Literal["kept", "live"] = added_knob(
+        "kept",
+        "Of next-words: kept, the teacher reads each text once, and its answers are stored; live, it runs beside its "
+        "students in every step, and nothing is stored.",
+    )
     kept_words: int = added_knob(
         64,
         "Of next-words: the likeliest words of each answer of the teacher that are stored, with the mass of all "
-        "others. More words take more room, and no run of the teacher beside its students.",
+        "others. More words take more room.",
         ge=1,
     )
     answer_bits: Literal[16, 32] = added_knob(16, "Of next-words: bits of each stored logarithm of a probability.")
 
     def can_keep(self, phase: Intermediate) -> bool:
-        """Tell whether a first phase can read stored teacher layers at all."""
+        """Tell whether a first phase can read stored teacher layers at all; a live teacher stores none."""
         stored = phase.method == "layers" and phase.matching.formula == "masked" and phase.matching.layer_map != "kept"
-        return stored and self.keep_signals != "never"
+        return stored and self.keep_signals != "never" and self.answers == "kept"

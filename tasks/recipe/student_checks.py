@@ -10,6 +10,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.recipe.chains import (
     require_comparable_layers,
+    require_kept_answers,
     require_method_of_start,
     require_parts_of_words,
     require_teachers_pieces,
@@ -191,7 +192,8 @@ def last_phases(recipe: StudentSections) -> list[Prediction]:
 
 
 def check_formulas(recipe: StudentSections) -> None:
-    """Reject a formula of a last phase that the task's type does not have."""
+    """Reject a formula of a last phase that the task's type does not have, and a live teacher where none is needed."""
+    require_kept_answers(recipe.spec.name, recipe.spec.kind, recipe.task_distillation.answers)
     legal = recipe.task_type.formulas
     other = next((one.formula for one in last_phases(recipe) if one.formula not in legal), None)
     if other is not None:

@@ -224,3 +224,15 @@ class Answers:
         if summaries_BLD is not None and fresh.summaries_BLD is not None:
             summaries_BLD = summaries_BLD.index_copy_(0, at, fresh.summaries_BLD.clone())
         return Answered(outputs, summaries_BLD)
+
+
+class LiveAnswers:
+    """Answers of a teacher that runs beside its student in every step: nothing is stored, and no part is left out."""
+
+    def __init__(self, head: TaskHead, teacher: Any) -> None:
+        self.capture = Capture(teacher, head)
+
+    def of(self, indices: Indices, batch: Batch) -> Answered:
+        """Return the whole answers to a batch, whatever the text of its rows."""
+        with torch.no_grad():
+            return answers_of(self.capture, batch)

@@ -21,7 +21,7 @@ from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.training import SeededTraining
 from tasks.task_types.heads import HEADS
-from tasks.training.answers import Answers, summary_of
+from tasks.training.answers import Answers, LiveAnswers, summary_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.contributions import read_contributions
 from tasks.training.data.encoded import Encoded, collate
@@ -169,7 +169,9 @@ def answered_loss(
     patience, formula = (knobs.patience, knobs.formula) if isinstance(knobs, PredictionSlice) else (None, "default")
     depths = student.config.num_hidden_layers, pair.teacher.config.num_hidden_layers
     copied = [] if patience is None else patience_layers(patience.layer_map, *depths)
-    answers = Answers(job.inputs["answers"], head, augmented, pair.teacher, pair.teachers_tokenizer, copied)
+    answers: Answers | LiveAnswers = LiveAnswers(head, pair.teacher)
+    if "answers" in job.inputs:
+        answers = Answers(job.inputs["answers"], head, augmented, pair.teacher, pair.teachers_tokenizer, copied)
     capture = Capture(student, head, hidden=range(1, len(copied) + 1))
     targets = torch.from_numpy(augmented.rows.targets_in(augmented.encoded)).to(student.device)
     loss_of = partial(

@@ -90,4 +90,5 @@ async def inputs_of_training(
     layers = depth_of(planned, shared.planned, shared.layers)
     text = {"transfer": shared.transfer} if shared.transfer is not None else {}
     answers = await answers_for(recipe, shared, prediction, layers)
-    return {"rows": shared.rows, "teacher": await shared.teacher, "answers": answers, **text}
+    said = {} if answers is None else {"answers": answers}
+    return {"rows": shared.rows, "teacher": await shared.teacher, **said, **text}

@@ -51,23 +51,36 @@ def kept_words_loss(
     return mean_of(found_U.sum() * temperature**2, len(student_UV))
 
 
+def all_words_loss(student_UV: Tensor, teacher_UV: Tensor, *, temperature: float, formula: str = "default") -> Loss:
+    """Return T² times a divergence from a teacher's whole answers at the same temperature, in nats a token."""
+    ours_UV, theirs_UV = (
+        F.log_softmax(in_full(one) / temperature, dim=-1) for one in (student_UV, teacher_UV.detach())
+    )
+    found_U = divergence(formula)(theirs_UV, ours_UV)
+    return mean_of(found_U.sum() * temperature**2, len(student_UV))
+
+
 def next_word_loss(
     student_UV: Tensor,
-    ids_UK: Tensor,
     teacher_UC: Tensor,
     next_U: Tensor,
     *,
+    ids_UK: Tensor | None = None,
     temperature: float,
     hard_weight: float,
     formula: str = "default",
 ) -> Loss:
-    """Return the loss against a teacher's kept answers, mixed with that on the words of the text by ``hard_weight``.
+    """Return the loss against a teacher's answers, mixed with that on the words of the text by ``hard_weight``. With
+    ``ids_UK`` the answers are kept ones, logarithms of probabilities; without, logits of all words, C = V.
 
     Raises RecipeError for an unknown formula or an illegal weight.
     """
     if not 0.0 <= hard_weight <= 1.0:
         raise RecipeError(f"hard_weight is {hard_weight}; it must lie between 0 (teacher only) and 1 (labels only)")
-    soft = kept_words_loss(student_UV, ids_UK, teacher_UC, temperature=temperature, formula=formula)
+    if ids_UK is None:
+        soft = all_words_loss(student_UV, teacher_UC, temperature=temperature, formula=formula)
+    else:
+        soft = kept_words_loss(student_UV, ids_UK, teacher_UC, temperature=temperature, formula=formula)
     if hard_weight == 0.0:
         return soft
     return (1.0 - hard_weight) * soft + hard_weight * class_loss(student_UV, next_U)

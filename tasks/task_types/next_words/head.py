@@ -66,12 +66,13 @@ def word_teacher_loss(
     hard_weight: float,
     formula: str,
 ) -> Loss:
-    """Return the loss on the teacher's kept answers, mixed with that on the text."""
+    """Return the loss on the teacher's answers, kept ones or those of a teacher beside the student, mixed with that on
+    the text."""
     return next_word_loss(
         ours[NEXT_LOGITS],
-        theirs[KEPT_IDS],
-        theirs[KEPT_LOGS],
+        theirs[KEPT_LOGS] if KEPT_IDS in theirs else theirs[NEXT_LOGITS],
         ours[NEXT_IDS].long(),
+        ids_UK=theirs.get(KEPT_IDS),
         temperature=temperature,
         hard_weight=hard_weight,
         formula=formula,

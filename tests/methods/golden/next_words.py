@@ -69,18 +69,30 @@ def kept_words_loss(
     return temperature**2 * np.mean(FORMULAS[formula](teacher_UC, ours))
 
 
+def all_words_loss(
+    student_UV: ndarray, teacher_UV: ndarray, *, temperature: float, formula: str = "default"
+) -> ndarray:
+    """T² times the divergence from whole answers, averaged over tokens."""
+    theirs, ours = log_softmax(teacher_UV / temperature), log_softmax(student_UV / temperature)
+    return temperature**2 * np.mean(FORMULAS[formula](theirs, ours))
+
+
 def next_word_loss(
     student_UV: ndarray,
-    ids_UK: ndarray,
     teacher_UC: ndarray,
     next_U: ndarray,
     *,
+    ids_UK: ndarray | None = None,
     temperature: float,
     hard_weight: float,
     formula: str = "default",
 ) -> ndarray:
     """The same beside the words of the text."""
-    soft = kept_words_loss(student_UV, ids_UK, teacher_UC, temperature=temperature, formula=formula)
+    knobs: dict[str, Any] = {"temperature": temperature, "formula": formula}
+    if ids_UK is None:
+        soft = all_words_loss(student_UV, teacher_UC, **knobs)
+    else:
+        soft = kept_words_loss(student_UV, ids_UK, teacher_UC, **knobs)
     return (1 - hard_weight) * soft + hard_weight * class_loss(student_UV, next_U)
 
 
@@ -90,17 +102,23 @@ def next_words() -> list[Case]:
     whole = {"teacher_UC": log_softmax(teacher), "student_UC": log_softmax(student)}
     three, learned = (forward_kl, reverse_kl, jensen_shannon), ("student_UV",)
     made = [Case(f"divergences.{one.__name__}", "four words", one, whole) for one in three]
+    for formula in FORMULAS:
+        knobs: dict[str, Any] = {"temperature": 2.0, "formula": formula}
+        both = {"student_UV": student, "teacher_UV": teacher}
+        made.append(Case("kept_words.all_words_loss", formula, all_words_loss, both, knobs, learned))
     for many in (2, 4):
         ids, logs = kept_words(teacher, words=many, temperature=2.0)
         inputs = {"student_UV": student, "ids_UK": ids, "teacher_UC": logs}
         rest = {"logp_UV": whole["student_UC"], "ids_UK": ids}
         made.append(Case("kept_words.rest_of", f"{many} words", rest_of, rest))
         for formula in FORMULAS:
-            knobs: dict[str, Any] = {"temperature": 2.0, "formula": formula}
+            knobs = {"temperature": 2.0, "formula": formula}
             made.append(
                 Case("kept_words.kept_words_loss", f"{formula}, {many}", kept_words_loss, inputs, knobs, learned)
             )
     knobs = {"temperature": 2.0, "hard_weight": 0.25}
     beside = {**inputs, "next_U": np.array([3, 0])}
     made.append(Case("kept_words.next_word_loss", "a quarter", next_word_loss, beside, knobs, learned))
+    live = {"student_UV": student, "teacher_UC": teacher, "next_U": beside["next_U"]}
+    made.append(Case("kept_words.next_word_loss", "a quarter, live", next_word_loss, live, knobs, learned))
     return made

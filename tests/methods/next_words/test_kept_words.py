@@ -69,6 +69,6 @@ def test_illegal_knobs_are_refused_in_a_sentence() -> None:
     with pytest.raises(RecipeError, match="choose one of default, reverse, jensen-shannon"):
         kept_words_loss(STUDENT_UV, ids_UK, logs_UC, temperature=1.0, formula="paper")
     with pytest.raises(RecipeError, match="between 0"):
-        next_word_loss(STUDENT_UV, ids_UK, logs_UC, torch.zeros(40, dtype=torch.long), temperature=1.0, hard_weight=2.0)
+        next_word_loss(STUDENT_UV, TEACHER_UV, torch.zeros(40, dtype=torch.long), temperature=1.0, hard_weight=2.0)
     with pytest.raises(RecipeError, match="cannot be kept"):
         kept_words(TEACHER_UV, words=0, temperature=1.0)

@@ -1,0 +1,85 @@
+"""A teacher beside its student teaches what its kept answers teach, where all words are kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+
+from tasks.catalog import TaskSpec
+from tasks.engine.job import Job
+from tasks.ports.rows.prepared import prepare_rows
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import RowsSlice
+from tasks.report.tables.kept_answers import answer_bytes, kept_answer_lines
+from tasks.results.facts import HeldBackFacts, Purge
+from tasks.training.answers import answer
+from tasks.training.distill import distill_prediction
+from tests.task_types.next_words.tables import write_decoder, write_documents
+from tests.task_types.next_words.test_chain import values_for
+
+KNOBS = {
+    "task_type": "next-words",
+    "max_length": 32,
+    "precision": "fp32",
+    "steps": 8,
+    "batch_size": 8,
+    "learning_rate": 1e-3,
+    "temperature": 1.5,
+    "hard_weight": 0.25,
+    "formula": "jensen-shannon",
+    "evaluations": 0,
+    "seed": 3,
+    "start": "teacher",
+    "shape": {"layers": 1},
+}
+
+
+def job(knobs: dict[str, Any], folder: Path, **inputs: Path) -> Job:
+    """A job that writes a folder of its own."""
+    order = {"job": "test", "knobs": knobs, "output": str(folder), "checkpoints": str(folder.with_suffix(".marks"))}
+    folder.mkdir()
+    return Job({**order, "inputs": {name: str(one) for name, one in inputs.items()}}, silent=True)
+
+
+def test_a_live_teacher_and_all_words_kept_end_in_the_same_weights(tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    spec = TaskSpec(name="words", kind="next-words")
+    prepare_rows(write_documents(tmp_path / "table", 40), RowsSlice(task=spec, selection_rows=5), rows)
+    inputs = {"rows": rows, "teacher": write_decoder(tmp_path / "teacher", layers=2)}
+    kept = {"words": 1000, "temperature": KNOBS["temperature"], "bits": 32}
+    asked = {name: KNOBS[name] for name in ("task_type", "max_length", "precision")} | {"kept": kept}
+    answer(job(asked, tmp_path / "answers", **inputs))
+    distill_prediction(job(KNOBS, tmp_path / "live", **inputs))
+    distill_prediction(job(KNOBS, tmp_path / "kept", **inputs, answers=tmp_path / "answers"))
+    live, stored = (load_file(tmp_path / name / "model.safetensors") for name in ("live", "kept"))
+    start = load_file(inputs["teacher"] / "model.safetensors")
+    assert any((live[name] - start[name]).abs().max() > 1e-3 for name in live)
+    for name, values in live.items():
+        torch.testing.assert_close(values, stored[name], rtol=0, atol=1e-6)
+
+
+def test_only_answers_about_a_vocabulary_are_live(tmp_path: Path) -> None:
+    live = {"task_distillation": {"answers": "live"}}
+    assert Recipe.model_validate(values_for(tmp_path, tmp_path) | live).task_distillation.answers == "live"
+    values = {"name": "a", "task": "sst2", "teacher": {"model": "bert"}, "students": [{"name": "s", "layers": 2}]}
+    with pytest.raises(ValidationError, match="of type classification, whose answers are stored whole"):
+        Recipe.model_validate(values | live)
+
+
+def test_a_plan_says_how_much_room_kept_answers_take(tmp_path: Path) -> None:
+    """1,000 documents of 200 words are 260,000 tokens, of 16 words with 98 bytes each."""
+    purged = Purge(way="text", rows=0, of=1000, by={}, words_before=200.0, words_left=200.0, short={})
+    held = HeldBackFacts(rows={"train": 1000}, purged=purged)
+    recipe = Recipe.model_validate(values_for(tmp_path, tmp_path))
+    (line,) = kept_answer_lines(recipe, held)
+    assert answer_bytes(16, 16) == 16 * 4 + 17 * 2
+    assert re.search("up to 25.5 MB for some 260,000 tokens", line)
+    live = recipe.task_distillation.model_copy(update={"answers": "live"})
+    assert kept_answer_lines(recipe.model_copy(update={"task_distillation": live}), held) == []
+    assert kept_answer_lines(recipe, HeldBackFacts()) == []
