@@ -83,6 +83,8 @@ class TaskType:
     """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
     keeps_words: bool = False
     """Whether answers are about a vocabulary, so that of each the likeliest words are kept."""
+    continues_texts: bool = False
+    """Whether its models read from left to right and continue a text, word by word."""
     usual_teacher: str = "google-bert/bert-base-uncased"
     """The teacher that ``limbeck init`` writes where its user names none."""
     usual_layers: int = 12
@@ -129,12 +131,12 @@ LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
 SENTENCE_VECTORS = (Output("sentence_embedding", ("batch", "width"), is_distribution=False),)
 SPAN_LOGITS = (Output("start_logits", ("batch", "tokens")), Output("end_logits", ("batch", "tokens")))
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
-NEXT_WORDS = (
+WORD_LOGITS = (
     Output("logits", ("batch", "tokens", "vocabulary")),
-    Output("next_ids", ("batch", "tokens"), is_distribution=False),
+    Output("word_ids", ("batch", "tokens"), is_distribution=False),
 )
-"""What a language model learns by: logits of the next token, and which it is."""
-NEXT_WORD_NATS = (Output("nats", ("batch", "tokens"), is_distribution=False),)
+"""What a language model learns by: logits of a token, and which it is."""
+WORD_NATS = (Output("nats", ("batch", "tokens"), is_distribution=False),)
 """What it is judged by."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
@@ -167,7 +169,7 @@ NO_LABEL = Column("label", "none: the text is what is learned", required=False)
 
 OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
 """Metrics of rows that are judged together: a task, or a judging set, names the column of their groups."""
-ERROR_METRICS = frozenset({"mse", "word_perplexity", "token_perplexity", "bits_per_byte"})
+ERROR_METRICS = frozenset({"mse", "word_perplexity", "token_perplexity", "bits_per_byte", "masked_perplexity"})
 """Metrics of which less is better, and which may be above 1; all others are shares, or correlations."""
 
 CLASSIFICATION = TaskType(
@@ -290,14 +292,29 @@ LANGUAGE_MODEL = TaskType(
     hub_task="text-generation",
     auto_class="AutoModelForCausalLM",
     columns=(DOCUMENT, NO_LABEL),
-    outputs=NEXT_WORD_NATS,
+    outputs=WORD_NATS,
     metrics=("word_perplexity", "token_perplexity", "bits_per_byte"),
     headline="word_perplexity",
     mixes_teachers=False,
     formulas=("default", "reverse", "jensen-shannon"),
     keeps_words=True,
+    continues_texts=True,
     usual_teacher="HuggingFaceTB/SmolLM2-135M",
     usual_layers=30,
+)
+
+HIDDEN_WORDS = TaskType(
+    name="masked-words",
+    description="Hidden words of a document: encoders that are shown the text on both sides of them.",
+    hub_task="fill-mask",
+    auto_class="AutoModelForMaskedLM",
+    columns=(DOCUMENT, NO_LABEL),
+    outputs=WORD_NATS,
+    metrics=("masked_perplexity",),
+    headline="masked_perplexity",
+    mixes_teachers=False,
+    formulas=("default", "reverse", "jensen-shannon"),
+    keeps_words=True,
 )
 
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
@@ -314,6 +331,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "retrieval": RETRIEVAL,
     "ranking": RERANKING,
     "next-words": LANGUAGE_MODEL,
+    "masked-words": HIDDEN_WORDS,
 }
 
 

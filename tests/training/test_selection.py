@@ -38,7 +38,7 @@ LISTS = [(np.array(["0.5 2 -1", "1 1"]), np.array(["0 2 1", "0 1"]))]
 FOUND = [(np.array(["0 4 aa bb", "none", "7 9 cc"]), np.array(["0 2 aa|0 4 bb", "none", "2 3 dd"]))]
 CASES |= {"embedding": VALUES, "retrieval": RANKS, "choices": OPTIONS, "ranking": LISTS, "spans": FOUND}
 LIKELIHOODS = [(np.array(["12.5 6", "3 2"]), np.array(["5 30 20.5", "2 9 4.5"]))]
-CASES |= {"next-words": LIKELIHOODS}
+CASES |= {"next-words": LIKELIHOODS, "masked-words": LIKELIHOODS}
 """Predictions and labels, by task type."""
 
 
