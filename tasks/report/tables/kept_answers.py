@@ -13,17 +13,20 @@ ID_BYTES = 4
 
 
 def kept_answer_lines(recipe: Recipe, held: HeldBackFacts) -> list[str]:
-    """Return a sentence on the size of kept answers; empty where none are kept, or the words are not counted."""
-    kept = recipe.task_type.keeps_words and recipe.task_distillation.answers == "kept"
-    if not kept or held.purged is None or not held.is_known:
-        return []
+    """Return a sentence on the size of kept answers, of one token where the training rows are not counted yet; empty
+    where none are kept."""
     ways = recipe.task_distillation
-    tokens = held.rows["train"] * held.purged.words_left * TOKENS_OF_WORD
-    size = round(tokens * answer_bytes(ways.kept_words, ways.answer_bits))
+    if not recipe.task_type.keeps_words or ways.answers == "live":
+        return []
+    each = answer_bytes(ways.kept_words, ways.answer_bits)
+    if held.purged is None or not held.is_known:
+        size = f"up to {each} bytes for each token of the training rows, which are not counted yet"
+    else:
+        tokens = held.rows["train"] * held.purged.words_left * TOKENS_OF_WORD
+        size = f"up to {gigabytes(round(tokens * each))} for some {tokens:,.0f} tokens ({TOKENS_OF_WORD:g} a word)"
     return [
-        f"The teacher's kept answers, for each temperature: up to {gigabytes(size)} for some {tokens:,.0f} tokens "
-        f"({TOKENS_OF_WORD:g} a word) of {ways.kept_words} words each, and twice that while they are published; "
-        f"task_distillation.answers: live stores none, and runs the teacher in every step."
+        f"The teacher's kept answers, for each temperature: {size}, with {ways.kept_words} words each, and twice that "
+        f"while they are published; task_distillation.answers: live stores none, and runs the teacher in every step."
     ]
 
 
