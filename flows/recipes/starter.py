@@ -22,7 +22,7 @@ from flows.recipes.starter_rows import TableSource, columns_of_table, faults_in,
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.recipe.data import TableFormat
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
-from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TaskType, task_type
+from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TASK_TYPES, TaskType, task_type
 
 if TYPE_CHECKING:
     from tasks.task_types.interfaces import ColumnChoice, TableGuess
@@ -111,7 +111,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "name": name,
         "kind": kind,
         "reason": guess.reason,
-        "columns": "\n".join(f"  {line}" for line in column_lines(chosen, guess, form)),
+        "columns": "\n".join(f"  {line}" for line in column_lines(chosen, guess, form, values)),
         "metrics": ", ".join((*guess.metrics, *form.metrics)),
         "headline": guess.metrics[0],
         "source": word(source if not Path(source).exists() else str(Path(source).resolve())),
@@ -131,7 +131,8 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
     also = "".join(f"; {name} is reported, too" for name in further)
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
-    reasons += [*form.reasons, said, f"students: {why}", *unread_files(files.unread)]
+    others = [] if wishes.task else alike(kind)
+    reasons += [*form.reasons, said, *others, f"students: {why}", *unread_files(files.unread)]
     return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, *told))
 
 
@@ -148,7 +149,7 @@ def columns_chosen(
 
     wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
     if not wished and (own := columns_of_types(values, wishes.task)) is not None:
-        return own, reasons_of(own, wishes)
+        return own, reasons_of(own, wishes, values)
     if len(set(wished)) < len(wished):
         raise RecipeError(f"--text, --label and --pair name {', '.join(wished)}; name a column of its own by each")
     for option, name in (("--text", wishes.text), ("--label", wishes.label), ("--pair", wishes.pair)):
@@ -173,7 +174,7 @@ def columns_chosen(
     if ask is not None and chosen.pair and not wishes.pair:
         pair = ask(f"Is {chosen.pair} a second text beside {chosen.text}?", ["yes", "no"])
         chosen = chosen if pair == "yes" else replace(chosen, pair=None, text=ask_for_text(values, chosen, ask))
-    return chosen, reasons_of(chosen, wishes)
+    return chosen, reasons_of(chosen, wishes, values)
 
 
 def ask_for_text(values: Mapping[str, list[Any]], chosen: ColumnChoice, ask: AskUser) -> str:
@@ -184,12 +185,17 @@ def ask_for_text(values: Mapping[str, list[Any]], chosen: ColumnChoice, ask: Ask
     return ask("Which column holds the texts?", sorted(both, key=lambda name: -mean_words(values[name])))
 
 
-def reasons_of(chosen: ColumnChoice, wishes: Wishes) -> list[str]:
+def has_label(chosen: ColumnChoice, values: Mapping[str, Sequence[Any]]) -> bool:
+    """Tell whether a table has a column of labels: texts alone are what language models learn."""
+    return any(part in values for part in chosen.label.split(", "))
+
+
+def reasons_of(chosen: ColumnChoice, wishes: Wishes, values: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return a sentence about each column that the user did not name."""
     told = [] if wishes.text else [f"text: {chosen.text}, {chosen.why_text} (--text names another)"]
     if chosen.pair and not wishes.pair:
         told.append(f"pair: {chosen.pair}, a second text (--text alone leaves it out)")
-    if not wishes.label:
+    if not wishes.label and has_label(chosen, values):
         why = "by its name" if chosen.is_sure else "a guess: no column has the usual name of a label"
         parts = chosen.label.split(", ")
         further = [name for name in chosen.other_labels if name not in parts][:5]
@@ -212,6 +218,12 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
         raise DataError(no_type_fits(file, labels, chosen, able))
     best = max(found, key=lambda name: found[name].fit)
     return best, found[best]
+
+
+def alike(kind: str) -> list[str]:
+    """Return a sentence about the types of task that read the same columns as this one."""
+    others = [name for name, one in TASK_TYPES.items() if name != kind and one.columns == task_type(kind).columns]
+    return [f"{name} learns from the same table: --task {name}, {task_type(name).description}" for name in others]
 
 
 def metrics_that_fit(kind: str, guess: TableGuess) -> tuple[str, ...]:
@@ -273,10 +285,13 @@ def data_lines(given: TableFormat, files: TableSource, form: PairForm) -> list[s
     return lines
 
 
-def column_lines(chosen: ColumnChoice, guess: TableGuess, form: PairForm) -> list[str]:
+def column_lines(
+    chosen: ColumnChoice, guess: TableGuess, form: PairForm, values: Mapping[str, Sequence[Any]]
+) -> list[str]:
     """Return the lines of the section ``task`` about columns and classes."""
     pair = [f"pair: {word(form.pair)}        # a second text; remove it if it is not one"] if form.pair else []
     labels = [f"labels: [{', '.join(map(word, guess.labels))}]"] if guess.labels else []
     cut = [f"truncate: {form.truncate}        # the other text stays whole"] if form.truncate else []
     group = [f"group: {word(form.group)}        # judged together"] if form.group else []
-    return [f"text: {word(form.text)}", *pair, *cut, *group, f"label: {word(chosen.label)}", *labels]
+    label = [f"label: {word(chosen.label)}"] if has_label(chosen, values) else []
+    return [f"text: {word(form.text)}", *pair, *cut, *group, *label, *labels]
