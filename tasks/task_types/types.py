@@ -83,6 +83,7 @@ class TaskType:
     """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
     keeps_words: bool = False
     """Whether answers are about a vocabulary, so that of each the likeliest words are kept."""
+    writes: bool = False  # whether a model writes a text, token after token
     usual_teacher: str = "google-bert/bert-base-uncased"
     """The teacher that ``limbeck init`` writes where its user names none."""
     usual_layers: int = 12
@@ -136,6 +137,9 @@ NEXT_WORDS = (
 """What a language model learns by: logits of the next token, and which it is."""
 NEXT_WORD_NATS = (Output("nats", ("batch", "tokens"), is_distribution=False),)
 """What it is judged by."""
+TARGET_LOGITS = (NEXT_WORDS[0],)
+WRITTEN_TEXT = (Output("written", ("batch", "tokens"), is_distribution=False),)
+"""What a model that reads and writes learns by, and what it is judged by."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 SECOND_TEXT, SCORE = Column("pair", "the second text"), Column("label", "how similar they are", required=False)
@@ -163,6 +167,8 @@ ANSWERS_IN_PASSAGE = Column(
 )
 
 DOCUMENT = Column("text", "the document, a text of any length")
+SOURCE = Column("text", "the source, such as a sentence to translate", usual="source")
+TARGET = Column("label", "the text to write; a list, or columns, of several right ones", usual="target", several=True)
 NO_LABEL = Column("label", "none: the text is what is learned", required=False)
 
 OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
@@ -300,6 +306,23 @@ LANGUAGE_MODEL = TaskType(
     usual_layers=30,
 )
 
+SEQ2SEQ = TaskType(
+    name="seq2seq",
+    description="A text for each source: translations, summaries.",
+    hub_task="text2text-generation",
+    auto_class="AutoModelForSeq2SeqLM",
+    columns=(SOURCE, TARGET),
+    outputs=WRITTEN_TEXT,
+    metrics=("bleu", "chrf", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum"),
+    headline="bleu",
+    mixes_teachers=False,
+    formulas=("default", "reverse", "jensen-shannon"),
+    keeps_words=True,
+    writes=True,
+    usual_teacher="Helsinki-NLP/opus-mt-de-en",
+    usual_layers=6,
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
@@ -314,6 +337,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "retrieval": RETRIEVAL,
     "ranking": RERANKING,
     "next-words": LANGUAGE_MODEL,
+    "seq2seq": SEQ2SEQ,
 }
 
 

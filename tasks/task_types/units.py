@@ -110,6 +110,15 @@ class Parts:
         return [text for text, _ in every], [pair for _, pair in every], counts_N
 
 
+@dataclass(frozen=True)
+class WrittenPieces:
+    """The units of a task type whose models write a text: the pieces of the true text, each given those before it."""
+
+    target: Callable[[Any], str]
+    """Returns the text that a model learns to write, from a label."""
+    are_pieces: ClassVar = True
+
+
 def texts_as_asked(
     units: Units | Parts | None, texts: Sequence[str], pairs: Sequence[str] | None
 ) -> tuple[Sequence[str], Sequence[str] | None]:
