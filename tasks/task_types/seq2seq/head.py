@@ -20,10 +20,10 @@ from tasks.methods.next_words.kept_words import kept_words, next_word_loss
 from tasks.task_types.common_answers import LOGITS
 from tasks.task_types.common_head import as_drawn, labels_as_texts
 from tasks.task_types.interfaces import Head
-from tasks.task_types.seq2seq.settings import Writing
-from tasks.task_types.seq2seq.target import WRITTEN_PIECES
+from tasks.task_types.seq2seq.target import first_reference
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import TARGET_LOGITS, KeptWords
+from tasks.task_types.units import Writing, WrittenPieces
 
 KEPT_IDS, KEPT_LOGS = "kept_ids", "kept_logs"
 """The stored answers of a teacher: ids of its likeliest words, and logarithms of probabilities with that of the others
@@ -62,7 +62,7 @@ def kept_pieces(outputs: Mapping[str, Tensor], kept: KeptWords) -> dict[str, Ten
 def piece_teacher_loss(
     ours: Mapping[str, Tensor],
     theirs: Mapping[str, Tensor],
-    targets_U1: Tensor,
+    targets_B: Tensor,
     *,
     temperature: float,
     hard_weight: float,
@@ -73,7 +73,7 @@ def piece_teacher_loss(
     return next_word_loss(
         ours[LOGITS],
         theirs[KEPT_LOGS] if KEPT_IDS in theirs else theirs[LOGITS],
-        targets_U1[:, 0].long(),
+        targets_B[:, 0].long(),
         ids_UK=theirs.get(KEPT_IDS),
         temperature=temperature,
         hard_weight=hard_weight,
@@ -102,7 +102,6 @@ HEAD = Head(
     teacher_loss=piece_teacher_loss,
     mix=refuse_mixed_texts,
     start_from_labels=as_drawn,
-    units=WRITTEN_PIECES,
+    units=WrittenPieces(target=first_reference, write=write_ids),
     keep=kept_pieces,
-    write=write_ids,
 )

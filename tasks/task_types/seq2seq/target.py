@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tasks.metrics.of_texts import references_in
-from tasks.task_types.units import WrittenPieces
 
 WRITTEN = "written"
 """What a model has written, by row."""
@@ -22,6 +21,3 @@ def first_reference(label: Any) -> str:
 def texts_in(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the texts that a model has written [N]."""
     return outputs[WRITTEN]
-
-
-WRITTEN_PIECES = WrittenPieces(target=first_reference)
