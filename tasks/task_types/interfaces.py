@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
     from tasks.task_types.types import KeptWords
-    from tasks.task_types.units import Parts, Units, WrittenPieces
+    from tasks.task_types.units import Parts, Units, Writing, WrittenPieces
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
 
@@ -183,6 +183,8 @@ class Head:
     """The units of a row that have an answer each, of which a loss has outputs and targets; None: one answer a row."""
     keep: Callable[[Mapping[str, Tensor], KeptWords], dict[str, Tensor]] | None = None
     """Returns a teacher's outputs as they are stored, as ``teacher_loss`` takes them; None: unchanged."""
+    write: Callable[[Any, Tensor, Tensor, Writing], Tensor] | None = None
+    """Returns the tokens that a model writes, from those that it reads and their mask; None: it writes none."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------

@@ -25,8 +25,8 @@ from tasks.task_types.units import by_row
 from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Encoded, by_number, collate
 from tasks.training.data.rows import Rows, Task, read_rows
+from tasks.training.data.written_texts import greedy_outputs
 from tasks.training.precision import arithmetic
-from tasks.training.writing.texts import greedy_outputs
 
 
 def selection_score(

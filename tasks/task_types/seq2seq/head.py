@@ -104,4 +104,5 @@ HEAD = Head(
     start_from_labels=as_drawn,
     units=WrittenPieces(target=first_reference, write=write_ids),
     keep=kept_pieces,
+    write=write_ids,
 )
