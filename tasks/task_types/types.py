@@ -44,8 +44,7 @@ class Output:
 class KeptWords:
     """How much of a teacher's answer about a vocabulary is stored."""
 
-    words: int
-    """The number of likeliest words."""
+    words: int  # the number of likeliest ones
     temperature: float
     """The temperature of its students."""
     bits: int
@@ -167,7 +166,7 @@ ANSWERS_IN_PASSAGE = Column(
 )
 
 DOCUMENT = Column("text", "the document, a text of any length")
-SOURCE = Column("text", "the source, such as a sentence to translate", usual="source")
+SOURCE = Column("text", "the source", usual="source")
 TARGET = Column("label", "the text to write; a list, or columns, of several right ones", usual="target", several=True)
 NO_LABEL = Column("label", "none: the text is what is learned", required=False)
 
@@ -311,6 +310,7 @@ SEQ2SEQ = TaskType(
     description="A text for each source: translations, summaries.",
     hub_task="text2text-generation",
     auto_class="AutoModelForSeq2SeqLM",
+    pipeline="feature-extraction",  # transformers has none for these models any more
     columns=(SOURCE, TARGET),
     outputs=WRITTEN_TEXT,
     metrics=("bleu", "chrf", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum"),

@@ -78,7 +78,7 @@ def written_ids(model: Any, ids_BT: Tensor, mask_BT: Tensor, writing: Writing) -
         early_stopping=False,
         max_length=None,
         max_new_tokens=writing.most,
-        min_length=0,
+        min_length=None,
         min_new_tokens=writing.least or None,
         decoder_start_token_id=first_token(model),
         use_cache=True,
