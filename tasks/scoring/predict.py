@@ -99,7 +99,8 @@ def outputs_of_checkpoint(
     from tasks.task_types.heads import HEADS
 
     model, tokenizer = load(folder, task_type)
-    graph, write = GRAPHS[task_type], HEADS[task_type].write
+    graph = GRAPHS[task_type]
+    write = HEADS[task_type].write
     names = [output.name for output in graph.outputs]
     max_length = longest(model.config, max_length)
     if write is not None:

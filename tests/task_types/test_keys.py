@@ -15,6 +15,7 @@ DICTS = {"head": ("tasks.task_types.heads", "HEADS")}
 LEARNING = {
     "finetune-teacher",
     "answer-rows",
+    "answer-texts",
     "mix-answers",
     "record-signals",
     "tune-thresholds",

@@ -1,5 +1,5 @@
-"""Models that read and write: two stacks, teacher-forced and cached passes, kept answers, the teacher's texts, and a run
-that is killed while they are written."""
+"""Models that read and write: two stacks, teacher-forced and cached passes, kept answers, the teacher's texts, and a
+run that is killed while they are written."""
 
 from __future__ import annotations
 
