@@ -263,14 +263,8 @@ def teacher_outputs(
         known = [one for one in read_predictions(stored) if one.split == split]
         if len(known) == 1 and known[0].ids == rows.ids:
             return known[0].outputs
-    return outputs_of(
-        job.inputs["teacher"],
-        rows.texts,
-        rows.pairs,
-        knobs.max_length,
-        task_type=task_type,
-        generation=knobs.generation,
-    )
+    teacher, length = job.inputs["teacher"], knobs.max_length
+    return outputs_of(teacher, rows.texts, rows.pairs, length, task_type=task_type, generation=knobs.generation)
 
 
 def measure(job: Job) -> dict[str, object]:

@@ -19,8 +19,8 @@ from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tests.task_types.choices.tables import write_questions
 from tests.task_types.next_words.tables import write_decoder, write_documents
-from tests.task_types.seq2seq.tables import write_sentences, write_translator
 from tests.task_types.ranking.tables import write_graded
+from tests.task_types.seq2seq.tables import write_sentences, write_translator
 from tests.task_types.spans.tables import write_asked
 from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import WORDS, write_tiny_bert

@@ -18,7 +18,7 @@ from tasks.training.writing.text_blocks import FILE, read_texts
 from tests.flows.test_compress import FAST
 from tests.task_types.seq2seq.tables import sentences, write_sentences, write_translator
 
-TRAINED: dict[str, Any] = {**FAST, "steps": 120, "learning_rate": 1e-2, "batch_size": 16, "max_length": 48}
+TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 1e-2, "batch_size": 16, "max_length": 48}
 
 
 def values_for(model: Path, table: Path) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
             {"name": "golds", **small, "signal": "labels", "role": "baseline"},
         ],
         "scoring": {"resamples": 100, "max_length": 48, "flops_length": 8},
-        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 4},
         "gate": {
             "split": "validation",
             "criteria": [{"metric": "bleu", "at_least": 0.0}],
@@ -57,7 +57,8 @@ def test_a_translator_is_distilled_and_writes(
     assert {*models} == {"teacher", "words", "texts", "golds"}
     found = {name: one["metrics"]["validation"]["bleu"] for name, one in models.items()}
     assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
-    assert found["teacher"]["value"] > 0.5
+    learned = {name: one["metrics"]["validation"]["chrf"]["value"] for name, one in models.items()}
+    assert learned["teacher"] > 0.15  # nothing of it is there before the training
     assert all(one["latency_ms"] > 0 for one in models.values())
     assert models["words"]["parameters"] < models["teacher"]["parameters"]
     assert models["words"]["flops"] < models["teacher"]["flops"]
