@@ -71,7 +71,7 @@ class Recipe(Knobs):
     )
     sweep: Sweep | None = Field(None, description="Settings of limbeck sweep; a run ignores them.")
     search: ShapeSearch | None = Field(None, description="Settings of limbeck search; a run ignores them.")
-    generation: Generation = Generation()
+    generation: Generation = Field(Generation(), description="How models of type seq2seq write.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
     exports: Exports | None = Field(None, description="Export trained models for ONNX Runtime; empty: disabled.")

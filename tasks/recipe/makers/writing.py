@@ -80,7 +80,7 @@ def check_writing(recipe: WritingSections) -> None:
                 f"{one.name} is made by {maker}, which knows models with one stack, and {name} is of type {kind}; "
                 f"write students, or candidates by distillation, with layers and decoder_layers"
             )
-        if one.start_of_layers not in STARTS and not is_model(one.start_of_layers):
+        if one.start_of_layers not in STARTS_OF_WRITERS and not is_model(one.start_of_layers):
             raise ValueError(
                 f"{one.name} starts from {one.start_of_layers}, which chooses layers of one stack, and {name} is of "
                 f"type {kind}; set start: teacher, with evenly spread layers of both stacks, embeddings or random"
@@ -98,7 +98,7 @@ NOT_BUILT = {
     "search": "tries shapes of one stack",
 }
 """Sections that are refused for models that write, each with the reason."""
-STARTS = ("teacher", "embeddings", "random")
+STARTS_OF_WRITERS = ("teacher", "embeddings", "random")
 
 
 def is_model(start: str) -> bool:

@@ -23,7 +23,7 @@ from tasks.metrics.of_texts import (
 )
 from tasks.task_types.common_answers import examples_of, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor, ModelComparison
-from tasks.task_types.seq2seq.target import WRITTEN, texts_in
+from tasks.task_types.seq2seq.target import OF_ROWS, written_texts
 from tasks.task_types.types import WRITTEN_TEXT
 
 RUN, OFTEN = 3, 3
@@ -51,7 +51,7 @@ def mean_likeness(ours_N: np.ndarray, theirs_N: np.ndarray) -> float:
     return float(np.where(ours_N == theirs_N, 1.0, chrf_of_sentences(ours_N, theirs_N)).mean())
 
 
-def refuse_merged_texts(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
+def refuse_merged_targets(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
     """Raise DataError: texts have no classes."""
     raise DataError("a judging set of texts cannot merge classes; leave classes out of its section data.judge")
 
@@ -115,14 +115,14 @@ def compare_texts(
     }
 
 
-def read_texts(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def texts_to_analyse(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the texts."""
-    return {"answer": texts_in(outputs)}
+    return {"answer": written_texts(outputs)}
 
 
 ANSWERS = Answers(
     outputs=WRITTEN_TEXT,
-    decide=texts_in,
+    decide=written_texts,
     metrics={
         "bleu": BLEU,
         "chrf": CHRF,
@@ -134,7 +134,7 @@ ANSWERS = Answers(
     dtype="str",
     agreement=mean_likeness,
     unchanged=same_texts,
-    merge=refuse_merged_texts,
+    merge=refuse_merged_targets,
     guess=guess_one_text,
     floor=Floor(
         fact="selection_chrf",
@@ -142,8 +142,8 @@ ANSWERS = Answers(
         description="the chrF of one right text in the place of all",
         interval=share_interval,
     ),
-    read=read_texts,
+    read=texts_to_analyse,
     alone=analyse_texts,
     apart=compare_texts,
-    kept=(WRITTEN,),
+    kept=(OF_ROWS,),
 )

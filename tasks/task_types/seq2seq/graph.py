@@ -9,24 +9,24 @@ import numpy as np
 
 from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Card, Graph, Printed
-from tasks.task_types.seq2seq.target import WRITTEN, texts_in
+from tasks.task_types.seq2seq.target import OF_ROWS, written_texts
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import WRITTEN_TEXT
 
 
 def card_of_texts(config: Any) -> Card:
     """Return the output, and the task type by which it is decoded."""
-    return {"output": WRITTEN, "labels": None, STATED: "seq2seq"}
+    return {"output": OF_ROWS, "labels": None, STATED: "seq2seq"}
 
 
 def printed_texts(outputs: Mapping[str, np.ndarray], card: Card) -> list[Printed]:
     """Return the text that was written of each source."""
-    return [{"written": str(text)} for text in texts_in(outputs)]
+    return [{"written": str(text)} for text in written_texts(outputs)]
 
 
 def equal_texts(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Tell by row whether the texts are the same."""
-    return np.asarray(texts_in(ours) == texts_in(theirs))
+    return np.asarray(written_texts(ours) == written_texts(theirs))
 
 
 GRAPH = Graph(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LEAST_WORDS = 2.0
 """Mean number of words of a target from which on a column of texts is no column of class names."""
-SURE_FIT, LIKELY_FIT = 0.95, 0.6
+USUAL_FIT, UNUSUAL_FIT = 0.95, 0.6
 """How well a table fits whose columns have the usual names, and another one of two columns of texts."""
 FORBIDDEN = {"\x00": "NUL", BETWEEN_REFERENCES: "RS (between records)"}
 USUAL_TARGETS = (TARGET.usual, "translation", "summary", "references", "highlights")
@@ -42,11 +42,11 @@ def right_texts(rows: TableRows, names: Sequence[str] | None) -> list[str | None
         where = f"{rows.file}, row {row}: the target in column {rows.names['label']!r}"
         texts = [one.strip() for one in texts_of_cell(where, cell) if one.strip()]
         for text in texts:
-            require_legal(where, text)
+            require_legal_signs(where, text)
         found.append(BETWEEN_REFERENCES.join(texts) or None)
     for row, text in enumerate(rows.columns["text"], start=1):
         if isinstance(text, str):
-            require_legal(f"{rows.file}, row {row}: the source in column {rows.names['text']!r}", text)
+            require_legal_signs(f"{rows.file}, row {row}: the source in column {rows.names['text']!r}", text)
     return found
 
 
@@ -63,7 +63,7 @@ def texts_of_cell(where: str, cell: Any) -> list[str]:
     return [one or "" for one in several]
 
 
-def require_legal(where: str, text: str) -> None:
+def require_legal_signs(where: str, text: str) -> None:
     """Raise DataError for signs that no text has."""
     for sign, name in FORBIDDEN.items():
         if sign in text:
@@ -141,7 +141,7 @@ def guess_texts(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> T
     shorter = after < before / 2
     reason = f"texts of {before:,.0f} words with texts of {after:,.0f}: " + ("summaries" if shorter else "translations")
     metrics = ("rouge_l", "rouge_1", "rouge_2") if shorter else ("bleu", "chrf")
-    return TableGuess(SURE_FIT if usual else LIKELY_FIT, reason, metrics)
+    return TableGuess(USUAL_FIT if usual else UNUSUAL_FIT, reason, metrics)
 
 
 READER = Reader(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.metrics.of_texts import references_in
 
-WRITTEN = "written"
+OF_ROWS = "written"
 """What a model has written, by row."""
 
 
@@ -18,6 +18,6 @@ def first_reference(label: Any) -> str:
     return references_in(str(label or ""))[0]
 
 
-def texts_in(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+def written_texts(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the texts that a model has written [N]."""
-    return outputs[WRITTEN]
+    return outputs[OF_ROWS]

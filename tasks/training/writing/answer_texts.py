@@ -22,13 +22,13 @@ from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
 from tasks.training.data.written_texts import texts_of_batch
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
-from tasks.training.writing.text_blocks import FILE, TextBlocks, blocks_by_length, texts_of_rows, write_texts
+from tasks.training.writing.text_blocks import BEAMS_FILE, TextBlocks, blocks_by_length, texts_of_rows, write_beams
 
-ROWS, TOKENS = 64, 4096
+SOURCES_AT_ONCE, TOKENS_AT_ONCE = 64, 4096
 """Sources, and their tokens, that are read at once; each of them takes as much memory as there are beams."""
 
 
-def answer_texts(job: Job) -> dict[str, object]:
+def write_all_beams(job: Job) -> dict[str, object]:
     """Write the texts of the teacher's beam of every training source, by row id; each finished block of them is on the
     disk. Return the number of sources, of empty best texts, and the mean number of words of the best ones."""
     knobs = job.read(TextAnswerSlice)
@@ -45,7 +45,7 @@ def answer_texts(job: Job) -> dict[str, object]:
     for number, of_block in enumerate(blocks_by_length(lengths_N)):
         if not blocks.has(number):
             texts = dict[int, list[str]]()
-            for some in cut_batches(of_block, lengths_N, ROWS, TOKENS):
+            for some in cut_batches(of_block, lengths_N, SOURCES_AT_ONCE, TOKENS_AT_ONCE):
                 found = texts_of_batch(
                     teacher, encoded, encoded.written, some, tokenizer.pad_token_id, writing, knobs.precision
                 )
@@ -53,7 +53,7 @@ def answer_texts(job: Job) -> dict[str, object]:
             blocks.write(number, texts)
         job.progress(len(blocks.texts), len(rows), unit="sentences")
     by_id = {int(number): blocks.texts[int(number)] for number in rows.ids_N}
-    write_texts(job.output / FILE, by_id)
+    write_beams(job.output / BEAMS_FILE, by_id)
     best = [texts[0] for texts in by_id.values()]
     words = float(np.mean([len(text.split()) for text in best])) if best else 0.0
     return {"rows": len(best), "empty": sum(not text for text in best), "words": words}

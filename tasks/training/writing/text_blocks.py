@@ -14,7 +14,7 @@ import numpy as np
 from tasks.errors import ModelError
 
 SOURCES_OF_BLOCK = 256
-FILE = "texts.parquet"
+BEAMS_FILE = "texts.parquet"
 """Ids of rows, and of each the texts of the teacher's beam, best first."""
 
 
@@ -26,7 +26,7 @@ def blocks_by_length(lengths_N: np.ndarray) -> Iterator[np.ndarray]:
         yield order[start : start + SOURCES_OF_BLOCK]
 
 
-def write_texts(path: Path, texts: Mapping[int, Sequence[str]]) -> None:
+def write_beams(path: Path, texts: Mapping[int, Sequence[str]]) -> None:
     """Write texts by row id, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -41,7 +41,7 @@ def write_texts(path: Path, texts: Mapping[int, Sequence[str]]) -> None:
     partial.replace(path)
 
 
-def read_texts(path: Path) -> dict[int, list[str]]:
+def read_beams(path: Path) -> dict[int, list[str]]:
     """Return texts by row id."""
     import pyarrow.parquet as pq
 
@@ -63,18 +63,18 @@ class TextBlocks:
         """Tell whether a block is there; its texts are then among all."""
         if not self.file(number).is_file():
             return False
-        self.texts |= read_texts(self.file(number))
+        self.texts |= read_beams(self.file(number))
         return True
 
     def write(self, number: int, texts: Mapping[int, list[str]]) -> None:
         """Write a block, and add its texts to all."""
-        write_texts(self.file(number), texts)
+        write_beams(self.file(number), texts)
         self.texts |= texts
 
 
 def texts_of_rows(folder: Path, ids_N: np.ndarray) -> list[list[str]]:
     """Return a teacher's texts of each row, best first. Raises ModelError if rows are missing."""
-    found = read_texts(folder / FILE)
+    found = read_beams(folder / BEAMS_FILE)
     missing = sum(int(number) not in found for number in ids_N)
     if missing:
         raise ModelError(

@@ -14,7 +14,7 @@ from flows.home import Home
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
-from tasks.training.writing.text_blocks import FILE, read_texts
+from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
 from tests.flows.test_compress import FAST
 from tests.task_types.seq2seq.tables import sentences, write_sentences, write_translator
 
@@ -65,8 +65,8 @@ def test_a_translator_is_distilled_and_writes(
     (file,) = home.root.rglob("answers.safetensors")
     stored = load_file(file)
     assert stored["kept_ids"].shape == (stored["counts"].sum(), 8)
-    (written,) = home.root.rglob(FILE)
-    assert all(len(texts) == 2 for texts in read_texts(written).values())
+    (written,) = home.root.rglob(BEAMS_FILE)
+    assert all(len(texts) == 2 for texts in read_beams(written).values())
     page = next(home.root.rglob("report.html")).read_text()
     assert "Written texts" in page and ">None<" not in page
     folder = tmp_path / "model"

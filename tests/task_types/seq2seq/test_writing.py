@@ -33,8 +33,8 @@ from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_prediction
 from tasks.training.models.students import build_student
 from tasks.training.writing import answer_texts as stage
-from tasks.training.writing.answer_texts import answer_texts, best_text
-from tasks.training.writing.text_blocks import FILE, read_texts
+from tasks.training.writing.answer_texts import best_text, write_all_beams
+from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
 from tests.task_types.seq2seq.tables import write_sentences, write_translator
 from tests.task_types.seq2seq.test_chain import values_for
 
@@ -128,7 +128,7 @@ def test_a_live_teacher_and_all_words_kept_end_in_the_same_weights(tmp_path: Pat
 
 
 def test_students_learn_the_teachers_texts_whatever_their_tokenizer(tmp_path: Path, inputs: dict[str, Path]) -> None:
-    answer_texts(job(BEAM, tmp_path / "texts", **inputs))
+    write_all_beams(job(BEAM, tmp_path / "texts", **inputs))
     own = {name: value for name, value in KNOBS.items() if name not in ("start", "shape")}
     start = write_translator(tmp_path / "start", layers=1, pieces=290)
     given = {**inputs, "start": start, "texts": tmp_path / "texts"}
@@ -151,7 +151,7 @@ def test_a_stopped_run_writes_what_is_missing_alone(
     tmp_path: Path, inputs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasks.training.writing.text_blocks.SOURCES_OF_BLOCK", 8)
-    answer_texts(job(BEAM, tmp_path / "whole", **inputs))
+    write_all_beams(job(BEAM, tmp_path / "whole", **inputs))
     (tmp_path / "stopped.marks").mkdir()
     for name in ("texts-000000.parquet", "texts-000002.parquet"):
         shutil.copy(tmp_path / "whole.marks" / name, tmp_path / "stopped.marks" / name)
@@ -159,9 +159,9 @@ def test_a_stopped_run_writes_what_is_missing_alone(
     asked = list[int]()
     before = stage.texts_of_batch
     monkeypatch.setattr(stage, "texts_of_batch", lambda *all_of: asked.append(len(all_of[3])) or before(*all_of))
-    facts = answer_texts(job(BEAM, tmp_path / "stopped", **inputs))
+    facts = write_all_beams(job(BEAM, tmp_path / "stopped", **inputs))
     assert sum(asked) == int(str(facts["rows"])) - 16
-    first, second = ((tmp_path / name / FILE).read_bytes() for name in ("whole", "stopped"))
+    first, second = ((tmp_path / name / BEAMS_FILE).read_bytes() for name in ("whole", "stopped"))
     assert first == second
 
 
@@ -172,7 +172,7 @@ from tests.task_types.seq2seq import test_writing as own
 import tasks.training.writing.text_blocks as blocks
 blocks.SOURCES_OF_BLOCK = 4
 folder, rows, teacher = map(Path, sys.argv[1:])
-own.answer_texts(own.job(own.BEAM, folder, rows=rows, teacher=teacher))
+own.write_all_beams(own.job(own.BEAM, folder, rows=rows, teacher=teacher))
 """
 
 
@@ -183,7 +183,7 @@ def test_a_killed_run_ends_with_the_same_texts(
     """kill -9 in the middle; the finished blocks are not written again."""
     monkeypatch.setattr("tasks.training.writing.text_blocks.SOURCES_OF_BLOCK", 4)
     whole = job(BEAM, tmp_path / "whole", **inputs)
-    answer_texts(whole)
+    write_all_beams(whole)
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, str(folder), str(inputs["rows"]), str(inputs["teacher"])]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
@@ -193,12 +193,12 @@ def test_a_killed_run_ends_with_the_same_texts(
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     done = {path.name: path.stat().st_mtime_ns for path in marks.glob("texts-*")}
-    assert 2 <= len(done) < len(list(whole.checkpoints.glob("texts-*"))) and not (folder / FILE).exists()
-    answer_texts(job(BEAM, folder, **inputs))
+    assert 2 <= len(done) < len(list(whole.checkpoints.glob("texts-*"))) and not (folder / BEAMS_FILE).exists()
+    write_all_beams(job(BEAM, folder, **inputs))
     assert {name: (marks / name).stat().st_mtime_ns for name in done} == done
-    digests = [sha256((one / FILE).read_bytes()).hexdigest() for one in (folder, tmp_path / "whole")]
+    digests = [sha256((one / BEAMS_FILE).read_bytes()).hexdigest() for one in (folder, tmp_path / "whole")]
     assert digests[0] == digests[1]
-    texts = read_texts(folder / FILE)
+    texts = read_beams(folder / BEAMS_FILE)
     assert [*texts] == read_rows(inputs["rows"], "train", read_task(inputs["rows"], "seq2seq").head).ids_N.tolist()
     assert {len(own) for own in texts.values()} == {2}
 
