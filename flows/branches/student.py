@@ -19,7 +19,7 @@ from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
 from tasks.recipe.candidates import DistilledCandidate
 from tasks.recipe.chains import depth_of
-from tasks.recipe.distillation import OF_TEXTS
+from tasks.recipe.distillation import WRITTEN_SIGNALS
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
@@ -77,7 +77,7 @@ async def train_student(
         }
     )
     answers = await answers_for(recipe, shared, prediction, student.layers) if student.signal == "teacher" else None
-    if student.signal in OF_TEXTS:
+    if student.signal in WRITTEN_SIGNALS:
         common["texts"] = await texts_for(recipe, shared, prediction)
     return await distill_predictions(
         knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, shared), **common

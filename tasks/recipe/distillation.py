@@ -21,7 +21,7 @@ from tasks.recipe.methods import (
 from tasks.recipe.training import SeededTraining, TaskTraining
 
 Signal = Literal["teacher", "labels", "sequence", "interpolated"]
-OF_TEXTS: tuple[Signal, ...] = ("sequence", "interpolated")
+WRITTEN_SIGNALS: tuple[Signal, ...] = ("sequence", "interpolated")
 """Signals that are the teacher's own texts."""
 SIGNALS = (
     "Training signal of the prediction phase: teacher (its predictions; of seq2seq those at each place of the true "

@@ -166,7 +166,7 @@ ANSWERS_IN_PASSAGE = Column(
 )
 
 DOCUMENT = Column("text", "the document, a text of any length")
-SOURCE = Column("text", "the source", usual="source")
+SOURCE_TEXT = Column("text", "the source", usual="source")
 TARGET = Column("label", "the text to write; a list, or columns, of several right ones", usual="target", several=True)
 NO_LABEL = Column("label", "none: the text is what is learned", required=False)
 
@@ -311,7 +311,7 @@ SEQ2SEQ = TaskType(
     hub_task="text2text-generation",
     auto_class="AutoModelForSeq2SeqLM",
     pipeline="feature-extraction",  # transformers has none for these models any more
-    columns=(SOURCE, TARGET),
+    columns=(SOURCE_TEXT, TARGET),
     outputs=WRITTEN_TEXT,
     metrics=("bleu", "chrf", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum"),
     headline="bleu",

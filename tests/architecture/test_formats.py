@@ -40,7 +40,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
         "unit_scales.raw",
         "head_scales.raw",
     ),
-    "tasks.training.writing.text_blocks": ("texts.parquet", "texts-*.parquet"),
+    "tasks.training.writing.text_blocks": ("texts.parquet",),
     "tasks.training.checkpoints": ("state.json", "state.safetensors"),
     "tasks.training.dropping": ("similarity.json",),
     "tasks.engine.checkpoint_files": ("whole.json",),

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from tasks.catalog import TaskSpec
-from tasks.recipe.distillation import OF_TEXTS, Generation
+from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 
 
@@ -57,7 +57,7 @@ def check_writing(recipe: WritingSections) -> None:
     """Reject signals and a section that are about written texts for a type whose models write none, and for models that
     write the sections, starts and makers that are not built. Raises ValueError."""
     name, kind = recipe.spec.name, recipe.spec.kind
-    learner = next((one for one in recipe.planned if one.signal_of_training in OF_TEXTS), None)
+    learner = next((one for one in recipe.planned if one.signal_of_training in WRITTEN_SIGNALS), None)
     if not recipe.task_type.writes:
         if learner is not None:
             raise ValueError(

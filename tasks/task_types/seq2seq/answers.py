@@ -23,7 +23,7 @@ from tasks.metrics.of_texts import (
 )
 from tasks.task_types.common_answers import examples_of, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor, ModelComparison
-from tasks.task_types.seq2seq.target import OF_ROWS, written_texts
+from tasks.task_types.seq2seq.target import WRITTEN_OUTPUT, written_texts
 from tasks.task_types.types import WRITTEN_TEXT
 
 RUN, OFTEN = 3, 3
@@ -145,5 +145,5 @@ ANSWERS = Answers(
     read=texts_to_analyse,
     alone=analyse_texts,
     apart=compare_texts,
-    kept=(OF_ROWS,),
+    kept=(WRITTEN_OUTPUT,),
 )

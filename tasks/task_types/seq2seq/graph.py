@@ -9,14 +9,14 @@ import numpy as np
 
 from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Card, Graph, Printed
-from tasks.task_types.seq2seq.target import OF_ROWS, written_texts
+from tasks.task_types.seq2seq.target import WRITTEN_OUTPUT, written_texts
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import WRITTEN_TEXT
 
 
 def card_of_texts(config: Any) -> Card:
     """Return the output, and the task type by which it is decoded."""
-    return {"output": OF_ROWS, "labels": None, STATED: "seq2seq"}
+    return {"output": WRITTEN_OUTPUT, "labels": None, STATED: "seq2seq"}
 
 
 def printed_texts(outputs: Mapping[str, np.ndarray], card: Card) -> list[Printed]:

@@ -14,7 +14,7 @@ from tasks.errors import DataError
 from tasks.metrics.of_texts import BETWEEN_REFERENCES
 from tasks.task_types.common_rows import are_strings, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
-from tasks.task_types.types import SOURCE, TARGET
+from tasks.task_types.types import SOURCE_TEXT, TARGET
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +119,7 @@ def is_texts(values: Sequence[Any]) -> bool:
 def columns_of_texts(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
     """Return the columns of a source and its target, by their usual names; None where they do not have them."""
     target = next((name for name in USUAL_TARGETS if name in columns and is_texts(columns[name])), None)
-    source = next((name for name in (SOURCE.usual, "document", "article") if name in columns), None)
+    source = next((name for name in (SOURCE_TEXT.usual, "document", "article") if name in columns), None)
     if target is None or source is None or not is_texts(columns[source]):
         return None
     return ColumnChoice(source, None, target, why_text=f"the source of the texts in {target}")
@@ -145,7 +145,7 @@ def guess_texts(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> T
 
 
 READER = Reader(
-    columns=(SOURCE, TARGET),
+    columns=(SOURCE_TEXT, TARGET),
     label_type=texts_type,
     class_names=require_a_target,
     labels=right_texts,

@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.metrics.of_texts import references_in
 
-OF_ROWS = "written"
+WRITTEN_OUTPUT = "written"
 """What a model has written, by row."""
 
 
@@ -20,4 +20,4 @@ def first_reference(label: Any) -> str:
 
 def written_texts(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the texts that a model has written [N]."""
-    return outputs[OF_ROWS]
+    return outputs[WRITTEN_OUTPUT]
