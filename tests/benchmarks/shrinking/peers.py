@@ -31,7 +31,7 @@ from flows.branches.export import fits_seven_bits
 from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace
-from tasks.methods.pruning.importance import WRITTEN_OUTPUT, most_important
+from tasks.methods.pruning.importance import OF_ROWS, most_important
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons
 from tasks.methods.pruning.silent_heads import kept_heads, leave_out_silent_heads, silence_heads, sounding_heads
 from tasks.recipe.judging import Exports
@@ -190,7 +190,7 @@ def measured(shared: Shared, model: Any) -> tuple[Any, Any, np.ndarray, int]:
 def half_of_the_neurons(shared: Shared) -> Any:
     """Return our model with half of its neurons, by taylor."""
     model = shared.whole()
-    found_LF = measured_on(WRITTEN_OUTPUT["taylor"], model, *measured(shared, model))
+    found_LF = measured_on(OF_ROWS["taylor"], model, *measured(shared, model))
     keep_neurons(model, [most_important(one, feed_forward_maps(model)[0][0].out_features // 2) for one in found_LF])
     return model
 

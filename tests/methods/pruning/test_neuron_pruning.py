@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.pruning.importance import OF_WEIGHTS, WRITTEN_OUTPUT, mean_activations, most_important, taylor_terms
+from tasks.methods.pruning.importance import OF_WEIGHTS, OF_ROWS, mean_activations, most_important, taylor_terms
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
 from tasks.training.data.encoded import Encoded
 from tasks.training.shrinking.neuron_pruning import measured_on
@@ -83,7 +83,7 @@ def test_importances_of_weights() -> None:
     assert OF_WEIGHTS["magnitude"](first_FD, second_DF, generator).tolist() == [10.0, 13.0]
     drawn = [OF_WEIGHTS["random"](first_FD, second_DF, generator) for _ in range(2)]
     assert not torch.equal(*drawn), "each block has draws of its own"
-    assert set(WRITTEN_OUTPUT) | set(OF_WEIGHTS) == {"taylor", "activation", "magnitude", "random"}
+    assert set(OF_ROWS) | set(OF_WEIGHTS) == {"taylor", "activation", "magnitude", "random"}
 
 
 def test_the_most_important_keep_their_order_and_of_equals_the_first_stay() -> None:

@@ -253,7 +253,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "HEADS": {"task_type", "task.kind"},
         "GRAPHS": {"task_type", "task.kind"},
         "OF_HEADS": {"importance"},
-        "WRITTEN_OUTPUT": {"importance"},
+        "OF_ROWS": {"importance"},
         "OF_STREAM": {"importance"},
         "OF_WEIGHTS": {"importance"},
         "PARTS": {"part"},
