@@ -14,7 +14,7 @@ import transformers
 from torch import nn
 
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.pruning.importance import OF_WEIGHTS, OF_ROWS, mean_activations, most_important, taylor_terms
+from tasks.methods.pruning.importance import OF_ROWS, OF_WEIGHTS, mean_activations, most_important, taylor_terms
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
 from tasks.training.data.encoded import Encoded
 from tasks.training.shrinking.neuron_pruning import measured_on

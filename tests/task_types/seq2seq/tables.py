@@ -57,6 +57,7 @@ def config_of(model_type: str, pieces: int, layers: int) -> Any:
     stacks = {f"{stack}_{name}": value for stack in ("encoder", "decoder") for name, value in SIZES.items()}
     depths = {"encoder_layers": layers, "decoder_layers": layers}
     own = {"d_model": 32, "max_position_embeddings": 128, "forced_eos_token_id": None, "bos_token_id": None}
+    own |= {"scale_embedding": True, "init_std": 0.1}  # small ones learn slowly
     return AutoConfig.for_model(model_type, **both, **stacks, **depths, **own)
 
 

@@ -18,7 +18,7 @@ from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
 from tests.flows.test_compress import FAST
 from tests.task_types.seq2seq.tables import sentences, write_sentences, write_translator
 
-TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 1e-2, "batch_size": 16, "max_length": 48}
+TRAINED: dict[str, Any] = {**FAST, "steps": 120, "learning_rate": 3e-3, "batch_size": 16, "max_length": 48}
 
 
 def values_for(model: Path, table: Path) -> dict[str, Any]:
@@ -57,8 +57,7 @@ def test_a_translator_is_distilled_and_writes(
     assert {*models} == {"teacher", "words", "texts", "golds"}
     found = {name: one["metrics"]["validation"]["bleu"] for name, one in models.items()}
     assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
-    learned = {name: one["metrics"]["validation"]["chrf"]["value"] for name, one in models.items()}
-    assert learned["teacher"] > 0.15  # nothing of it is there before the training
+    assert found["teacher"]["value"] > 0.5
     assert all(one["latency_ms"] > 0 for one in models.values())
     assert models["words"]["parameters"] < models["teacher"]["parameters"]
     assert models["words"]["flops"] < models["teacher"]["flops"]

@@ -124,7 +124,8 @@ def test_a_live_teacher_and_all_words_kept_end_in_the_same_weights(tmp_path: Pat
     start = load_file(inputs["teacher"] / "model.safetensors")
     assert any((live[name] - start[name]).abs().max() > 1e-3 for name in live if name in start)
     for name, values in live.items():
-        torch.testing.assert_close(values, stored[name], rtol=0, atol=1e-6)
+        if not name.endswith("k_proj.bias"):  # its gradient is rounding alone: it shifts all scores of a query alike
+            torch.testing.assert_close(values, stored[name], rtol=0, atol=1e-6)
 
 
 def test_students_learn_the_teachers_texts_whatever_their_tokenizer(tmp_path: Path, inputs: dict[str, Path]) -> None:
