@@ -118,11 +118,12 @@ def test_a_live_teacher_and_all_words_kept_end_in_the_same_weights(tmp_path: Pat
     kept = {"words": 1000, "temperature": KNOBS["temperature"], "bits": 32}
     asked = {name: KNOBS[name] for name in ("task_type", "max_length", "precision")} | {"kept": kept}
     answer(job(asked, tmp_path / "answers", **inputs))
-    distill_prediction(job(KNOBS, tmp_path / "live", **inputs))
-    distill_prediction(job(KNOBS, tmp_path / "kept", **inputs, answers=tmp_path / "answers"))
+    slow = KNOBS | {"learning_rate": 2e-4}  # AdamW enlarges rounding by its rate
+    distill_prediction(job(slow, tmp_path / "live", **inputs))
+    distill_prediction(job(slow, tmp_path / "kept", **inputs, answers=tmp_path / "answers"))
     live, stored = (load_file(tmp_path / name / "model.safetensors") for name in ("live", "kept"))
     start = load_file(inputs["teacher"] / "model.safetensors")
-    assert any((live[name] - start[name]).abs().max() > 1e-3 for name in live if name in start)
+    assert any((live[name] - start[name]).abs().max() > 2e-4 for name in live if name in start)
     for name, values in live.items():
         if not name.endswith("k_proj.bias"):  # its gradient is rounding alone: it shifts all scores of a query alike
             torch.testing.assert_close(values, stored[name], rtol=0, atol=1e-6)
