@@ -13,7 +13,7 @@ from typing import Any
 from tasks.ports.code.fingerprint import narrowing, program
 from tasks.ports.code.narrowing import Narrowing
 from tasks.ports.code.program import Program, Root
-from tasks.stage.keys import StageSpec
+from tasks.stage.keys import StageSpec, roots_for
 
 TASKS = Path(__file__).resolve().parents[1] / "tasks"
 
@@ -57,9 +57,10 @@ def changed_stages(there: Program, knobs: Mapping[str, Any]) -> set[str]:
     """Return the stages with these knobs whose code has another digest in an edited program."""
     found = set()
     for spec in all_specs():
-        here, other = narrowing(spec.roots), narrowed(there, spec.roots)
-        if other is not here and program().digest(spec.roots, here.entries(knobs)) != there.digest(
-            spec.roots, other.entries(knobs)
+        roots = roots_for(spec, knobs.get("architectures"))
+        here, other = narrowing(roots), narrowed(there, roots)
+        if other is not here and program().digest(roots, here.entries(knobs)) != there.digest(
+            roots, other.entries(knobs)
         ):
             found.add(spec.name)
     return found

@@ -13,7 +13,7 @@ from tasks.metrics.of_ranks import MRR_AT_10, NDCG_AT_10, RECALL_AT_1, RECALL_AT
 from tasks.metrics.of_scores import AUROC
 from tasks.metrics.of_texts import BLEU, CHRF, ROUGE_1, ROUGE_2, ROUGE_L, ROUGE_LSUM
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
-from tasks.metrics.of_words import BITS_PER_BYTE, TOKEN_PERPLEXITY, WORD_PERPLEXITY
+from tasks.metrics.of_words import BITS_PER_BYTE, MASKED_PERPLEXITY, TOKEN_PERPLEXITY, WORD_PERPLEXITY
 
 METRICS: dict[str, Metric] = {
     "accuracy": ACCURACY,
@@ -46,6 +46,7 @@ METRICS: dict[str, Metric] = {
     "recall_at_100": RECALL_AT_100,
     "word_perplexity": WORD_PERPLEXITY,
     "token_perplexity": TOKEN_PERPLEXITY,
+    "masked_perplexity": MASKED_PERPLEXITY,
     "bits_per_byte": BITS_PER_BYTE,
     "bleu": BLEU,
     "chrf": CHRF,

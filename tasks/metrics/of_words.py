@@ -58,3 +58,9 @@ TOKEN_PERPLEXITY = SumMetric(
     "Perplexity of a token: comparable between models with one tokenizer.", nats_and_counts, perplexity_of_token, True
 )
 BITS_PER_BYTE = SumMetric("Bits that a byte of a text takes, of all models alike.", nats_and_counts, bits_of_byte, True)
+MASKED_PERPLEXITY = SumMetric(
+    "Perplexity of a hidden token: comparable between models with one tokenizer.",
+    nats_and_counts,
+    perplexity_of_token,
+    True,
+)

@@ -214,19 +214,23 @@ def check_ensemble(ensemble: Ensemble | None, spec: TaskSpec, candidates: Sequen
         )
 
 
-def require_parts_of_words(name: str, pretraining: object, general: object, formats: Sequence[str]) -> None:
-    """Reject the sections that are about encoders, or are not built, for a task of next words. Raises ValueError."""
+def require_parts_of_words(name: str, kind: str, pretraining: object, general: object, formats: Sequence[str]) -> None:
+    """Reject the sections that are about other models, or are not built, for a task of words. Raises ValueError."""
+    continues = TASK_TYPES[kind].continues_texts
     without = {
-        "pretraining": (pretraining, "trains an encoder, which sees the words that it should predict"),
-        "general_distillation": (general, "copies the layers of encoders; documents of any kind are rows of this task"),
+        "pretraining": (
+            pretraining if continues else None,
+            "trains an encoder, which sees the words that it should predict",
+        ),
+        "general_distillation": (general, "copies layers on general text; documents of any kind are rows of this task"),
     }
     given = next((section for section, (there, _) in without.items() if there is not None), None)
     if given is not None:
-        raise ValueError(f"{given} {without[given][1]}, and {name} is of type next-words; remove the section {given}")
-    if programs := [one for one in formats if one.startswith("executorch")]:
+        raise ValueError(f"{given} {without[given][1]}, and {name} is of type {kind}; remove the section {given}")
+    if continues and (programs := [one for one in formats if one.startswith("executorch")]):
         raise ValueError(
             f"exports.formats: programs for phones have no memory, so they continue no texts, and {name} is of type "
-            f"next-words; remove {programs[0]}"
+            f"{kind}; remove {programs[0]}"
         )
 
 

@@ -128,7 +128,7 @@ class Prediction(TaskTraining):
         "default",
         description="paper: the reference's mean over classes, without the factor T squared. Of ranking: margins, the "
         "differences of scores within a query (its default), scores, or lists, the softened shares of a query's texts. "
-        "Of next-words: reverse KL (MiniLLM) or the Jensen-Shannon divergence (GKD) in place of the forward KL.",
+        "Of next and masked words: reverse KL (MiniLLM) or the Jensen-Shannon divergence (GKD) in place of forward KL.",
     )
     patience: Patience | None = Field(
         None, description="Distil the teacher's summary token in addition to its predictions; empty: disabled."
@@ -161,16 +161,16 @@ class TaskDistillation(Knobs):
 
     answers: Literal["kept", "live"] = added_knob(
         "kept",
-        "Of next-words: kept, the teacher reads each text once, and its answers are stored; live, it runs beside its "
-        "students in every step, and nothing is stored.",
+        "Of next and masked words: kept, the teacher reads each text once, and its answers are stored; live, it runs "
+        "beside its students in every step, and nothing is stored.",
     )
     kept_words: int = added_knob(
         64,
-        "Of next-words: the likeliest words of each answer of the teacher that are stored, with the mass of all "
-        "others. More words take more room.",
+        "Of next and masked words: the likeliest words of each answer of the teacher that are stored, with the mass of "
+        "all others. More words take more room.",
         ge=1,
     )
-    answer_bits: Literal[16, 32] = added_knob(16, "Of next-words: bits of each stored logarithm of a probability.")
+    answer_bits: Literal[16, 32] = added_knob(16, "Of next and masked words: bits of each stored logarithm.")
 
     def can_keep(self, phase: Intermediate) -> bool:
         """Tell whether a first phase can read stored teacher layers at all; a live teacher stores none."""

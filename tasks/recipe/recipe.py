@@ -178,7 +178,7 @@ class Recipe(Knobs):
                     f"gate: {one.metric} is one of scoring.metrics, which are computed for the models of a run; remove "
                     f"relative_to: champion"
                 )
-        of_others = () if TASK_TYPES[self.spec.kind].keeps_words else OF_TOKENS
+        of_others = () if TASK_TYPES[self.spec.kind].continues_texts else OF_TOKENS
         figures = tuple(name for name in FIGURES if name not in of_others)
         legal = (*figures, *COSTS, HEADLINE, *self.spec.metrics, *further)
         unknown = [criterion.metric for criterion in self.gate.criteria if criterion.metric not in legal]

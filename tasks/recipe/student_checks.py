@@ -213,7 +213,7 @@ def check_units(recipe: StudentSections) -> None:
         require_teachers_pieces(recipe.planned)
     if recipe.task_type.keeps_words:
         formats = recipe.exports.formats if recipe.exports else ()
-        require_parts_of_words(spec.name, recipe.pretraining, recipe.general_distillation, formats)
+        require_parts_of_words(spec.name, spec.kind, recipe.pretraining, recipe.general_distillation, formats)
     apart = recipe.task_type.reads_units_apart
     if apart and spec.pair is None:
         raise ValueError(

@@ -105,6 +105,7 @@ class TaskTraining(Training):
         "recall_at_100",
         "word_perplexity",
         "token_perplexity",
+        "masked_perplexity",
         "bits_per_byte",
         "average_precision",
         "squad_f1",

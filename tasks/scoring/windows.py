@@ -19,6 +19,7 @@ from tasks.task_types.units import (
     Writing,
     by_row,
     concluded_rows,
+    hidden_id,
     place_units,
     ragged_array,
     require_places,
@@ -78,10 +79,15 @@ def outputs_of_units(
     for start in range(0, len(order), together):
         rows = order[start : start + together]
         seen = read([texts[row] for row in rows], None if pairs is None else [pairs[row] for row in rows])
-        outputs = ask(seen.inputs)
+        placed = list[tuple[list[int], list[np.ndarray], np.ndarray]]()
         for place, row in enumerate(rows):
             windows = np.flatnonzero(seen.text_F == place).tolist()
-            answered, places_U3 = place_units(units, units_in[row], [seen.places_FT2[window] for window in windows])
+            found_there = place_units(units, units_in[row], [seen.places_FT2[window] for window in windows])
+            placed.append((windows, *found_there))
+            if units.are_hidden:
+                hide(seen.inputs, windows, found_there[0])
+        outputs = ask(seen.inputs)
+        for row, (windows, answered, places_U3) in zip(rows, placed, strict=True):
             for name in names:
                 found[name][row] = gathered([outputs[name][window] for window in windows], answered, len(places_U3))
             if units.conclude is not None:
@@ -89,6 +95,13 @@ def outputs_of_units(
                 concluded[row] = units.conclude(own, places_U3, units_in[row], stated or {})
         report(start + len(rows))
     return {**{name: ragged_array(rows) for name, rows in found.items()}, **concluded_rows(concluded)}
+
+
+def hide(inputs: Any, windows: Sequence[int], answered: Sequence[np.ndarray]) -> None:
+    """Hide the tokens that answer a unit in the windows of one text, in place."""
+    for window, unit_T in zip(windows, answered, strict=True):
+        ids_T, at = inputs["input_ids"][window], np.flatnonzero(unit_T >= 0)
+        ids_T[at] = hidden_id(ids_T[at])
 
 
 def outputs_of_parts(

@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.contracts import Artifact, StageInputs
 from tasks.engine.environment import NUMERIC, environment
+from tasks.modeling import registration
 from tasks.ports.code.fingerprint import (
     KEY_SCHEMA,
     ComputedBy,
@@ -48,6 +49,11 @@ OF_WRITTEN_TEXTS = ("nltk", "sacrebleu")
 """Libraries by which written texts are judged, and which no stage of another task loads."""
 WRITTEN_TEXTS = {"seq2seq", "bleu", "chrf", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum"}
 """The task type and the metrics of such texts, one of which is among the knobs of each stage that judges them."""
+
+
+OWN_MODELS: dict[str, Root] = {"limbeck-encoder": (registration.__name__, "register_classes", None)}
+"""Architectures whose models are classes of this package: transformers finds them by the name in a folder's config, so
+no stage mentions them."""
 
 
 UNKNOWN = "0" * 64
@@ -89,6 +95,15 @@ class StageSpec:
         return own, (f"{self.module}.jobs", "JOBS", self.engine), *set_up
 
 
+def roots_for(spec: StageSpec, architectures: Sequence[str] | None) -> tuple[Root, ...]:
+    """Return the entry points of a stage's code with models of these architectures; None: they are not known yet, and
+    may be any."""
+    if spec.engine is None or spec.engine in WITHOUT_A_MODEL:
+        return spec.roots
+    named = OWN_MODELS if architectures is None else architectures
+    return (*spec.roots, *(OWN_MODELS[one] for one in named if one in OWN_MODELS))
+
+
 def is_sent(spec: StageSpec, session: Session) -> bool:
     """Tell whether a remote worker computes a stage."""
     return session.dispatcher is not None and spec.on_gpu
@@ -119,7 +134,7 @@ def key_explanation(spec: StageSpec, session: Session, knobs: Knobs, artifacts: 
     explanation: KeyExplanation = {
         "schema": KEY_SCHEMA,
         "stage": spec.name,
-        "code": code_digest(spec.roots, {**values, **beside}),
+        "code": code_digest(roots_for(spec, models), {**values, **beside}),
         "knobs": values,
         "inputs": {name: digests(artifact) for name, artifact in artifacts.items() if artifact is not None},
         "libraries": library_versions((*spec.libraries, *further_libraries(values))),

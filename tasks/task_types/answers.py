@@ -6,6 +6,7 @@ from tasks.task_types.choices.answers import ANSWERS as CHOICES
 from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
 from tasks.task_types.embedding.answers import ANSWERS as EMBEDDING
 from tasks.task_types.interfaces import Answers
+from tasks.task_types.masked_words.answers import ANSWERS as MASKED_WORDS
 from tasks.task_types.multi_label.answers import ANSWERS as MULTI_LABEL
 from tasks.task_types.next_words.answers import ANSWERS as NEXT_WORDS
 from tasks.task_types.ranking.answers import ANSWERS as RANKING
@@ -26,5 +27,6 @@ ANSWERS: dict[str, Answers] = {
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

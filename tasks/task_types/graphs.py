@@ -6,6 +6,7 @@ from tasks.task_types.choices.graph import GRAPH as CHOICES
 from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
 from tasks.task_types.embedding.graph import GRAPH as EMBEDDING
 from tasks.task_types.interfaces import Graph
+from tasks.task_types.masked_words.graph import GRAPH as MASKED_WORDS
 from tasks.task_types.multi_label.graph import GRAPH as MULTI_LABEL
 from tasks.task_types.next_words.graph import GRAPH as NEXT_WORDS
 from tasks.task_types.ranking.graph import GRAPH as RANKING
@@ -25,5 +26,6 @@ GRAPHS: dict[str, Graph] = {
     "retrieval": EMBEDDING,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

@@ -6,6 +6,7 @@ from tasks.task_types.choices.head import HEAD as CHOICES
 from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.embedding.head import HEAD as EMBEDDING
 from tasks.task_types.interfaces import Head
+from tasks.task_types.masked_words.head import HEAD as MASKED_WORDS
 from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
 from tasks.task_types.next_words.head import HEAD as NEXT_WORDS
 from tasks.task_types.ranking.head import HEAD as RANKING
@@ -25,5 +26,6 @@ HEADS: dict[str, Head] = {
     "retrieval": EMBEDDING,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

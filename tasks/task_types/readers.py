@@ -10,6 +10,7 @@ from tasks.task_types.choices.rows import READER as CHOICES
 from tasks.task_types.classification.rows import READER as CLASSIFICATION
 from tasks.task_types.embedding.rows import READER as EMBEDDING
 from tasks.task_types.interfaces import ColumnChoice, Reader
+from tasks.task_types.masked_words.rows import READER as MASKED_WORDS
 from tasks.task_types.multi_label.rows import READER as MULTI_LABEL
 from tasks.task_types.next_words.rows import READER as NEXT_WORDS
 from tasks.task_types.ranking.rows import READER as RANKING
@@ -30,6 +31,7 @@ READERS: dict[str, Reader] = {
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }
 

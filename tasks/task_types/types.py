@@ -19,14 +19,10 @@ class Column:
     role: str
     description: str
     required: bool = True
-    is_words: bool = False
-    """Whether a cell may be a list of words: they are joined by spaces."""
-    usual: str = ""
-    """Its name in a task that does not name it; empty: its role."""
-    is_gathered: bool = False
-    """Whether rows with one text are one row, of which each second text is a line."""
-    several: bool = False
-    """Whether several columns of the table may stand for it, named with commas between them."""
+    is_words: bool = False  # whether a cell may be a list of words: they are joined by spaces
+    usual: str = ""  # its name in a task that does not name it; empty: its role
+    is_gathered: bool = False  # whether rows with one text are one row, of which each second text is a line
+    several: bool = False  # whether several columns of the table may stand for it, named with commas between them
 
 
 @dataclass(frozen=True)
@@ -45,10 +41,8 @@ class KeptWords:
     """How much of a teacher's answer about a vocabulary is stored."""
 
     words: int  # the number of likeliest ones
-    temperature: float
-    """The temperature of its students."""
-    bits: int
-    """Bits of a stored logarithm, 16 or 32."""
+    temperature: float  # the temperature of its students
+    bits: int  # bits of a stored logarithm, 16 or 32
 
 
 @dataclass(frozen=True)
@@ -56,37 +50,28 @@ class TaskType:
     """One kind of question to a model."""
 
     name: str
-    description: str
-    """One sentence for users."""
-    hub_task: str
-    """Its name at Hugging Face, for model cards and pipelines."""
-    auto_class: str
-    """The class of transformers that loads its models."""
+    description: str  # one sentence for users
+    hub_task: str  # its name at Hugging Face, for model cards and pipelines
+    auto_class: str  # the class of transformers that loads its models
     columns: tuple[Column, ...]
     outputs: tuple[Output, ...]
-    metrics: tuple[str, ...]
-    """The metrics that a recipe may name."""
-    headline: str
-    """The metric that decides unless the recipe names another."""
-    problem_type: str = ""
-    """Its name in the config of a checkpoint; empty where transformers has none."""
-    mixes_teachers: bool = True
-    """Whether the answers of several teachers may be mixed."""
+    metrics: tuple[str, ...]  # the metrics that a recipe may name
+    headline: str  # the metric that decides unless the recipe names another
+    problem_type: str = ""  # its name in the config of a checkpoint; empty where transformers has none
+    mixes_teachers: bool = True  # whether the answers of several teachers may be mixed
     pipeline: str = ""
     """The pipeline of transformers in which MLflow keeps its models; empty: the one of its name at Hugging Face."""
     formulas: tuple[str, ...] = ("default", "paper")
     """The formulas of a loss on a teacher's predictions that a recipe may name."""
-    has_thresholds: bool = False
-    """Whether a finished model has thresholds that are tuned on the selection rows."""
+    has_thresholds: bool = False  # whether a finished model has thresholds that are tuned on the selection rows
     learns_labels: bool = True
     """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
-    keeps_words: bool = False
-    """Whether answers are about a vocabulary, so that of each the likeliest words are kept."""
+    keeps_words: bool = False  # whether answers are about a vocabulary: the likeliest words are kept
+    continues_texts: bool = False  # whether its models read from left to right and continue a text, word by word
     writes: bool = False  # whether a model writes a text, token after token
     usual_teacher: str = "google-bert/bert-base-uncased"
     """The teacher that ``limbeck init`` writes where its user names none."""
-    usual_layers: int = 12
-    """The layers of the usual teacher."""
+    usual_layers: int = 12  # the layers of the usual teacher
 
     @property
     def is_softened(self) -> bool:
@@ -129,14 +114,14 @@ LABEL_LOGITS = (Output("logits", ("batch", "classes"), is_distribution=False),)
 SENTENCE_VECTORS = (Output("sentence_embedding", ("batch", "width"), is_distribution=False),)
 SPAN_LOGITS = (Output("start_logits", ("batch", "tokens")), Output("end_logits", ("batch", "tokens")))
 """Outputs, each by a name of its own: a part of a task type that names them depends on nothing else of the type."""
-NEXT_WORDS = (
+WORD_LOGITS = (
     Output("logits", ("batch", "tokens", "vocabulary")),
-    Output("next_ids", ("batch", "tokens"), is_distribution=False),
+    Output("word_ids", ("batch", "tokens"), is_distribution=False),
 )
-"""What a language model learns by: logits of the next token, and which it is."""
-NEXT_WORD_NATS = (Output("nats", ("batch", "tokens"), is_distribution=False),)
+"""What a language model learns by: logits of a token, and which it is."""
+WORD_NATS = (Output("nats", ("batch", "tokens"), is_distribution=False),)
 """What it is judged by."""
-TARGET_LOGITS = (NEXT_WORDS[0],)
+TARGET_LOGITS = (WORD_LOGITS[0],)
 WRITTEN_TEXT = (Output("written", ("batch", "tokens"), is_distribution=False),)
 """What a model that reads and writes learns by, and what it is judged by."""
 
@@ -172,7 +157,7 @@ NO_LABEL = Column("label", "none: the text is what is learned", required=False)
 
 OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
 """Metrics of rows that are judged together: a task, or a judging set, names the column of their groups."""
-ERROR_METRICS = frozenset({"mse", "word_perplexity", "token_perplexity", "bits_per_byte"})
+ERROR_METRICS = frozenset({"mse", "word_perplexity", "token_perplexity", "bits_per_byte", "masked_perplexity"})
 """Metrics of which less is better, and which may be above 1; all others are shares, or correlations."""
 
 CLASSIFICATION = TaskType(
@@ -295,14 +280,29 @@ LANGUAGE_MODEL = TaskType(
     hub_task="text-generation",
     auto_class="AutoModelForCausalLM",
     columns=(DOCUMENT, NO_LABEL),
-    outputs=NEXT_WORD_NATS,
+    outputs=WORD_NATS,
     metrics=("word_perplexity", "token_perplexity", "bits_per_byte"),
     headline="word_perplexity",
     mixes_teachers=False,
     formulas=("default", "reverse", "jensen-shannon"),
     keeps_words=True,
+    continues_texts=True,
     usual_teacher="HuggingFaceTB/SmolLM2-135M",
     usual_layers=30,
+)
+
+HIDDEN_WORDS = TaskType(
+    name="masked-words",
+    description="Hidden words of a document: encoders that are shown the text on both sides of them.",
+    hub_task="fill-mask",
+    auto_class="AutoModelForMaskedLM",
+    columns=(DOCUMENT, NO_LABEL),
+    outputs=WORD_NATS,
+    metrics=("masked_perplexity",),
+    headline="masked_perplexity",
+    mixes_teachers=False,
+    formulas=("default", "reverse", "jensen-shannon"),
+    keeps_words=True,
 )
 
 SEQ2SEQ = TaskType(
@@ -337,6 +337,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "retrieval": RETRIEVAL,
     "ranking": RERANKING,
     "next-words": LANGUAGE_MODEL,
+    "masked-words": HIDDEN_WORDS,
     "seq2seq": SEQ2SEQ,
 }
 

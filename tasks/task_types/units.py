@@ -84,6 +84,9 @@ class Units:
     """Returns a text between the tokens of a tokenizer for its beginning and its end, which are then among its own; no
     window has others. None: windows have the tokens that the tokenizer adds to texts."""
 
+    are_hidden: bool = False
+    """Whether a model does not see the tokens that answer a unit: each is its ``hidden_id`` in the inputs."""
+
     @property
     def are_pieces(self) -> bool:
         """Whether the units are pieces of a tokenizer, so that models with other pieces have other units."""
@@ -146,6 +149,11 @@ def texts_as_asked(
         return texts, pairs
     own, second, _ = units.read(texts, pairs)
     return own, second
+
+
+def hidden_id(ids: Any) -> Any:
+    """Return the numbers that stand for hidden tokens in the inputs of a model, from their ids, and back again."""
+    return -1 - ids
 
 
 def place_units(units: Units, text: str, windows: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:

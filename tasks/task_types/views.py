@@ -6,6 +6,7 @@ from tasks.task_types.choices.view import VIEW as CHOICES
 from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.embedding.view import VIEW as EMBEDDING
 from tasks.task_types.interfaces import View
+from tasks.task_types.masked_words.view import VIEW as MASKED_WORDS
 from tasks.task_types.multi_label.view import VIEW as MULTI_LABEL
 from tasks.task_types.next_words.view import VIEW as NEXT_WORDS
 from tasks.task_types.ranking.view import VIEW as RANKING
@@ -26,5 +27,6 @@ VIEWS: dict[str, View] = {
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

@@ -18,6 +18,7 @@ from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tests.task_types.choices.tables import write_questions
+from tests.task_types.masked_words.tables import write_encoder
 from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.task_types.ranking.tables import write_graded
 from tests.task_types.seq2seq.tables import write_sentences, write_translator
@@ -78,6 +79,9 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     if kind == "next-words":
         data = write_documents(folder / "documents", 100)
         values["teacher"] |= {"model": str(write_decoder(folder / "decoder", layers=30)), "floor": -1e9}
+    if kind == "masked-words":
+        data = write_documents(folder / "documents", 100)
+        values["teacher"] |= {"model": str(write_encoder(folder / "encoder", layers=12)), "floor": -1e9}
     if kind == "seq2seq":
         data = write_sentences(folder / "sentences", 100)
         values["task"] |= {"text": "source", "label": "target"}
@@ -161,6 +165,7 @@ LIKE_ANOTHER = (
     "go-emotions",
     "linear-attention",
     "lottery",
+    "masked-words-small",
     "minilm-v2",
     "minitron-depth",
     "mnli-judged",

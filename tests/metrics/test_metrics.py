@@ -10,7 +10,7 @@ from tasks.metrics.metrics import METRICS, is_error
 from tasks.metrics.of_values import SPEARMAN, ranks
 
 RANDOM = np.random.default_rng(5)
-OF_DOCUMENTS = ("word_perplexity", "token_perplexity", "bits_per_byte")
+OF_DOCUMENTS = ("word_perplexity", "token_perplexity", "bits_per_byte", "masked_perplexity")
 SUMS = {name: metric for name, metric in METRICS.items() if isinstance(metric, SumMetric)}
 
 

@@ -21,6 +21,8 @@ from tasks.task_types.units import SUMMARY, concluded_rows, ragged_array
 
 ONE_ANSWER = [name for name, one in TASK_TYPES.items() if not one.has_units]
 """Types whose rows have one answer; the tests of ``tokens/`` ask the others the same."""
+OF_WORDS = [name for name, one in TASK_TYPES.items() if one.keeps_words]
+"""Types whose predictions are likelihoods of documents, and whose labels count what a document consists of."""
 DRAW = np.random.default_rng(0)
 CLASSES, VALUES = ANSWERS["classification"], ANSWERS["regression"]
 WIDTHS = {"batch": 80, "tokens": 7, "options": 7, "candidates": 7, "classes": 3, "one": 1, "width": 6}
@@ -50,7 +52,7 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
     if name == "seq2seq":
         texts = [" ".join(draw.choice(["good", "bad", "film", "song"], many)) for many in lengths_N]
         return {"written": np.asarray(texts, dtype=str)}
-    if name == "next-words":
+    if name in OF_WORDS:
         return {**logits, **concluded_rows([summed_nats({NATS: np.abs(row)}, row, "", {}) for row in logits[NATS]])}
     if name != "spans":
         return logits
@@ -69,7 +71,7 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
 def truth(name: str) -> np.ndarray:
     """Return the labels of 80 rows that perfect predictions are equal to: every passage stands at the first place. Of
     documents they are counts."""
-    if name == "next-words":
+    if name in OF_WORDS:
         return np.asarray([f"{row + 1} {9 * row + 9} {5.0 * row}" for row in range(80)])
     return np.ones(80) if name == "retrieval" else ANSWERS[name].decide(drawn(name, 9))
 

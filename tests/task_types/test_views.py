@@ -21,7 +21,7 @@ from tasks.task_types.views import VIEWS
 from tests.forked import start_fork
 from tests.report.figures import row, written
 from tests.task_types.configs import CONFIGS, write_model
-from tests.task_types.test_answers import ONE_ANSWER, drawn, truth
+from tests.task_types.test_answers import OF_WORDS, ONE_ANSWER, drawn, truth
 
 NAMES = sorted(VIEWS)
 LIKE_ANOTHER = ("regression", "retrieval")
@@ -32,7 +32,7 @@ def analysed(name: str) -> dict[str, Any]:
     """Return the error analysis of a student beside its teacher, from drawn outputs."""
     answers = ANSWERS[name]
     ours, theirs = (answers.read(drawn(name, seed)) for seed in (1, 2))
-    labels_N = truth(name) if name == "next-words" else answers.decide(drawn(name, 3))
+    labels_N = truth(name) if name in OF_WORDS else answers.decide(drawn(name, 3))
     ids_N = np.arange(len(labels_N))
     return {**answers.alone(ours, labels_N, 10), "apart": answers.apart(ours, theirs, labels_N, ids_N, 3)}
 

@@ -19,7 +19,7 @@ from tasks.metrics.of_words import (
 from tasks.task_types.common_answers import examples_of, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor, ModelComparison
 from tasks.task_types.next_words.document import LIKELIHOOD
-from tasks.task_types.types import NEXT_WORD_NATS
+from tasks.task_types.types import WORD_NATS
 
 SPREAD = 1.0
 """Standard deviation of a document's nats of a word, at most, for the interval of their mean."""
@@ -123,7 +123,7 @@ def compare_likelihoods(
 
 
 ANSWERS = Answers(
-    outputs=NEXT_WORD_NATS,
+    outputs=WORD_NATS,
     decide=concluded_likelihoods,
     metrics={
         "word_perplexity": WORD_PERPLEXITY,

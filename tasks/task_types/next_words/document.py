@@ -14,7 +14,7 @@ import numpy as np
 
 from tasks.task_types.units import Conclusions, StatedEntries, Units
 
-NEXT_LOGITS, NEXT_IDS, NATS = "logits", "next_ids", "nats"
+NEXT_LOGITS, WORD_IDS, NATS = "logits", "word_ids", "nats"
 """The outputs of a model for each token: the logits of the next one, which it is, and the nats that it takes."""
 LIKELIHOOD = "likelihood"
 """What is concluded of a document: its nats and the number of its predicted tokens, with a space between them."""

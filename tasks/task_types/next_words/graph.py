@@ -13,7 +13,7 @@ from tasks.task_types.common_graph import one_pass
 from tasks.task_types.interfaces import Card, Graph, Printed
 from tasks.task_types.next_words.document import JUDGED_TOKENS, LIKELIHOOD, NATS
 from tasks.task_types.stored import STATED
-from tasks.task_types.types import NEXT_WORD_NATS
+from tasks.task_types.types import WORD_NATS
 
 SAME_NATS = 1e-2
 """By how much the mean nats of a token may differ where two models count as equal."""
@@ -45,7 +45,7 @@ def equally_likely(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarr
 
 
 GRAPH = Graph(
-    outputs=NEXT_WORD_NATS,
+    outputs=WORD_NATS,
     card=card_of_words,
     predictions=printed_likelihoods,
     equal=equally_likely,

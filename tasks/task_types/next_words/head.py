@@ -18,9 +18,9 @@ from tasks.methods.losses.soft_targets import class_loss
 from tasks.methods.next_words.kept_words import next_word_loss
 from tasks.task_types.common_head import KEPT_IDS, KEPT_LOGS, as_drawn, labels_as_texts, stored_words
 from tasks.task_types.interfaces import Head
-from tasks.task_types.next_words.document import LEARNED_TOKENS, NEXT_IDS, NEXT_LOGITS
+from tasks.task_types.next_words.document import LEARNED_TOKENS, NEXT_LOGITS, WORD_IDS
 from tasks.task_types.stored import STATED
-from tasks.task_types.types import NEXT_WORDS, KeptWords
+from tasks.task_types.types import WORD_LOGITS, KeptWords
 
 
 def decoder() -> Any:
@@ -37,7 +37,7 @@ def configure_decoder(config: Any, labels: Sequence[str]) -> None:
 
 def text_loss(outputs: Mapping[str, Tensor], targets_U1: Tensor) -> Loss:
     """Return the cross entropy with the tokens of the text, averaged over predicted tokens."""
-    return class_loss(outputs[NEXT_LOGITS], outputs[NEXT_IDS].long())
+    return class_loss(outputs[NEXT_LOGITS], outputs[WORD_IDS].long())
 
 
 def kept_answers(outputs: Mapping[str, Tensor], kept: KeptWords) -> dict[str, Tensor]:
@@ -59,7 +59,7 @@ def word_teacher_loss(
     return next_word_loss(
         ours[NEXT_LOGITS],
         theirs[KEPT_LOGS] if KEPT_IDS in theirs else theirs[NEXT_LOGITS],
-        ours[NEXT_IDS].long(),
+        ours[WORD_IDS].long(),
         ids_UK=theirs.get(KEPT_IDS),
         temperature=temperature,
         hard_weight=hard_weight,
@@ -73,7 +73,7 @@ def refuse_mixed_words(logits_MNC: Tensor, weights_MN: Tensor, temperature: floa
 
 
 HEAD = Head(
-    outputs=NEXT_WORDS,
+    outputs=WORD_LOGITS,
     auto_class=decoder,
     configure=configure_decoder,
     targets=labels_as_texts,

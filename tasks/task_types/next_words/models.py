@@ -17,7 +17,7 @@ from transformers import AutoModelForMaskedLM
 
 from tasks.errors import ModelError
 from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
-from tasks.task_types.next_words.document import NATS, NEXT_IDS
+from tasks.task_types.next_words.document import NATS, WORD_IDS
 
 SEE_ALL = ("xlnet", "xlm")
 """Models that transformers lists among decoders, and that see all words of a text unless they are told otherwise."""
@@ -28,10 +28,10 @@ def next_tokens(ids_BT: Tensor) -> Tensor:
     return torch.cat([ids_BT[:, 1:], ids_BT[:, -1:]], 1)
 
 
-def nats_of_next(logits_BTV: Tensor, next_BT: Tensor) -> Tensor:
-    """Return minus the logarithm of the probability of the next token [B, T]."""
+def nats_of_words(logits_BTV: Tensor, words_BT: Tensor) -> Tensor:
+    """Return minus the logarithm of the probability of each of these tokens [B, T]."""
     wide_BTV = logits_BTV.float()
-    return wide_BTV.logsumexp(-1) - wide_BTV.gather(-1, next_BT[..., None])[..., 0]
+    return wide_BTV.logsumexp(-1) - wide_BTV.gather(-1, words_BT[..., None])[..., 0]
 
 
 class NextWords:
@@ -53,9 +53,9 @@ class NextWords:
             places_BT = (mask_BT.long().cumsum(-1) - 1).clamp(min=0)
             kwargs["position_ids"] = places_BT[:, -kwargs["input_ids"].shape[1] :]
         found = decoder.forward(*args, **{"use_cache": False, **kwargs, "return_dict": True})
-        found[NEXT_IDS] = next_tokens(kwargs["input_ids"])
+        found[WORD_IDS] = next_tokens(kwargs["input_ids"])
         if not self.training:
-            found[NATS] = nats_of_next(found.logits, found[NEXT_IDS])
+            found[NATS] = nats_of_words(found.logits, found[WORD_IDS])
         return found
 
 

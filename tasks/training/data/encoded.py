@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tasks.architectures.known_architectures import is_told_segments
 from tasks.task_types.texts.truncation import cut_pairs
-from tasks.task_types.units import Parts, concluded_rows, place_units, require_places, tokens_in_windows
+from tasks.task_types.units import Parts, concluded_rows, hidden_id, place_units, require_places, tokens_in_windows
 from tasks.training.data.written import WrittenTokens, written_tokens
 from tasks.training.precision import FUSED
 
@@ -139,13 +139,15 @@ def encode_windows(
         for unit_T in own
     ]
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
-    kept = Windows(row_F, np.concatenate(unit_S), counts_N)
+    kept, ids_S = Windows(row_F, np.concatenate(unit_S), counts_N), flat(out["input_ids"])
+    if units.are_hidden:
+        ids_S = np.where(np.concatenate(unit_S) < 0, ids_S, hidden_id(ids_S))
     if units.targets_at is not None and len(labels):
         located = [units.targets_at(label, places_U3) for label, places_U3 in zip(labels, places, strict=True)]
         kept = replace(kept, targets_UK=np.concatenate(located))
     if units.conclude is not None:
         kept = replace(kept, conclude=concluding(units, places, texts if pairs is None else pairs))
-    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, left, kept)
+    return Encoded(ids_S, flat(out["token_type_ids"]), offsets, left, kept)
 
 
 def concluding(

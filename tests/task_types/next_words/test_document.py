@@ -28,7 +28,7 @@ from tasks.task_types.next_words.document import (
     shared_in_judging,
 )
 from tasks.task_types.next_words.models import AutoModelForCausalLM
-from tasks.task_types.types import NEXT_WORD_NATS
+from tasks.task_types.types import WORD_NATS
 from tasks.training.answers import answer
 from tasks.training.data.answer_blocks import AnswerBlocks
 from tasks.training.data.encoded import Encoded, encode_windows
@@ -87,7 +87,7 @@ def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) 
         assert likelihood.split()[1] == str(len(true_U))
     small = outputs_of_checkpoint_units(model, tokenizer, TEXTS, [NATS], 16, JUDGED_TOKENS, together=1)
     assert [one.split()[1] for one in small[LIKELIHOOD]] == [one.split()[1] for one in found[LIKELIHOOD]]
-    learned = all_outputs(model, NEXT_WORD_NATS, read(folder, 128), tokenizer.pad_token_id, precision="fp32")
+    learned = all_outputs(model, WORD_NATS, read(folder, 128), tokenizer.pad_token_id, precision="fp32")
     assert learned[LIKELIHOOD].tolist() == found[LIKELIHOOD].tolist()
 
 
