@@ -38,6 +38,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.prepare_rows import prepare_rows
 from tasks.recipe.data import Data
 from tasks.recipe.judging import score_knobs
+from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice, ScoreSlice
 from tasks.results.facts import RowsFacts, ScoreFacts
@@ -177,7 +178,7 @@ async def scored(recipe: Recipe, subject: Subject, beside: Subject | None, rows:
     hit."""
     model = await asyncio.to_thread(resolve_model, str(subject.folder), None)
     other = await asyncio.to_thread(resolve_model, str(beside.folder), None) if beside else model
-    knobs = ScoreSlice.model_validate({**score_knobs(recipe.scoring), "task": recipe.spec})
+    knobs = ScoreSlice.model_validate({**score_knobs(recipe.scoring), **generation_of(recipe), "task": recipe.spec})
     return await score_model(knobs, models=[model], teacher=other, rows=rows, label=f"version {subject.number}")
 
 

@@ -57,13 +57,15 @@ async def distill_predictions(
     contributions: Artifact | None = None,
     candidates: Artifact | None = None,
     transfer: Artifact | None = None,
+    texts: Artifact | None = None,
 ) -> None:
-    """Second phase: the student learns the teacher's predictions, or labels if its signal is labels."""
+    """Second phase: the student learns the teacher's predictions, its texts, or labels, by its signal."""
     built = {"start": start, "base": base, "contributions": contributions}
     inputs = {
         "teacher": teacher,
         "rows": rows,
         "answers": answers,
+        "texts": texts,
         "candidates": candidates,
         "transfer": transfer,
         **built,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tasks.contracts import Artifact
+from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.slices import AnswerSlice, MixSlice, TeacherSlice, ThresholdSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
@@ -20,6 +21,13 @@ async def answer_rows(
 ) -> None:
     """Compute the teacher's predictions on every row once, for all students."""
     await context.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows, "transfer": transfer})
+
+
+@stage(makes="answers", engine="answer-texts", threads="alone")
+async def answer_texts(context: StageContext, knobs: TextAnswerSlice, *, teacher: Artifact, rows: Artifact) -> None:
+    """Write the texts of the teacher's beam of every training source once, for all students that learn to write
+    them."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"teacher": teacher, "rows": rows})
 
 
 @stage(makes="answers", engine="mix")

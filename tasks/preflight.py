@@ -11,7 +11,7 @@ from typing import Any
 from tasks.architectures import ModelConfig
 from tasks.architectures.architecture import UNKNOWN
 from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
-from tasks.architectures.requirements import require_heads
+from tasks.architectures.requirements import require_decoder, require_heads
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.ports.files.tokenizer_files import same_reading
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
@@ -120,6 +120,7 @@ def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> 
     of_pieces = recipe.task_type.answers_pieces and student.signal == "teacher"
     if (recipe.inner_phase(student) is not None or of_pieces) and not same_reading(start, base):
         instead = "set its signal: labels" if of_pieces else "remove intermediate from its stages"
+        instead = "let it learn the teacher's texts (signal: sequence)" if recipe.task_type.writes else instead
         raise ModelError(
             f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their "
             f"tokens cannot be compared one by one; start from a model with the same tokenizer, or {instead}"
@@ -142,6 +143,7 @@ def check_student(recipe: Recipe, student: Student, config: ModelConfig, own: Mo
             f"start: random"
         )
     check_knobs(student, own or config)
+    require_decoder(config, student.decoder_layers, f"student {student.name}")
     check_origin(student, config)
     check_copying(recipe, student, config, Sizes(student.layers, own_width, own_heads))
 
@@ -191,7 +193,7 @@ def check_origin(student: Student, config: ModelConfig) -> None:
     other = [
         knob
         for knob, there in shape_of(config).items()
-        if knob != "layers" and getattr(student, knob, None) not in (None, there)
+        if knob not in ("layers", "decoder_layers") and getattr(student, knob, None) not in (None, there)
     ]
     if other and (target is None or not target.own_widths):
         raise ModelError(
@@ -343,8 +345,6 @@ def whole(config: ModelConfig, knob: str) -> int:
     """Return one number of a config's shape, by the name of a student's knob; raise ModelError if it is missing."""
     found = shape_of(config).get(knob)
     if found is None:
-        raise ModelError(
-            f"the config of this {config.get('model_type', 'model')} does not contain its {knob}; use a BERT-like "
-            f"encoder"
-        )
+        family = config.get("model_type", "model")
+        raise ModelError(f"the config of this {family} does not contain its {knob}; use a BERT-like encoder")
     return int(found)

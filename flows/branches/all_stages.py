@@ -29,6 +29,7 @@ from tasks.prepare_corpus import prepare_corpus
 from tasks.prepare_rows import compare_corpus, prepare_rows, prepare_transfer
 from tasks.recipe.candidates import tokenizes_corpus
 from tasks.recipe.judging import score_knobs
+from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, CorpusRead, RowsSlice, ScoreSlice
 from tasks.results.facts import RowsFacts
@@ -171,7 +172,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     trained = await shared.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped
     if grid.dropping.signal == "teacher":
         await answers_for(recipe, shared, grid.dropping)
-    scoring = ScoreSlice.model_validate({**score_knobs(recipe.scoring), "task": recipe.spec})
+    scoring = ScoreSlice.model_validate({**score_knobs(recipe.scoring), **generation_of(recipe), "task": recipe.spec})
     looked_at = ContributionSlice(
         task_type=recipe.spec.kind, token=grid.dropping.token, max_length=grid.dropping.max_length
     )

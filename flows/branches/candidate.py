@@ -15,6 +15,7 @@ from attrs import evolve
 from tasks.contracts import Artifact
 from tasks.finetune_teacher import tune_thresholds
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
+from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice, ThresholdSlice
 from tasks.results.facts import ModelFacts
@@ -58,6 +59,8 @@ class SharedArtifacts:
     """Bytes of the layers that this run stores."""
     answers: dict[tuple[AnswerSlice, int], Awaitable[Artifact]] = field(default_factory=dict)
     """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
+    texts: dict[TextAnswerSlice, Awaitable[Artifact]] = field(default_factory=dict)
+    """The texts that the teacher writes, by knobs."""
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
     """By knobs, and by the model: finetuned, pretrained, or a candidate and its seed."""

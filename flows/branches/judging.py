@@ -19,6 +19,7 @@ from flows.branches.subflow import in_branch
 from tasks.contracts import Artifact
 from tasks.ports.own_metrics import RegisteredMetric
 from tasks.recipe.judging import score_knobs
+from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
 from tasks.recipe.student_checks import further_metrics_on
@@ -41,7 +42,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     Speed is measured after all scores, one model at a time, so that no other work of this run is on the machine.
     """
     teacher = await shared.teacher
-    knobs = ScoreSlice.model_validate({**score_knobs(recipe.scoring), "task": recipe.spec})
+    knobs = ScoreSlice.model_validate({**score_knobs(recipe.scoring), **generation_of(recipe), "task": recipe.spec})
     first = await score_model(knobs, models=[teacher], teacher=teacher, rows=shared.rows, label=candidates[0].name)
     scored = partial(score_students, knobs, candidates[1:], teacher, first, shared.rows)
     cards = await in_branch(recipe, "scores", scored, [first])

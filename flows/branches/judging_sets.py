@@ -19,6 +19,7 @@ from tasks.ports.store.artifacts import Store
 from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
 from tasks.recipe.data import TableFormat
 from tasks.recipe.judging import own_metrics_of
+from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
 from tasks.recipe.student_checks import group_of
@@ -135,6 +136,7 @@ async def score_set(
         max_length=scoring.max_length,
         resamples=scoring.resamples,
         confidence=scoring.confidence,
+        generation=generation_of(recipe).get("generation"),
     )
     ask = partial(score_judging_set, knobs, teacher=teacher, judging=shared.judging[name])
     first, *others = candidates

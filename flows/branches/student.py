@@ -7,12 +7,19 @@ import asyncio
 from collections.abc import Mapping
 
 from flows.branches.candidate import Candidate, SharedArtifacts, label, origin_of_seed
-from flows.branches.teacher_signals import answers_for, contributions_of, kept_signals, learns_from_transfer_alone
+from flows.branches.teacher_signals import (
+    answers_for,
+    contributions_of,
+    kept_signals,
+    learns_from_transfer_alone,
+    texts_for,
+)
 from tasks.contracts import Artifact
 from tasks.distill_general import distill_general
 from tasks.distill_task import distill_layers, distill_predictions
 from tasks.recipe.candidates import DistilledCandidate
 from tasks.recipe.chains import depth_of
+from tasks.recipe.distillation import WRITTEN_SIGNALS
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.methods import sections_of
 from tasks.recipe.recipe import Recipe
@@ -70,6 +77,8 @@ async def train_student(
         }
     )
     answers = await answers_for(recipe, shared, prediction, student.layers) if student.signal == "teacher" else None
+    if student.signal in WRITTEN_SIGNALS:
+        common["texts"] = await texts_for(recipe, shared, prediction)
     return await distill_predictions(
         knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, shared), **common
     )

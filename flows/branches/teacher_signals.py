@@ -17,12 +17,13 @@ from flows.branches.teacher import width_and_heads_of_teacher
 from tasks.contracts import Artifact, StageInputs
 from tasks.distill_task import record_signals
 from tasks.drop_layers import measure_contributions
-from tasks.finetune_teacher import answer_rows, mix_answers
+from tasks.finetune_teacher import answer_rows, answer_texts, mix_answers
 from tasks.methods.layers.layer_maps import layer_map
 from tasks.recipe.candidates import DistilledCandidate
 from tasks.recipe.chains import depth_of
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.layer_storage import StorageShape, TextSize
+from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, KeptSlice, MixSlice, PatienceOf, SignalSlice
 from tasks.recipe.students import LayerDropping, Student
@@ -75,6 +76,19 @@ async def answers_for(
     if (knobs, mixture) not in shared.mixtures:
         shared.mixtures[knobs, mixture] = shared.begin(mixture_of(mixture, knobs, shared))
     return await shared.mixtures[knobs, mixture]
+
+
+async def texts_for(recipe: Recipe, shared: SharedArtifacts, training: Prediction) -> Artifact:
+    """Return the texts that the teacher writes of all training sources, written once for all students of the run."""
+    knobs = TextAnswerSlice(
+        **dict(recipe.generation),
+        task_type=recipe.spec.kind,
+        source_length=training.max_length,
+        precision=training.precision,
+    )
+    if knobs not in shared.texts:
+        shared.texts[knobs] = shared.begin(answer_texts(knobs, teacher=await shared.teacher, rows=shared.rows))
+    return await shared.texts[knobs]
 
 
 async def own_answers(

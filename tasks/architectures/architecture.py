@@ -171,6 +171,9 @@ class Architecture:
     # Layers: dropping and replacing.
     layers: tuple[str, ...] = ("encoder.layer",)
     """Possible paths of the stack of layers in the encoder; the first that exists is used."""
+    decoder: str = ""
+    """Path of a second stack, of the decoder, whose depth is the knob ``decoder_layers`` of a shape; empty if there is
+    none."""
     keep_layers: Callable[[Any, Any, Sequence[int]], None] = keep_modules
     """Keeps some layers of a model's stack, in place, before the new depth is written into its config."""
     feed_forward: tuple[str, str] | None = None

@@ -10,7 +10,7 @@ from tasks.architectures.albert import ALBERT
 from tasks.architectures.architecture import UNKNOWN, Architecture
 from tasks.architectures.bert import BERT, ERNIE
 from tasks.architectures.deberta_v2 import DEBERTA_V2
-from tasks.architectures.decoders import GPT2, LLAMA
+from tasks.architectures.decoders import BART, GPT2, LLAMA, T5
 from tasks.architectures.distilbert import DISTILBERT
 from tasks.architectures.electra import ELECTRA
 from tasks.architectures.limbeck.encoder import LIMBECK_ENCODER
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ARCHITECTURES: dict[str, Architecture] = {
     "albert": ALBERT,
+    "bart": BART,
     "bert": BERT,
     "camembert": ROBERTA,
     "data2vec-text": ROBERTA_LIKE,
@@ -35,6 +36,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gpt2": GPT2,
     "limbeck-encoder": LIMBECK_ENCODER,
     "llama": LLAMA,
+    "marian": BART,
     "mistral": LLAMA,
     "mobilebert": MOBILEBERT,
     "modernbert": MODERNBERT,
@@ -43,6 +45,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen3": LLAMA,
     "roberta": ROBERTA,
     "smollm3": LLAMA,
+    "t5": T5,
     "xlm-roberta": ROBERTA,
     "xlm-roberta-xl": ROBERTA_LIKE,
     "xlnet": XLNET,

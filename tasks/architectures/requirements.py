@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.architectures.architecture import HIDDEN, SCORES, STATES, everywhere
-from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
 from tasks.errors import ModelError
 
 INSTEAD = {
@@ -74,6 +74,15 @@ def require_heads(config: Any, width: int, heads: int, where: str = "") -> None:
         raise ModelError(
             f"{at(where)}{heads} heads of size {width // heads}: the rotary embedding of this family needs an even "
             f"head size; choose another number of heads"
+        )
+
+
+def require_decoder(config: Any, wanted: int | None, where: str = "") -> None:
+    """Raise ModelError for a decoder with more layers than its teacher's."""
+    there = shape_of(config).get("decoder_layers")
+    if wanted is not None and there is not None and wanted > there:
+        raise ModelError(
+            f"{at(where)}its decoder has {wanted} layers and its teacher's {there}; give it at most {there}"
         )
 
 

@@ -11,6 +11,7 @@ from tasks.metrics.of_label_sets import LABEL_MACRO_F1, MICRO_F1, SUBSET_ACCURAC
 from tasks.metrics.of_lists import AVERAGE_PRECISION
 from tasks.metrics.of_ranks import MRR_AT_10, NDCG_AT_10, RECALL_AT_1, RECALL_AT_10, RECALL_AT_100
 from tasks.metrics.of_scores import AUROC
+from tasks.metrics.of_texts import BLEU, CHRF, ROUGE_1, ROUGE_2, ROUGE_L, ROUGE_LSUM
 from tasks.metrics.of_values import MSE, PEARSON, PEARSON_SPEARMAN, SPEARMAN
 from tasks.metrics.of_words import BITS_PER_BYTE, MASKED_PERPLEXITY, TOKEN_PERPLEXITY, WORD_PERPLEXITY
 
@@ -47,6 +48,12 @@ METRICS: dict[str, Metric] = {
     "token_perplexity": TOKEN_PERPLEXITY,
     "masked_perplexity": MASKED_PERPLEXITY,
     "bits_per_byte": BITS_PER_BYTE,
+    "bleu": BLEU,
+    "chrf": CHRF,
+    "rouge_1": ROUGE_1,
+    "rouge_2": ROUGE_2,
+    "rouge_l": ROUGE_L,
+    "rouge_lsum": ROUGE_LSUM,
 }
 
 METRICS_OF_SCORES: dict[str, Metric] = {"auroc": AUROC}

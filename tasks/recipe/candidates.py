@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tasks.architectures.albert import SHARED_PARTS
 from tasks.modeling.names import in_each_layer
-from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
+from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal
 from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
@@ -50,7 +50,7 @@ class DistilledCandidate(CandidateKnobs):
     stages: tuple[StageName, ...] | None = Field(
         None, description="Optional stages that it takes; empty: all of the recipe's that its start takes."
     )
-    signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal of the prediction phase.")
+    signal: Signal = Field("teacher", description=SIGNALS)
     general: GeneralDistillation | None = added_knob(
         None, "Its own distillation on general text, instead of the recipe's."
     )
@@ -148,7 +148,7 @@ class DistilledCandidate(CandidateKnobs):
         """Return a follower as a student whose layers come from ``start``, with ``layers`` of them and the optional
         stages that the recipe has for it."""
         common = {name: getattr(self, name) for name in SAME_AS_OF_STUDENTS}
-        taken = () if self.signal == "labels" else self.stages if self.stages is not None else stages
+        taken = () if self.signal != "teacher" else self.stages if self.stages is not None else stages
         return Student(layers=layers, **common | {"seeds": self.planned_seeds, "start": start, "stages": taken})
 
 

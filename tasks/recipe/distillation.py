@@ -20,6 +20,25 @@ from tasks.recipe.methods import (
 )
 from tasks.recipe.training import SeededTraining, TaskTraining
 
+Signal = Literal["teacher", "labels", "sequence", "interpolated"]
+WRITTEN_SIGNALS: tuple[Signal, ...] = ("sequence", "interpolated")
+"""Signals that are the teacher's own texts."""
+SIGNALS = (
+    "Training signal of the prediction phase: teacher (its predictions; of seq2seq those at each place of the true "
+    "text) or labels. Of seq2seq also sequence (the teacher's own texts in place of the true ones), or interpolated "
+    "(of the texts in its beam the one nearest to the true one)."
+)
+
+
+class Generation(Knobs):
+    """How models of type seq2seq write the texts that are judged, and the teacher those that students learn."""
+
+    beams: int = Field(5, ge=1, le=64, description="Texts that are continued side by side; 1: the likeliest word.")
+    length_penalty: float = Field(
+        1.0, ge=-5, le=5, description="Exponent of the length by which a text's log-likelihood is divided."
+    )
+    max_length: int = Field(128, ge=1, le=4096, description="Tokens of a written text, at most.")
+
 
 class GeneralDistillation(ByMethod, SeededTraining):
     """Distil the pretrained teacher on general text, independently of the task."""

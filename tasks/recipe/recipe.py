@@ -18,12 +18,13 @@ from tasks.recipe.chains import (
     start_behind,
 )
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
-from tasks.recipe.distillation import GeneralDistillation, Intermediate, TaskDistillation
+from tasks.recipe.distillation import GeneralDistillation, Generation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, OF_TOKENS, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.makers.pretraining import check_pretrained
 from tasks.recipe.makers.search import ShapeSearch
+from tasks.recipe.makers.writing import check_writing
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import (
     check_follower,
@@ -70,6 +71,7 @@ class Recipe(Knobs):
     )
     sweep: Sweep | None = Field(None, description="Settings of limbeck sweep; a run ignores them.")
     search: ShapeSearch | None = Field(None, description="Settings of limbeck search; a run ignores them.")
+    generation: Generation = Field(Generation(), description="How models of type seq2seq write.")
     scoring: Scoring = Scoring()
     speed: Speed = Speed()
     exports: Exports | None = Field(None, description="Export trained models for ONNX Runtime; empty: disabled.")
@@ -92,6 +94,7 @@ class Recipe(Knobs):
             raise ValueError(f"students {repeated} are not unique; give each its own name")
         self.check_task()
         check_units(self)
+        check_writing(self)
         check_groups(self)
         self.check_further_metrics()
         if not self.planned and self.sweep is None and self.search is None:
@@ -238,8 +241,7 @@ class Recipe(Knobs):
         if self.exports is None:
             return
         made = [TEACHER, *(one.name for one in self.planned)]
-        unknown = [name for name in self.exports.of if name not in made]
-        if unknown:
+        if unknown := [name for name in self.exports.of if name not in made]:
             raise ValueError(
                 f"exports.of names {unknown[0]!r}, which is not a model of this recipe; its models are "
                 f"{', '.join(made)}"
@@ -247,8 +249,7 @@ class Recipe(Knobs):
         taken = [f"{name}-{way}" for name in made for way in self.exports.formats if f"{name}-{way}" in made]
         if taken:
             raise ValueError(f"the student name {taken[0]!r} is also the name of an export; give it another name")
-        small = self.exports.quantized
-        if small and not self.data.selection_rows:
+        if (small := self.exports.quantized) and not self.data.selection_rows:
             raise ValueError(
                 f"{small[0]} is evaluated on selection rows, and data.selection_rows is 0; set data.selection_rows, or "
                 "set exports.formats: [onnx]"

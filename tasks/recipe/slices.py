@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tasks.catalog import TaskSpec, TaskTypeName
 from tasks.recipe.data import Data, TableFormat
-from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
+from tasks.recipe.distillation import GeneralDistillation, Generation, Intermediate, Prediction, Signal
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, added_knob, runtime_knob
 from tasks.recipe.makers.bits import GridKnobs
@@ -64,6 +64,7 @@ class JudgingScoreSlice(OfTask):
     max_length: int = Field(128, description="Longest input in tokens.")
     resamples: int = Field(1000, description="Bootstrap resamples behind every interval.")
     confidence: float = Field(0.95, description="Confidence of the intervals.")
+    generation: Generation | None = added_knob(None, "How models write, of a type whose models write.")
 
 
 class CorpusRead(Knobs):
@@ -83,7 +84,7 @@ class VocabularyOfCorpus(Knobs):
 
 
 class SentencesSlice(Knobs):
-    """Knobs of a corpus that is divided into sentences."""
+    """Knobs of a divided corpus."""
 
     text: str = Field("text", description="Name of the text column.")
     max_tokens: int = Field(description="Stop after this many tokens.")
@@ -178,7 +179,7 @@ class IntermediateSlice(Intermediate, SeededTraining, OfStudent):
 class PredictionSlice(Prediction, SeededTraining, OfStudent):
     """Knobs of the second phase for one student and seed."""
 
-    signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal: teacher or labels.")
+    signal: Signal = Field("teacher", description="Training signal: teacher, labels, or the teacher's texts.")
 
 
 class ContributionSlice(OfTask):
@@ -260,6 +261,7 @@ class ScoreSlice(ScoreKnobs):
     """Knobs that determine a scorecard."""
 
     task: TaskSpec = Field(description="Columns, labels and metrics.")
+    generation: Generation | None = added_knob(None, "How models write, of a type whose models write.")
 
 
 class MetricSlice(OfTask):

@@ -12,7 +12,7 @@ from tasks.architectures.albert import groups_of
 from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.errors import ModelError
 from tasks.modeling.names import MIXER_NAMES, in_each_layer
-from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction
+from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal
 from tasks.recipe.knobs import (
     LARGEST_INNER,
     LARGEST_LAYERS,
@@ -27,12 +27,8 @@ from tasks.recipe.knobs import (
 from tasks.recipe.training import TaskTraining, require_buildable
 
 STRATEGY_NAMES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
-
-
 OWN_LAYERS = ("teacher", *STRATEGY_NAMES)
 """Starts from the fine-tuned teacher, or from its pretrained model, with layers left out."""
-
-
 DRAWN_STARTS = ("embeddings", "random")
 """Starts whose layers are drawn."""
 
@@ -77,6 +73,9 @@ class Shape(Knobs):
         None, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks; empty: the teacher's."
     )
 
+    decoder_layers: int | None = added_knob(
+        None, "Of models that write, layers of the decoder; empty: the teacher's.", ge=1, le=LARGEST_LAYERS
+    )
     embedding: int | None = added_knob(
         None,
         "With start: albert or mobilebert, the width of the embeddings; empty: 128, or the teacher's if that is less.",
@@ -212,7 +211,7 @@ class Student(Shape):
     stages: tuple[StageName, ...] | None = Field(
         None, description="Optional stages of this student; empty: all stages of the recipe that its start allows."
     )
-    signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal of the prediction phase.")
+    signal: Signal = Field("teacher", description=SIGNALS)
     general: GeneralDistillation | None = added_knob(
         None, "This student's own distillation on general text, instead of the recipe's."
     )

@@ -110,6 +110,12 @@ class TaskTraining(Training):
         "average_precision",
         "squad_f1",
         "squad_exact",
+        "bleu",
+        "chrf",
+        "rouge_1",
+        "rouge_2",
+        "rouge_l",
+        "rouge_lsum",
     ] = Field(
         "headline",
         description="Metric that chooses the best checkpoint on the selection rows; headline: the headline "

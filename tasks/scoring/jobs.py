@@ -1,4 +1,4 @@
-"""The scoring jobs, by name. Shape letters: N rows, S seeds, C classes."""
+"""The scoring jobs, by name. Shape letters: N rows, S seeds."""
 
 from __future__ import annotations
 
@@ -88,14 +88,8 @@ def score(job: Job) -> dict[str, object]:
 def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
     """Return the settings for scoring a task's own rows, in the form used for judging sets."""
     task = knobs.task
-    return JudgingScoreSlice(
-        task_type=task.kind,
-        metrics=task.metrics,
-        headline=task.headline,
-        max_length=knobs.max_length,
-        resamples=knobs.resamples,
-        confidence=knobs.confidence,
-    )
+    same = {name: getattr(knobs, name) for name in ("max_length", "resamples", "confidence", "generation")}
+    return JudgingScoreSlice(task_type=task.kind, metrics=task.metrics, headline=task.headline, **same)
 
 
 ScoreBounds = Mapping[str, float | None]
@@ -153,6 +147,7 @@ def ask(
         knobs.max_length,
         task_type=task_type,
         threads=job.threads,
+        generation=knobs.generation,
         report=lambda here: job.progress(done + here, total, unit="rows"),
     )
 
@@ -268,7 +263,8 @@ def teacher_outputs(
         known = [one for one in read_predictions(stored) if one.split == split]
         if len(known) == 1 and known[0].ids == rows.ids:
             return known[0].outputs
-    return outputs_of(job.inputs["teacher"], rows.texts, rows.pairs, knobs.max_length, task_type=task_type)
+    teacher, length = job.inputs["teacher"], knobs.max_length
+    return outputs_of(teacher, rows.texts, rows.pairs, length, task_type=task_type, generation=knobs.generation)
 
 
 def measure(job: Job) -> dict[str, object]:

@@ -19,16 +19,17 @@ from tasks.architectures.judged_length import read_judged_length
 from tasks.architectures.known_architectures import longest
 from tasks.errors import DataError, ModelError
 from tasks.modeling.registration import register_if_own
+from tasks.recipe.distillation import Generation
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.executorch_programs import exported_model
 from tasks.scoring.onnx_models import card_of, is_export
-from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts
+from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts, written_by_checkpoint
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
 from tasks.task_types.texts.truncation import batch_of
 from tasks.task_types.types import TASK_TYPES
-from tasks.task_types.units import Parts, Units, flattened, texts_as_asked
+from tasks.task_types.units import Parts, Units, Writing, flattened, texts_as_asked
 
 BATCH = 64
 UNSTATED_LENGTH = 128
@@ -66,17 +67,19 @@ def outputs_of(
     *,
     task_type: str,
     threads: int = 1,
+    generation: Generation | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> dict[str, np.ndarray]:
     """Return the outputs of a task type for every row, in row order, rows first. ``threads`` applies to an export only;
-    the threads of torch are set elsewhere."""
+    the threads of torch are set elsewhere; ``generation`` applies to models that write."""
     graph = GRAPHS[task_type]
     if is_export(folder):
         model = exported_model(folder, threads=threads)
         outputs = model.outputs(texts, pairs, max_length, units=graph.units, report=report)
     else:
-        outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, report)
-    if not all(np.isfinite(flattened(outputs[one.name])).all() for one in graph.outputs):
+        outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, generation, report)
+    numbers = (outputs[one.name] for one in graph.outputs if outputs[one.name].dtype.kind != "U")
+    if not all(np.isfinite(flattened(one)).all() for one in numbers):
         raise ModelError(
             f"{folder} predicts values that are not finite; its training diverged: lower the learning rate"
         )
@@ -89,13 +92,23 @@ def outputs_of_checkpoint(
     pairs: Sequence[str] | None,
     max_length: int,
     task_type: str,
+    generation: Generation | None,
     report: Callable[[int], None],
 ) -> dict[str, np.ndarray]:
     """Return a checkpoint's outputs in row order; rows of similar length share a batch."""
+    from tasks.task_types.heads import HEADS
+
     model, tokenizer = load(folder, task_type)
     graph = GRAPHS[task_type]
+    write = HEADS[task_type].write
     names = [output.name for output in graph.outputs]
     max_length = longest(model.config, max_length)
+    if write is not None:
+        writing = writing_of(generation, model)
+        found = written_by_checkpoint(
+            model, tokenizer, texts, max_length, write, writing, together=BATCH, report=report
+        )
+        return {names[0]: found}
     if isinstance(graph.units, Parts):
         return outputs_of_parts(
             graph.units, texts, pairs, partial(ask_in_batches, model, tokenizer, max_length, names), report
@@ -105,6 +118,15 @@ def outputs_of_checkpoint(
             model, tokenizer, texts, names, max_length, graph.units, together=BATCH, pairs=pairs, report=report
         )
     return ask_in_batches(model, tokenizer, max_length, names, texts, pairs, report)
+
+
+def writing_of(generation: Generation | None, model: Any) -> Writing:
+    """Return how a checkpoint writes: as it is judged, or as its own folder says."""
+    if generation is not None:
+        return Writing(generation.beams, generation.length_penalty, generation.max_length)
+    own = model.generation_config
+    most = own.max_new_tokens or own.max_length or Writing.most
+    return Writing(own.num_beams or 1, 1.0 if own.length_penalty is None else own.length_penalty, most)
 
 
 def ask_in_batches(

@@ -16,6 +16,7 @@ from tasks.task_types.units import (
     Parts,
     StatedEntries,
     Units,
+    Writing,
     by_row,
     concluded_rows,
     hidden_id,
@@ -123,6 +124,35 @@ def gathered(outputs: Sequence[np.ndarray], answered: Sequence[np.ndarray], coun
     for output_T, unit_T in zip(outputs, answered, strict=True):
         found[unit_T[unit_T >= 0]] = output_T[np.flatnonzero(unit_T >= 0)]
     return found
+
+
+def written_by_checkpoint(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    max_length: int,
+    write: Callable[[Any, Any, Any, Writing], Any],
+    writing: Writing,
+    *,
+    together: int,
+    report: Callable[[int], None] = lambda done: None,
+) -> np.ndarray:
+    """Return the text that a checkpoint writes of each source [N]; ``together`` sources of like length are read at
+    once."""
+    import torch
+
+    order, found = sorted(range(len(texts)), key=lambda row: len(texts[row])), [""] * len(texts)
+    for start in range(0, len(order), together):
+        rows = order[start : start + together]
+        options = {"max_length": max_length, "truncation": True, "padding": True, "return_tensors": "pt"}
+        batch = tokenizer([texts[row] for row in rows], **options)
+        with torch.inference_mode():
+            ids_BL = write(model, batch["input_ids"], batch["attention_mask"], writing)
+        own = tokenizer.batch_decode(ids_BL, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        for row, text in zip(rows, own, strict=True):
+            found[row] = text.strip()
+        report(start + len(rows))
+    return np.asarray(found, dtype=str)
 
 
 def outputs_of_checkpoint_units(

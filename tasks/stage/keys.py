@@ -5,8 +5,9 @@ Only a verified manifest under that key is a hit.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tasks.contracts import Artifact, StageInputs
 from tasks.engine.environment import NUMERIC, environment
@@ -42,6 +43,12 @@ TOKENIZERS = ("tokenizers", "sentencepiece")
 
 ENGINE_LIBRARIES = ("torch", "transformers", *TOKENIZERS, "safetensors", "numpy", "pyarrow")
 """Libraries with which the training engine computes, and reads and writes its files."""
+
+
+OF_WRITTEN_TEXTS = ("nltk", "sacrebleu")
+"""Libraries by which written texts are judged, and which no stage of another task loads."""
+WRITTEN_TEXTS = {"seq2seq", "bleu", "chrf", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum"}
+"""The task type and the metrics of such texts, one of which is among the knobs of each stage that judges them."""
 
 
 OWN_MODELS: dict[str, Root] = {"limbeck-encoder": (registration.__name__, "register_classes", None)}
@@ -130,11 +137,20 @@ def key_explanation(spec: StageSpec, session: Session, knobs: Knobs, artifacts: 
         "code": code_digest(roots_for(spec, models), {**values, **beside}),
         "knobs": values,
         "inputs": {name: digests(artifact) for name, artifact in artifacts.items() if artifact is not None},
-        "libraries": library_versions(spec.libraries),
+        "libraries": library_versions((*spec.libraries, *further_libraries(values))),
     }
     if models:
         explanation["architectures"] = models
     return {**explanation, **computed_by(spec, session)} if spec.engine is not None else explanation
+
+
+def further_libraries(values: Any) -> tuple[str, ...]:
+    """Return the libraries that a stage needs for its task alone, from the values of its knobs."""
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if isinstance(values, (list, tuple)):
+        return OF_WRITTEN_TEXTS if any(map(further_libraries, values)) else ()
+    return OF_WRITTEN_TEXTS if isinstance(values, str) and values in WRITTEN_TEXTS else ()
 
 
 def architectures_of(artifacts: StageInputs) -> list[str] | None:

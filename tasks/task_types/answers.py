@@ -12,6 +12,7 @@ from tasks.task_types.next_words.answers import ANSWERS as NEXT_WORDS
 from tasks.task_types.ranking.answers import ANSWERS as RANKING
 from tasks.task_types.regression.answers import ANSWERS as REGRESSION
 from tasks.task_types.retrieval.answers import ANSWERS as RETRIEVAL
+from tasks.task_types.seq2seq.answers import ANSWERS as SEQ2SEQ
 from tasks.task_types.spans.answers import ANSWERS as SPANS
 from tasks.task_types.tokens.answers import ANSWERS as TOKENS
 
@@ -27,4 +28,5 @@ ANSWERS: dict[str, Answers] = {
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "masked-words": MASKED_WORDS,
+    "seq2seq": SEQ2SEQ,
 }

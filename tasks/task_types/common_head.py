@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tasks.task_types.types import KeptWords
+
+KEPT_IDS, KEPT_LOGS = "kept_ids", "kept_logs"
+"""The stored answers of a teacher about a vocabulary: ids of its likeliest words, and logarithms of probabilities with
+that of the others behind them."""
+MOST_OF_INT16 = 2**15
 
 
 def sequence_classifier() -> Any:
@@ -61,6 +71,20 @@ class LoadedByConfig:
     def from_config(cls, config: Any, **options: Any) -> Any:
         """Build a model with random weights."""
         return cls.class_for(config)._from_config(config, **options)
+
+
+def stored_words(logits_UV: Tensor, kept: KeptWords) -> dict[str, Tensor]:
+    """Return a teacher's answers about a vocabulary as they are stored, and as its students learn them."""
+    import torch
+
+    from tasks.methods.next_words.kept_words import kept_words
+
+    ids_UK, logs_UC = kept_words(logits_UV, words=kept.words, temperature=kept.temperature)
+    small = logits_UV.shape[-1] <= MOST_OF_INT16
+    return {
+        KEPT_IDS: ids_UK.to(torch.int16 if small else torch.int32),
+        KEPT_LOGS: logs_UC.to(torch.float16 if kept.bits == 16 else torch.float32),
+    }
 
 
 def labels_as_texts(labels: Sequence[Any]) -> np.ndarray:

@@ -11,6 +11,7 @@ from tasks.task_types.multi_label.graph import GRAPH as MULTI_LABEL
 from tasks.task_types.next_words.graph import GRAPH as NEXT_WORDS
 from tasks.task_types.ranking.graph import GRAPH as RANKING
 from tasks.task_types.regression.graph import GRAPH as REGRESSION
+from tasks.task_types.seq2seq.graph import GRAPH as SEQ2SEQ
 from tasks.task_types.spans.graph import GRAPH as SPANS
 from tasks.task_types.tokens.graph import GRAPH as TOKENS
 
@@ -26,4 +27,5 @@ GRAPHS: dict[str, Graph] = {
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "masked-words": MASKED_WORDS,
+    "seq2seq": SEQ2SEQ,
 }

@@ -11,6 +11,7 @@ from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
 from tasks.task_types.next_words.head import HEAD as NEXT_WORDS
 from tasks.task_types.ranking.head import HEAD as RANKING
 from tasks.task_types.regression.head import HEAD as REGRESSION
+from tasks.task_types.seq2seq.head import HEAD as SEQ2SEQ
 from tasks.task_types.spans.head import HEAD as SPANS
 from tasks.task_types.tokens.head import HEAD as TOKENS
 
@@ -26,4 +27,5 @@ HEADS: dict[str, Head] = {
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "masked-words": MASKED_WORDS,
+    "seq2seq": SEQ2SEQ,
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
     from tasks.task_types.types import KeptWords
-    from tasks.task_types.units import Parts, Units
+    from tasks.task_types.units import Parts, Units, Writing, WrittenPieces
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
 
@@ -179,10 +179,12 @@ class Head:
     """Returns one output [N, C] of several teachers' [M, N, C], from their weights [M, N] and a temperature."""
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
     """Prepares an untrained head for a training, by the targets that the function returns; a plain one afterwards."""
-    units: Units | Parts | None = None
+    units: Units | Parts | WrittenPieces | None = None
     """The units of a row that have an answer each, of which a loss has outputs and targets; None: one answer a row."""
     keep: Callable[[Mapping[str, Tensor], KeptWords], dict[str, Tensor]] | None = None
-    """Returns a teacher's outputs as they are stored, and as ``teacher_loss`` takes them; None: unchanged."""
+    """Returns a teacher's outputs as they are stored, as ``teacher_loss`` takes them; None: unchanged."""
+    write: Callable[[Any, Tensor, Tensor, Writing], Tensor] | None = None
+    """Returns the tokens that a model writes, from those that it reads and their mask; None: it writes none."""
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
@@ -257,7 +259,6 @@ class Answers:
 
 # --- view: words and figures, for pages, cards and MLflow -------------------------------------------------------------
 
-
 Card = Mapping[str, object]
 """Entries of an export's card."""
 Printed = dict[str, str | float | Sequence[object]]
@@ -315,8 +316,7 @@ class View:
     """The lists of rows on which student and teacher differ: titles by the name of the list."""
     answer: Callable[[Any, Sequence[str]], str]
     """Writes a label or a prediction of an example row, with the names of the task's classes."""
-    by_class: tuple[ErrorFigure, ...] = ()
-    """Further figures of the error analysis: lists of one value for each class, in the order of ``matrix_names``."""
+    by_class: tuple[ErrorFigure, ...] = ()  # further ones: lists of a value for each class, as in ``matrix_names``
     matrix_names: Callable[[Sequence[str]], Sequence[str]] = list
     """Returns the names of the matrix's rows and columns, from those of the task's classes."""
     in_text: Callable[[Any, Sequence[str], Sequence[str | None]], str] | None = None
@@ -346,5 +346,4 @@ class Graph:
     spans: Callable[[Mapping[str, np.ndarray], Card, Sequence[str]], list[Printed]] | None = None
     """Returns in place of ``predictions`` those with places in, or parts of, the user's text, of a pair the second."""
     needs_pair: bool = False  # whether a row is always two texts
-    remembers: bool = False
-    """Whether a model continues texts; its graph takes and returns what it has read."""
+    remembers: bool = False  # whether a model continues texts; its graph takes and returns what it has read

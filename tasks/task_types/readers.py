@@ -16,6 +16,7 @@ from tasks.task_types.next_words.rows import READER as NEXT_WORDS
 from tasks.task_types.ranking.rows import READER as RANKING
 from tasks.task_types.regression.rows import READER as REGRESSION
 from tasks.task_types.retrieval.rows import READER as RETRIEVAL
+from tasks.task_types.seq2seq.rows import READER as SEQ2SEQ
 from tasks.task_types.spans.rows import READER as SPANS
 from tasks.task_types.tokens.rows import READER as TOKENS
 
@@ -31,6 +32,7 @@ READERS: dict[str, Reader] = {
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "masked-words": MASKED_WORDS,
+    "seq2seq": SEQ2SEQ,
 }
 
 

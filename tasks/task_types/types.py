@@ -19,14 +19,10 @@ class Column:
     role: str
     description: str
     required: bool = True
-    is_words: bool = False
-    """Whether a cell may be a list of words: they are joined by spaces."""
-    usual: str = ""
-    """Its name in a task that does not name it; empty: its role."""
-    is_gathered: bool = False
-    """Whether rows with one text are one row, of which each second text is a line."""
-    several: bool = False
-    """Whether several columns of the table may stand for it, named with commas between them."""
+    is_words: bool = False  # whether a cell may be a list of words: they are joined by spaces
+    usual: str = ""  # its name in a task that does not name it; empty: its role
+    is_gathered: bool = False  # whether rows with one text are one row, of which each second text is a line
+    several: bool = False  # whether several columns of the table may stand for it, named with commas between them
 
 
 @dataclass(frozen=True)
@@ -44,12 +40,9 @@ class Output:
 class KeptWords:
     """How much of a teacher's answer about a vocabulary is stored."""
 
-    words: int
-    """The number of likeliest words."""
-    temperature: float
-    """The temperature of its students."""
-    bits: int
-    """Bits of a stored logarithm, 16 or 32."""
+    words: int  # the number of likeliest ones
+    temperature: float  # the temperature of its students
+    bits: int  # bits of a stored logarithm, 16 or 32
 
 
 @dataclass(frozen=True)
@@ -57,38 +50,28 @@ class TaskType:
     """One kind of question to a model."""
 
     name: str
-    description: str
-    """One sentence for users."""
-    hub_task: str
-    """Its name at Hugging Face, for model cards and pipelines."""
-    auto_class: str
-    """The class of transformers that loads its models."""
+    description: str  # one sentence for users
+    hub_task: str  # its name at Hugging Face, for model cards and pipelines
+    auto_class: str  # the class of transformers that loads its models
     columns: tuple[Column, ...]
     outputs: tuple[Output, ...]
-    metrics: tuple[str, ...]
-    """The metrics that a recipe may name."""
-    headline: str
-    """The metric that decides unless the recipe names another."""
-    problem_type: str = ""
-    """Its name in the config of a checkpoint; empty where transformers has none."""
-    mixes_teachers: bool = True
-    """Whether the answers of several teachers may be mixed."""
+    metrics: tuple[str, ...]  # the metrics that a recipe may name
+    headline: str  # the metric that decides unless the recipe names another
+    problem_type: str = ""  # its name in the config of a checkpoint; empty where transformers has none
+    mixes_teachers: bool = True  # whether the answers of several teachers may be mixed
     pipeline: str = ""
     """The pipeline of transformers in which MLflow keeps its models; empty: the one of its name at Hugging Face."""
     formulas: tuple[str, ...] = ("default", "paper")
     """The formulas of a loss on a teacher's predictions that a recipe may name."""
-    has_thresholds: bool = False
-    """Whether a finished model has thresholds that are tuned on the selection rows."""
+    has_thresholds: bool = False  # whether a finished model has thresholds that are tuned on the selection rows
     learns_labels: bool = True
     """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
-    keeps_words: bool = False
-    """Whether answers are about a vocabulary, so that of each the likeliest words are kept."""
-    continues_texts: bool = False
-    """Whether its models read from left to right and continue a text, word by word."""
+    keeps_words: bool = False  # whether answers are about a vocabulary: the likeliest words are kept
+    continues_texts: bool = False  # whether its models read from left to right and continue a text, word by word
+    writes: bool = False  # whether a model writes a text, token after token
     usual_teacher: str = "google-bert/bert-base-uncased"
     """The teacher that ``limbeck init`` writes where its user names none."""
-    usual_layers: int = 12
-    """The layers of the usual teacher."""
+    usual_layers: int = 12  # the layers of the usual teacher
 
     @property
     def is_softened(self) -> bool:
@@ -138,6 +121,9 @@ WORD_LOGITS = (
 """What a language model learns by: logits of a token, and which it is."""
 WORD_NATS = (Output("nats", ("batch", "tokens"), is_distribution=False),)
 """What it is judged by."""
+TARGET_LOGITS = (WORD_LOGITS[0],)
+WRITTEN_TEXT = (Output("written", ("batch", "tokens"), is_distribution=False),)
+"""What a model that reads and writes learns by, and what it is judged by."""
 
 TEXT, PAIR = Column("text", "the text"), Column("pair", "the second text", required=False)
 SECOND_TEXT, SCORE = Column("pair", "the second text"), Column("label", "how similar they are", required=False)
@@ -165,6 +151,8 @@ ANSWERS_IN_PASSAGE = Column(
 )
 
 DOCUMENT = Column("text", "the document, a text of any length")
+SOURCE_TEXT = Column("text", "the source", usual="source")
+TARGET = Column("label", "the text to write; a list, or columns, of several right ones", usual="target", several=True)
 NO_LABEL = Column("label", "none: the text is what is learned", required=False)
 
 OF_GROUPS = ("group_exact", "group_f1", "f1_group_exact", "group_parity")
@@ -317,6 +305,24 @@ HIDDEN_WORDS = TaskType(
     keeps_words=True,
 )
 
+SEQ2SEQ = TaskType(
+    name="seq2seq",
+    description="A text for each source: translations, summaries.",
+    hub_task="text2text-generation",
+    auto_class="AutoModelForSeq2SeqLM",
+    pipeline="feature-extraction",  # transformers has none for these models any more
+    columns=(SOURCE_TEXT, TARGET),
+    outputs=WRITTEN_TEXT,
+    metrics=("bleu", "chrf", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum"),
+    headline="bleu",
+    mixes_teachers=False,
+    formulas=("default", "reverse", "jensen-shannon"),
+    keeps_words=True,
+    writes=True,
+    usual_teacher="Helsinki-NLP/opus-mt-de-en",
+    usual_layers=6,
+)
+
 METRICS_OF_SCORES_OF: dict[str, tuple[str, ...]] = {CLASSIFICATION.name: ("auroc",)}
 """Metrics of the score of a row, by task type: for ``scoring.metrics`` of a recipe alone. Each needs two classes."""
 
@@ -332,6 +338,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "ranking": RERANKING,
     "next-words": LANGUAGE_MODEL,
     "masked-words": HIDDEN_WORDS,
+    "seq2seq": SEQ2SEQ,
 }
 
 

@@ -113,6 +113,34 @@ class Parts:
         return [text for text, _ in every], [pair for _, pair in every], counts_N
 
 
+@dataclass(frozen=True)
+class Writing:
+    """How a model writes a text."""
+
+    beams: int = 1
+    """Texts that are continued side by side; 1 takes the likeliest word each time."""
+    length_penalty: float = 1.0
+    """The exponent of the length by which the log-likelihood of a beam is divided."""
+    most: int = 128
+    """Tokens of a written text, at most."""
+    least: int = 0
+    """Tokens of a written text, at least."""
+    best: int = 1
+    """The number of texts that are returned of each source."""
+
+
+@dataclass(frozen=True)
+class WrittenPieces:
+    """The units of a task type whose models write a text: the pieces of the true text, each given those before it."""
+
+    target: Callable[[Any], str]
+    """Returns the text that a model learns to write, from a label."""
+    write: Callable[[Any, Any, Any, Writing], Any]
+    """Returns the tokens that a model writes [B * K, L], of each source its best texts, best first, from those that it
+    reads and their mask [B, T]."""
+    are_pieces: ClassVar = True
+
+
 def texts_as_asked(
     units: Units | Parts | None, texts: Sequence[str], pairs: Sequence[str] | None
 ) -> tuple[Sequence[str], Sequence[str] | None]:

@@ -12,6 +12,7 @@ from tasks.task_types.next_words.view import VIEW as NEXT_WORDS
 from tasks.task_types.ranking.view import VIEW as RANKING
 from tasks.task_types.regression.view import VIEW as REGRESSION
 from tasks.task_types.retrieval.view import VIEW as RETRIEVAL
+from tasks.task_types.seq2seq.view import VIEW as SEQ2SEQ
 from tasks.task_types.spans.view import VIEW as SPANS
 from tasks.task_types.tokens.view import VIEW as TOKENS
 
@@ -27,4 +28,5 @@ VIEWS: dict[str, View] = {
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "masked-words": MASKED_WORDS,
+    "seq2seq": SEQ2SEQ,
 }

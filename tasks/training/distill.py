@@ -38,6 +38,9 @@ from tasks.training.objectives.signals import Recorded, TeacherSignals, recorded
 from tasks.training.objectives.trimmed_teacher import pieces_of_student, read_alike
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
 from tasks.training.selection import selector
+from tasks.training.writing.answer_texts import rows_with_texts
+
+OTHERWISE = "labels (signal: labels), on its texts if it writes some (signal: sequence), or trim its vocabulary later"
 
 
 @dataclass(frozen=True)
@@ -117,12 +120,13 @@ def inner_spec(
 
 
 def distill_prediction(job: Job) -> dict[str, object]:
-    """Second phase: the student learns the teacher's softened answers, or the labels if its signal is labels."""
+    """Second phase: the student learns the teacher's softened answers, its texts, or the labels."""
     knobs, place = job.read(PredictionSlice), device()
     make_deterministic(knobs.seed)
     pair = pair_of(job, knobs, place)
-    if knobs.signal == "labels":
-        facts = train_with_labels(job, knobs, pair.student, pair.task, pair.tokenizer)
+    if knobs.signal != "teacher":
+        texts = None if knobs.signal == "labels" else rows_with_texts(job, pair.task, knobs.signal)
+        facts = train_with_labels(job, knobs, pair.student, pair.task, pair.tokenizer, texts)
     else:
         facts = train_with_teacher(job, knobs, pair)
     save_model(pair.student, pair.tokenizer, job.output)
@@ -133,7 +137,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
     """Train a student on the teacher's answers, in place."""
     student, task, tokenizer = pair.student, pair.task, pair.tokenizer
     if task.head.units is not None and task.head.units.are_pieces:
-        same_vocabulary(pair, "answers to its pieces", "labels (signal: labels), or trim its vocabulary afterwards")
+        same_vocabulary(pair, "answers to its pieces", OTHERWISE)
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, substitutes(job))

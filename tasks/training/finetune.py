@@ -38,10 +38,15 @@ def finetune(job: Job) -> dict[str, object]:
 
 
 def train_with_labels(
-    job: Job, knobs: TeacherSlice | PredictionSlice | DropSlice, model: Any, task: Task, tokenizer: Any
+    job: Job,
+    knobs: TeacherSlice | PredictionSlice | DropSlice,
+    model: Any,
+    task: Task,
+    tokenizer: Any,
+    own_rows: Rows | None = None,
 ) -> dict[str, object]:
-    """Train a classifier on the labelled rows in place."""
-    rows = read_rows(job.inputs["rows"], "train", task.head)
+    """Train a model in place on the labelled training rows, or on rows of its own."""
+    rows = own_rows or read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     held = read_rows(job.inputs["rows"], "selection", task.head)
     set_dropout(model, knobs.dropout)

@@ -22,9 +22,11 @@ from tasks.training.shrinking.tickets import train_round
 from tasks.training.shrinking.vocabulary import keep_used_pieces
 from tasks.training.shrinking.weight_pruning import prune_while_training
 from tasks.training.shrinking.width_pruning import cut_width
+from tasks.training.writing.answer_texts import write_all_beams
 
 JOBS = {
     "answer": answer,
+    "answer-texts": write_all_beams,
     "augment": augment,
     "contributions": measure_contributions,
     "drop": drop_and_train,

@@ -25,6 +25,7 @@ from tasks.task_types.units import by_row
 from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Encoded, by_number, collate
 from tasks.training.data.rows import Rows, Task, read_rows
+from tasks.training.data.written_texts import greedy_outputs
 from tasks.training.precision import arithmetic
 
 
@@ -50,7 +51,10 @@ def all_outputs(
     model: Any, outputs: Sequence[Output], encoded: Encoded, pad: int, *, precision: str
 ) -> dict[str, np.ndarray]:
     """Return the named outputs [N, C] of every row, in float32 and in row order; where rows have several answers, an
-    array [N] of arrays, those of the units of each row, and all that is concluded from them."""
+    array [N] of arrays, those of the units of each row, and all that is concluded from them; of a model that writes,
+    its texts."""
+    if encoded.written is not None:
+        return greedy_outputs(model, outputs[0].name, encoded, encoded.written, pad, precision=precision)
     place, parts, order = model.device, list[list[np.ndarray]](), []
     was_training = model.training
     model.eval()

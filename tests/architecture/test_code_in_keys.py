@@ -49,6 +49,7 @@ PURE = {
     "timedelta",
     "re.compile",
     "dict.fromkeys",
+    "partial",
     "pa.schema",
     "pa.string",
     "pa.list_",

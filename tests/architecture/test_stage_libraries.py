@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tasks.ports.code.fingerprint import library_versions
+from tasks.stage.keys import OF_WRITTEN_TEXTS, further_libraries
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAME = (
@@ -154,11 +155,18 @@ def test_a_stage_is_keyed_by_the_version_of_every_library_that_it_imports(spec: 
     # pydantic checks and changes no number; the version of ExecuTorch is on the card of a program, which is an input
     needed = needed_by(spec) - {"pydantic", *({"executorch"} if spec.engine != "export-program" else ())}
     assert needed, "every stage reads or computes something by a library"
-    assert needed <= set(spec.libraries), f"{spec.name} lacks {sorted(needed - set(spec.libraries))}"
+    keyed = {*spec.libraries, *OF_WRITTEN_TEXTS}  # the latter by knobs, see below
+    assert needed <= keyed, f"{spec.name} lacks {sorted(needed - keyed)}"
     missing = [
         name for name, known in library_versions(spec.libraries).items() if known == "none" and name not in OPTIONAL
     ]
     assert not missing, f"{missing}: no library is installed under these names"
+
+
+def test_libraries_that_judge_written_texts_are_keyed_for_these_alone() -> None:
+    for values in ({"task_type": "seq2seq"}, {"metric": "rouge_l"}, {"task": {"metrics": ["chrf", "bleu"]}}):
+        assert further_libraries(values) == OF_WRITTEN_TEXTS
+    assert further_libraries({"task_type": "next-words", "metrics": ["accuracy"], "steps": 3, "pair": None}) == ()
 
 
 def test_the_tokenizers_version_is_in_the_key_of_all_stages_that_tokenize() -> None:

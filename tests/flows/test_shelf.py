@@ -21,6 +21,7 @@ from tests.task_types.choices.tables import write_questions
 from tests.task_types.masked_words.tables import write_encoder
 from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.task_types.ranking.tables import write_graded
+from tests.task_types.seq2seq.tables import write_sentences, write_translator
 from tests.task_types.spans.tables import write_asked
 from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import WORDS, write_tiny_bert
@@ -81,6 +82,11 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     if kind == "masked-words":
         data = write_documents(folder / "documents", 100)
         values["teacher"] |= {"model": str(write_encoder(folder / "encoder", layers=12)), "floor": -1e9}
+    if kind == "seq2seq":
+        data = write_sentences(folder / "sentences", 100)
+        values["task"] |= {"text": "source", "label": "target"}
+        values["teacher"] |= {"model": str(write_translator(folder / "translator", layers=6)), "floor": -1.0}
+        values["teacher"] |= {"steps": 120, "learning_rate": 3e-3, "batch_size": 16}
     if kind == "choices":
         values["task"] |= {"text": "context", "pair": "{choices[]}"}
     if kind == "embedding":
@@ -189,11 +195,13 @@ LIKE_ANOTHER = (
     "sst2-methods",
     "sst2-tinybert",
     "stsb-small",
+    "summaries-small",
     "superglue-pairs",
     "synthesizers",
     "tinybert-4-paper",
     "tinybert-6",
     "tinybert-6-paper",
+    "translation-small",
     "two-bit",
     "vocabulary",
 )

@@ -55,9 +55,6 @@ NOT_BUILT: dict[str, dict[str, str]] = {
             random_plus random_plus_causal dense_plus dense_plus_causal
         """,
     },
-    "task_metrics": {
-        "translation and summaries": "sacrebleu rouge",
-    },
 }
 """Names of cases, by method and by what is missing."""
 

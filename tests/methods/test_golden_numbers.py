@@ -70,6 +70,7 @@ WITHOUT_NUMBERS = {
     "layer_dropping": {
         "encoder_layers": "finds a module in a model",
         "drop_layers": "takes layers out of a model; proven by reloading it bit for bit",
+        "drop_decoder_layers": "the same of a second stack; proven by cached and uncached passes",
     },
     "layer_maps": {"LayerMap": "two lists of layers; the functions that fill it have numbers"},
     "layer_similarity": {

@@ -179,12 +179,12 @@ def test_an_unknown_metric_is_one_sentence(place: Path, tmp_path: Path) -> None:
         place,
         tmp_path / "card",
         "score",
-        SCORE | {"task": TASK | {"metrics": ["bleu"]}},
+        SCORE | {"task": TASK | {"metrics": ["meteor"]}},
         ("first",),
         rows=place / "rows",
         teacher=place / "teacher",
     )[-1]
-    assert last["event"] == "error" and "unknown metric 'bleu'; choose one of accuracy" in last["message"]
+    assert last["event"] == "error" and "unknown metric 'meteor'; choose one of accuracy" in last["message"]
 
 
 def test_speed_is_measured_beside_the_teacher(place: Path, tmp_path: Path) -> None:

@@ -49,6 +49,9 @@ def drawn(name: str, seed: int) -> dict[str, np.ndarray]:
         name: ragged_array([one[:many] for one, many in zip(values, lengths_N, strict=True)])
         for name, values in found.items()
     }
+    if name == "seq2seq":
+        texts = [" ".join(draw.choice(["good", "bad", "film", "song"], many)) for many in lengths_N]
+        return {"written": np.asarray(texts, dtype=str)}
     if name in OF_WORDS:
         return {**logits, **concluded_rows([summed_nats({NATS: np.abs(row)}, row, "", {}) for row in logits[NATS]])}
     if name != "spans":

@@ -17,7 +17,7 @@ from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.heads import HEADS
-from tasks.task_types.types import TASK_TYPES, WORD_LOGITS
+from tasks.task_types.types import TARGET_LOGITS, TASK_TYPES, WORD_LOGITS
 from tasks.training.data.encoded import collate, encode
 from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
 from tasks.training.models.students import load_classifier
@@ -53,7 +53,10 @@ ALL = pytest.mark.parametrize(("name", "model"), [(name, name) for name in ONE_A
 def test_every_type_has_a_head_with_the_outputs_and_the_class_of_its_data() -> None:
     assert set(HEADS) == set(TASK_TYPES)
     for name, head in HEADS.items():
-        assert head.outputs == (WORD_LOGITS if head.keep else TASK_TYPES[name].outputs)  # learned, and judged by
+        learned = WORD_LOGITS if head.keep else TASK_TYPES[name].outputs
+        learned = TARGET_LOGITS if name == "seq2seq" else learned
+        assert head.outputs == learned and (head.keep is not None) == TASK_TYPES[name].keeps_words
+        assert (head.write is not None) == TASK_TYPES[name].writes
         assert TASK_TYPES[name].auto_class in {one.__name__ for one in head.auto_class().__mro__}
 
 

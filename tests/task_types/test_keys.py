@@ -15,6 +15,7 @@ DICTS = {"head": ("tasks.task_types.heads", "HEADS")}
 LEARNING = {
     "finetune-teacher",
     "answer-rows",
+    "answer-texts",
     "mix-answers",
     "record-signals",
     "tune-thresholds",
@@ -113,3 +114,13 @@ def test_the_losses_and_the_pooling_of_embedders_count_for_embedders_alone() -> 
         assert remade(there, "classification") == set()
         for name in ("embedding", "retrieval"):
             assert always - {"mix-answers"} <= remade(there, name)
+
+
+def test_how_a_model_writes_counts_for_models_that_write_alone() -> None:
+    for module, remakes in (
+        ("tasks.task_types.seq2seq.models", {"finetune-teacher", "answer-texts", "score-model", "measure-speed"}),
+        ("tasks.task_types.seq2seq.target", {"finetune-teacher", "score-model"}),
+    ):
+        there = edited({module: with_statements(program().sources[module])})
+        assert remade(there, "classification") == remade(there, "next-words") == set()
+        assert remakes <= remade(there, "seq2seq", metrics=["bleu"])

@@ -8,6 +8,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS
+from tasks.metrics.of_texts import BETWEEN_REFERENCES
 from tasks.recipe.slices import TeacherSlice
 from tasks.recipe.training import TaskTraining
 from tasks.task_types.answers import ANSWERS
@@ -38,7 +39,8 @@ LISTS = [(np.array(["0.5 2 -1", "1 1"]), np.array(["0 2 1", "0 1"]))]
 FOUND = [(np.array(["0 4 aa bb", "none", "7 9 cc"]), np.array(["0 2 aa|0 4 bb", "none", "2 3 dd"]))]
 CASES |= {"embedding": VALUES, "retrieval": RANKS, "choices": OPTIONS, "ranking": LISTS, "spans": FOUND}
 LIKELIHOODS = [(np.array(["12.5 6", "3 2"]), np.array(["5 30 20.5", "2 9 4.5"]))]
-CASES |= {"next-words": LIKELIHOODS, "masked-words": LIKELIHOODS}
+TEXTS = [(np.array(["a good film", "", "two dogs"]), np.array(["a good film", "no", f"dogs{BETWEEN_REFERENCES}two"]))]
+CASES |= {"next-words": LIKELIHOODS, "masked-words": LIKELIHOODS, "seq2seq": TEXTS}
 """Predictions and labels, by task type."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from torch import nn
 from transformers import PreTrainedModel
 
-from tasks.architectures.architecture import renumber
+from tasks.architectures.architecture import keep_modules, renumber
 from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError, RecipeError
 
@@ -36,6 +36,17 @@ def drop_layers(model: PreTrainedModel, kept: Sequence[int]) -> None:
     _require_kept(kept, depth)
     architecture_of(model.config).keep_layers(model, encoder_layers(model), kept)
     _rewrite_config(model, kept, depth)
+
+
+def drop_decoder_layers(model: PreTrainedModel, kept: Sequence[int]) -> None:
+    """Keep only the layers ``kept`` of the decoder of a model with two stacks, in place, and write the new depth into
+    its config; ``config.kept_decoder_layers`` holds their indices."""
+    architecture = architecture_of(model.config)
+    name = architecture.shape["decoder_layers"]
+    _require_kept(kept, int(getattr(model.config, name)))
+    keep_modules(model, model.base_model.get_submodule(architecture.decoder), kept)
+    setattr(model.config, name, len(kept))
+    model.config.kept_decoder_layers = list(kept)
 
 
 def _rewrite_config(model: PreTrainedModel, kept: Sequence[int], depth: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tasks.architectures import ModelConfig
 from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
+from tasks.task_types.units import Writing
 
 
 def flops_of(folder: Path, length: int, task_type: str) -> int:
@@ -34,12 +35,16 @@ def counted_flops(folder: Path, length: int, task_type: str) -> int:
     if 0 < getattr(config, "max_position_embeddings", 0) < length + 2:
         config.max_position_embeddings = length + 2  # as in the formula, an input longer than the model's limit counts
     # Eager attention is plain matrix products; torch cannot count every fused kernel.
+    write = HEADS[task_type].write
     model = HEADS[task_type].auto_class().from_config(config, attn_implementation="eager").eval()
     # the counter requests the gradient of a weight that is passed to a module, as in DeBERTa, and finds none
     model.requires_grad_(False)
     ids_BT = torch.ones(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
+        if write is None:
+            model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
+        else:  # as many tokens as it reads
+            write(model, ids_BT, torch.ones_like(ids_BT), Writing(most=length, least=length))
     return int(counter.get_total_flops())
 
 

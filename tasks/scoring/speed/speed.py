@@ -17,6 +17,7 @@ from tasks.scoring.executorch_programs import exported_model
 from tasks.scoring.onnx_models import card_of, is_export
 from tasks.scoring.speed.timing import NEAR, Median, median_of, quotient_of, time_in_turn
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.units import Writing
 
 Inputs = Mapping[str, np.ndarray]
 """Inputs of a model by name, each [B, T]."""
@@ -31,8 +32,8 @@ class Checkpoint:
 
     engine = ENGINE
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
-        self.model, self.tokenizer = model, tokenizer
+    def __init__(self, model: Any, tokenizer: Any, write: Any = None) -> None:
+        self.model, self.tokenizer, self.write = model, tokenizer, write
         self.config, self.vocabulary = self.model.config, self.model.config.vocab_size
 
     def call(self, inputs: Inputs) -> Callable[[], Any]:
@@ -41,6 +42,10 @@ class Checkpoint:
         import torch
 
         given = {name: torch.from_numpy(inputs[name]) for name in self.tokenizer.model_input_names if name in inputs}
+        if self.write is not None:  # as many tokens as it reads
+            tokens = given["input_ids"].shape[1]
+            both, exactly = (given["input_ids"], given["attention_mask"]), Writing(most=tokens, least=tokens)
+            return lambda: self.write(self.model, *both, exactly)
         return lambda: self.model(**given)
 
 
@@ -64,7 +69,11 @@ def opened(folder: Path, threads: int, task_type: str) -> Checkpoint | Export:
     """Load the model in a folder, a checkpoint or an export."""
     from tasks.scoring.predict import load
 
-    return Export(folder, threads) if is_export(folder) else Checkpoint(*load(folder, task_type))
+    if is_export(folder):
+        return Export(folder, threads)
+    from tasks.task_types.heads import HEADS
+
+    return Checkpoint(*load(folder, task_type), HEADS[task_type].write)
 
 
 def fastest_call(

@@ -10,23 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tasks.errors import ModelError
 from tasks.methods.losses.means import Loss
 from tasks.methods.losses.soft_targets import class_loss
-from tasks.methods.next_words.kept_words import kept_words, next_word_loss
-from tasks.task_types.common_head import as_drawn, labels_as_texts
+from tasks.methods.next_words.kept_words import next_word_loss
+from tasks.task_types.common_head import KEPT_IDS, KEPT_LOGS, as_drawn, labels_as_texts, stored_words
 from tasks.task_types.interfaces import Head
 from tasks.task_types.next_words.document import LEARNED_TOKENS, NEXT_LOGITS, WORD_IDS
 from tasks.task_types.stored import STATED
 from tasks.task_types.types import WORD_LOGITS, KeptWords
-
-KEPT_IDS, KEPT_LOGS = "kept_ids", "kept_logs"
-"""The stored answers of a teacher: ids of its likeliest words, and logarithms of probabilities with that of the others
-behind them."""
-MOST_OF_INT16 = 2**15
 
 
 def decoder() -> Any:
@@ -48,13 +42,7 @@ def text_loss(outputs: Mapping[str, Tensor], targets_U1: Tensor) -> Loss:
 
 def kept_answers(outputs: Mapping[str, Tensor], kept: KeptWords) -> dict[str, Tensor]:
     """Return a teacher's answers as they are stored, and as its students learn them."""
-    logits_UV = outputs[NEXT_LOGITS]
-    ids_UK, logs_UC = kept_words(logits_UV, words=kept.words, temperature=kept.temperature)
-    small = logits_UV.shape[-1] <= MOST_OF_INT16
-    return {
-        KEPT_IDS: ids_UK.to(torch.int16 if small else torch.int32),
-        KEPT_LOGS: logs_UC.to(torch.float16 if kept.bits == 16 else torch.float32),
-    }
+    return stored_words(outputs[NEXT_LOGITS], kept)
 
 
 def word_teacher_loss(

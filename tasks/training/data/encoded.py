@@ -18,10 +18,11 @@ from torch import Tensor
 from tasks.architectures.known_architectures import is_told_segments
 from tasks.task_types.texts.truncation import cut_pairs
 from tasks.task_types.units import Parts, concluded_rows, hidden_id, place_units, require_places, tokens_in_windows
+from tasks.training.data.written import WrittenTokens, written_tokens
 from tasks.training.precision import FUSED
 
 if TYPE_CHECKING:
-    from tasks.task_types.units import StatedEntries, Units
+    from tasks.task_types.units import StatedEntries, Units, WrittenPieces
 
 WINDOW_IDS = 2**42
 """Between the ids of two windows of a row: more than any id of a row."""
@@ -59,6 +60,8 @@ class Encoded:
     left: bool = False
     windows: Windows | None = None
     """Set where rows are read in windows: lengths and offsets are then those of windows."""
+    written: WrittenTokens | None = None
+    """The texts to write, where a model writes texts; lengths and offsets are those of their sources."""
 
     @property
     def lengths_N(self) -> np.ndarray:
@@ -173,6 +176,18 @@ def encode_parts(
     return replace(found, windows=Windows(row_F, None, counts_N))
 
 
+def encode_written(
+    tokenizer: Any, texts: Sequence[str], labels: Sequence[Any], max_length: int, units: WrittenPieces
+) -> Encoded:
+    """Tokenize sources and the texts to write, each truncated to ``max_length`` tokens; each token of a text to write
+    is a unit whose target is that token."""
+    sources = encode(tokenizer, texts, None, max_length)
+    found = written_tokens(tokenizer, [units.target(label) for label in labels], max_length, units.write)
+    rows_N, none_S = np.arange(len(texts)), np.full(len(sources.ids_S), -1, dtype=np.int64)
+    windows = Windows(rows_N, none_S, found.counts_N, found.ids_U.astype(np.int64)[:, None])
+    return replace(sources, windows=windows, written=found)
+
+
 def flat(lists: Sequence[Sequence[int]]) -> np.ndarray:
     """Concatenate lists of integers."""
     return np.fromiter((value for values in lists for value in values), dtype=np.int32)
@@ -192,7 +207,10 @@ class Batch:
     is_padded: bool = True
     """Whether a row may be shorter than the batch."""
     answered_K: Tensor | None = None
-    """The places of the tokens that answer a unit, among all of the batch; None where rows have one answer."""
+    """The places of the tokens that answer a unit, among all of the batch, or among all that it writes; None where rows
+    have one answer."""
+    written_BL: Tensor | None = None
+    """The texts to write, where a model writes texts."""
 
     def on_host(self) -> tuple[Tensor, Tensor]:
         """Return tokens and mask on the CPU."""
@@ -219,6 +237,8 @@ class Batch:
             del values["attention_mask"]
         if is_told_segments(model.config):
             values["token_type_ids"] = self.segments_BT
+        if self.written_BL is not None:
+            values["written_ids"] = self.written_BL
         return values
 
 
@@ -235,13 +255,17 @@ def collate(
         ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
         segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
         mask_BT[place_in_batch, there] = 1
-    answers, answered_K = np.asarray(rows, dtype=np.int64), None
-    if encoded.windows is not None and encoded.windows.unit_S is not None:
+    answers, answered_K, written_BL = np.asarray(rows, dtype=np.int64), None, None
+    if encoded.written is not None:
+        written_BL, answers, answered_K = encoded.written.padded(rows, pad)
+    elif encoded.windows is not None and encoded.windows.unit_S is not None:
         answers, answered_K = answers_in(encoded, encoded.windows.unit_S, rows, width)
     host = torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
     others = torch.from_numpy(segments_BT), torch.from_numpy(answers)
     sent = [values.to(place, non_blocking=True) for values in (*host, *others)]
     batch = Batch(sent[0], sent[1], sent[2], sent[3], host, bool((lengths < width).any()))
+    if written_BL is not None:
+        batch = replace(batch, written_BL=torch.from_numpy(written_BL).to(place, non_blocking=True))
     return batch if answered_K is None else replace(batch, answered_K=torch.from_numpy(answered_K).to(place))
 
 

@@ -64,7 +64,9 @@ def planned(
     options |= {"seed": knobs.seed, "epoch": number}
     first_R = encoded.first_of_rows
     batches = plan(lengths_N, **options) if first_R is None else whole_rows(first_R, lengths_N, **options)
-    return Epoch(number, encoded, batches, tokens_S=encoded.ids_S, variants=variants)
+    # A model that writes looks up the tokens of its texts, too.
+    tokens_S = encoded.ids_S if encoded.written is None else None
+    return Epoch(number, encoded, batches, tokens_S=tokens_S, variants=variants)
 
 
 def batches_of_rows(encoded: Encoded, rows_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:

@@ -19,8 +19,8 @@ from tasks.errors import DataError, ModelError
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.task_types.heads import HEADS
 from tasks.task_types.texts.truncation import state_truncation
-from tasks.task_types.units import Parts
-from tasks.training.data.encoded import Encoded, encode, encode_parts, encode_windows
+from tasks.task_types.units import Parts, WrittenPieces
+from tasks.training.data.encoded import Encoded, encode, encode_parts, encode_windows, encode_written
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -42,7 +42,7 @@ class TaskHead:
     targets: Callable[[Sequence[Any]], np.ndarray]
     label_loss: Callable[[Mapping[str, Tensor], Tensor], Loss]
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
-    units: Units | Parts | None = None
+    units: Units | Parts | WrittenPieces | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Rows:
     pairs: list[str] | None
     labels_N: np.ndarray
     targets_U: np.ndarray | None = None
-    units: Units | Parts | None = None
+    units: Units | Parts | WrittenPieces | None = None
     groups_N: np.ndarray | None = None
     """Rows of one group are judged together; None where each is judged alone."""
 
@@ -90,6 +90,8 @@ class Rows:
         if isinstance(self.units, Parts):
             return encode_parts(tokenizer, self.texts, self.pairs, max_length, self.units)
         labels = self.labels_N.tolist()
+        if isinstance(self.units, WrittenPieces):
+            return encode_written(tokenizer, self.texts, labels, max_length, self.units)
         return encode_windows(tokenizer, self.texts, max_length, self.units, self.pairs, labels)
 
     def targets_in(self, encoded: Encoded) -> np.ndarray:
@@ -136,12 +138,12 @@ def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N)
 
 
-def targets_of_units(rows: StoredRows, units: Units | Parts) -> np.ndarray | None:
+def targets_of_units(rows: StoredRows, units: Units | Parts | WrittenPieces) -> np.ndarray | None:
     """Return the targets of the units of all rows [U]; None where they depend on tokens."""
     if isinstance(units, Parts):
         counts_N = units.read(rows.texts, rows.pairs)[2].tolist()
         found = [units.targets(*row) for row in zip(rows.ids, rows.labels, counts_N, strict=True)]
-    elif units.targets is None or units.count is None:
+    elif isinstance(units, WrittenPieces) or units.targets is None or units.count is None:
         return None
     else:
         found = [units.targets(label, units.count(text)) for text, label in zip(rows.texts, rows.labels, strict=True)]

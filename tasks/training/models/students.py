@@ -18,15 +18,18 @@ from torch import Tensor, nn
 
 from tasks.architectures.architecture import Architecture
 from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, shape_of
-from tasks.architectures.requirements import require_heads
+from tasks.architectures.requirements import require_decoder, require_heads
 from tasks.errors import ModelError, RecipeError
-from tasks.methods.layers.layer_dropping import drop_layers
+from tasks.methods.layers.layer_dropping import drop_decoder_layers, drop_layers
 from tasks.methods.layers.layer_maps import initial_layers
 from tasks.methods.layers.layer_strategies import STRATEGIES, kept_layers
 from tasks.task_types.stored import STATED
 from tasks.training.data.rows import Task, fitted
 from tasks.training.models.attention import own_attention
 from tasks.training.precision import attention_for
+
+DEPTHS = ("layers", "decoder_layers")
+"""Knobs of a shape that are numbers of layers."""
 
 
 def load_classifier(folder: Path, task: Task, place: torch.device, *, seed: int = 0) -> Any:
@@ -91,13 +94,15 @@ def smaller(config: Any, shape: SimpleNamespace) -> Any:
         if value is not None:
             setattr(small, name, value)
     architecture.follow(small, initial_layers(shape.layers, depth))
+    require_decoder(config, getattr(shape, "decoder_layers", None), "the student")
     require_heads(small, small.hidden_size, small.num_attention_heads)
     return small
 
 
 def same_widths(config: Any, small: Any) -> bool:
     """Tell whether teacher and student have the same widths, so that layers can be copied."""
-    return {**shape_of(config), "layers": 0} == {**shape_of(small), "layers": 0}
+    depths = dict.fromkeys(DEPTHS, 0)
+    return {**shape_of(config), **depths} == {**shape_of(small), **depths}
 
 
 def from_teacher(model: Any, shape: SimpleNamespace, build: Callable[[Any], Any]) -> Any:
@@ -114,8 +119,10 @@ def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
             f"teacher has "
             f"{describe(model.config)}; use start: embeddings or random"
         )
-    student = copy.deepcopy(model)
+    student, depth = copy.deepcopy(model), shape_of(model.config).get("decoder_layers")
     drop_layers(student, kept)
+    if depth is not None and getattr(shape, "decoder_layers", None) is not None:
+        drop_decoder_layers(student, initial_layers(shape.decoder_layers, depth))
     return student
 
 

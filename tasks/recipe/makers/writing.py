@@ -1,0 +1,107 @@
+"""Knobs of models that write texts: how they write, and what they learn to write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from tasks.catalog import TaskSpec
+from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+
+
+class TextAnswerSlice(Generation):
+    """Knobs that determine the texts that a teacher writes of the training sources."""
+
+    task_type: str = Field(description="Type of the task.")
+    source_length: int = Field(128, description="Longest source in tokens.")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Arithmetic.")
+
+
+class MayWrite(Protocol):
+    """The type of a task."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether its models write texts."""
+
+
+class WritingSections(Protocol):
+    """The sections of a recipe that models which write depend on."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        """The task."""
+
+    @property
+    def task_type(self) -> MayWrite:
+        """Its type."""
+
+    @property
+    def generation(self) -> Generation:
+        """How models write."""
+
+    @property
+    def planned(self) -> Sequence[CandidateKnobs]:
+        """All candidates."""
+
+
+def generation_of(recipe: WritingSections) -> dict[str, Generation]:
+    """Return the knobs of scores that only models which write have."""
+    return {"generation": recipe.generation} if recipe.task_type.writes else {}
+
+
+def check_writing(recipe: WritingSections) -> None:
+    """Reject signals and a section that are about written texts for a type whose models write none, and for models that
+    write the sections, starts and makers that are not built. Raises ValueError."""
+    name, kind = recipe.spec.name, recipe.spec.kind
+    learner = next((one for one in recipe.planned if one.signal_of_training in WRITTEN_SIGNALS), None)
+    if not recipe.task_type.writes:
+        if learner is not None:
+            raise ValueError(
+                f"{learner.name} learns the teacher's texts (signal: {learner.signal_of_training}), and {name} is of "
+                f"type {kind}, whose models write none; set signal: teacher or labels"
+            )
+        if recipe.generation != Generation():
+            raise ValueError(f"generation says how texts are written, and {name} is of type {kind}; remove it")
+        return
+    for section, why in NOT_BUILT.items():
+        if getattr(recipe, section, None) is not None:
+            raise ValueError(f"{section} {why}, and {name} is of type {kind}; remove the section {section}")
+    if getattr(recipe, "task_distillation").intermediate is not None:  # noqa: B009 - the protocol needs no more of it
+        where = "remove task_distillation.intermediate"
+        raise ValueError(f"intermediate {LAYERS_ALONE}, and {name} is of type {kind}; {where}")
+    for one in recipe.planned:
+        maker = getattr(one, "by", "")
+        if maker != "distillation":
+            raise ValueError(
+                f"{one.name} is made by {maker}, which knows models with one stack, and {name} is of type {kind}; "
+                f"write students, or candidates by distillation, with layers and decoder_layers"
+            )
+        if one.start_of_layers not in STARTS_OF_WRITERS and not is_model(one.start_of_layers):
+            raise ValueError(
+                f"{one.name} starts from {one.start_of_layers}, which chooses layers of one stack, and {name} is of "
+                f"type {kind}; set start: teacher, with evenly spread layers of both stacks, embeddings or random"
+            )
+        if getattr(one, "intermediate", None) is not None:
+            raise ValueError(f"{one.name}: intermediate {LAYERS_ALONE}, and {name} is of type {kind}; remove it")
+
+
+LAYERS_ALONE = "compares layers of one stack, and a model that writes has two"
+NOT_BUILT = {
+    "pretraining": "trains an encoder alone",
+    "exports": "writes graphs, and graphs of models that read and write are not built",
+    "transfer": "has texts without a target",
+    "layer_dropping": "drops layers of one stack; a student with start: teacher has evenly spread ones of both",
+    "sweep": "drops layers of one stack",
+    "search": "tries shapes of one stack",
+}
+"""Sections that are refused for models that write, each with the reason."""
+STARTS_OF_WRITERS = ("teacher", "embeddings", "random")
+
+
+def is_model(start: str) -> bool:
+    """Tell whether a start is a folder or an id of the hub: those have a slash or a point."""
+    return "/" in start or "." in start

@@ -1,0 +1,70 @@
+"""Models that read and write in words: texts beside the right ones, and code that writes one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.metrics.of_texts import references_in
+from tasks.task_types.interfaces import Code, ErrorFigure, View
+
+
+def example_source(pairs: bool) -> list[Any]:
+    """Return an example of the inputs of the pipeline ``text2text-generation``."""
+    return ["some text"]
+
+
+def source_argument(pairs: bool) -> str:
+    """Return an example as the argument of a tokenizer."""
+    return '"some text"'
+
+
+def length_of_text(given: Any, names: Sequence[str]) -> str:
+    """Return the number of words of a text, or of the first of several right ones."""
+    words = len(references_in(str(given or ""))[0].split())
+    return f"{words} word{'' if words == 1 else 's'}" if words else "nothing"
+
+
+def text_in_words(given: Any, names: Sequence[str], texts: Sequence[str | None]) -> str:
+    """Return a text, or several right ones."""
+    return " / ".join(references_in(str(given or ""))) or "nothing"
+
+
+CHRF_FIGURE = ErrorFigure("sentence_chrf", "mean chrF of a sentence", "sentence chrF")
+VIEW = View(
+    example=example_source,
+    example_answer={"generated_text": "another text"},
+    code=Code(
+        text=source_argument,
+        checkpoint="import torch\n\n"
+        'given = tokenizer({text}, return_tensors="pt")\n'
+        "with torch.inference_mode():\n"
+        "    found = model.generate(input_ids=given.input_ids, attention_mask=given.attention_mask)\n"
+        "print(tokenizer.decode(found[0], skip_special_tokens=True))",
+        export="",
+    ),
+    analysis_title="Written texts",
+    figures=(
+        CHRF_FIGURE,
+        ErrorFigure("worst_chrf", "mean chrF of the worst tenth of sentences", "worst tenth"),
+        ErrorFigure("empty", "share of empty texts", "empty"),
+        ErrorFigure("repeating", "share of texts that repeat themselves", "repeating"),
+        ErrorFigure("length", "words for each word of the right texts", "length"),
+    ),
+    card_figure=CHRF_FIGURE,
+    chart="",
+    chart_note="",
+    matrix="",
+    counted={
+        "teacher_better": "sources of which the teacher writes clearly better (5 points of chrF)",
+        "student_better": "sources of which the student writes clearly better",
+        "empty": "empty texts of the student",
+        "repeating": "texts of the student that repeat themselves",
+    },
+    examples={
+        "surest": "Sources whose texts became worst",
+        "corrected": "Sources of which the student writes better",
+    },
+    answer=length_of_text,
+    in_text=text_in_words,
+)

@@ -1,0 +1,83 @@
+"""Texts of a teacher that are written block by block: a run that was killed goes on behind its last whole block.
+
+Blocks are those of one order of sources, so that a resumed run ends with the same file as one that was not interrupted.
+Shape letter: N rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tasks.errors import ModelError
+
+SOURCES_OF_BLOCK = 256
+BEAMS_FILE = "texts.parquet"
+"""Ids of rows, and of each the texts of the teacher's beam, best first."""
+
+
+def blocks_by_length(lengths_N: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows of each block; sources of like length are in one block, the longest first, so that a lack of
+    memory shows at once."""
+    order = np.argsort(-lengths_N, kind="stable")
+    for start in range(0, len(order), SOURCES_OF_BLOCK):
+        yield order[start : start + SOURCES_OF_BLOCK]
+
+
+def write_beams(path: Path, texts: Mapping[int, Sequence[str]]) -> None:
+    """Write texts by row id, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "id": pa.array(list(texts), pa.int64()),
+        "texts": pa.array([list(one) for one in texts.values()], pa.list_(pa.string())),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name("unfinished")
+    pq.write_table(pa.table(columns), partial, compression="zstd")
+    partial.replace(path)
+
+
+def read_beams(path: Path) -> dict[int, list[str]]:
+    """Return texts by row id."""
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(path).read()
+    return dict(zip(table["id"].to_pylist(), table["texts"].to_pylist(), strict=True))
+
+
+class TextBlocks:
+    """The blocks in a folder of checkpoints."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.texts = folder, dict[int, list[str]]()
+
+    def file(self, number: int) -> Path:
+        """Return where a block is."""
+        return self.folder / f"texts-{number:06d}.parquet"
+
+    def has(self, number: int) -> bool:
+        """Tell whether a block is there; its texts are then among all."""
+        if not self.file(number).is_file():
+            return False
+        self.texts |= read_beams(self.file(number))
+        return True
+
+    def write(self, number: int, texts: Mapping[int, list[str]]) -> None:
+        """Write a block, and add its texts to all."""
+        write_beams(self.file(number), texts)
+        self.texts |= texts
+
+
+def texts_of_rows(folder: Path, ids_N: np.ndarray) -> list[list[str]]:
+    """Return a teacher's texts of each row, best first. Raises ModelError if rows are missing."""
+    found = read_beams(folder / BEAMS_FILE)
+    missing = sum(int(number) not in found for number in ids_N)
+    if missing:
+        raise ModelError(
+            f"the teacher's texts lack {missing:,} of the student's rows; run again with --force answer-texts"
+        )
+    return [found[int(number)] for number in ids_N]

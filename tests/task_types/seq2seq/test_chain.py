@@ -1,0 +1,79 @@
+"""Translators from a table of sentences to a pulled one that writes: teacher, students of its kept answers, of its
+texts and of the true ones, gate, registration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+
+from flows.cli.runner import run_recipe
+from flows.home import Home
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
+from tasks.scoring.predict import predict_texts
+from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
+from tests.flows.test_compress import FAST
+from tests.task_types.seq2seq.tables import sentences, write_sentences, write_translator
+
+TRAINED: dict[str, Any] = {**FAST, "steps": 120, "learning_rate": 3e-3, "batch_size": 16, "max_length": 48}
+
+
+def values_for(model: Path, table: Path) -> dict[str, Any]:
+    """Return a recipe with students of each signal."""
+    small = {"layers": 2, "decoder_layers": 1}
+    return {
+        "name": "translators",
+        "task": {"name": "translators", "kind": "seq2seq", "metrics": ["bleu", "chrf"]},
+        "data": {"source": str(table), "selection_rows": 10, "validation_share": 0.15, "purge": False},
+        "teacher": {"model": str(model), **TRAINED, "floor": -1.0},
+        "generation": {"beams": 2, "max_length": 24},
+        "task_distillation": {"prediction": {**TRAINED, "steps": 6, "temperature": 1.0}, "kept_words": 8},
+        "students": [
+            {"name": "words", **small},
+            {"name": "texts", **small, "signal": "sequence"},
+            {"name": "golds", **small, "signal": "labels", "role": "baseline"},
+        ],
+        "scoring": {"resamples": 100, "max_length": 48, "flops_length": 8},
+        "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 4},
+        "gate": {
+            "split": "validation",
+            "criteria": [{"metric": "bleu", "at_least": 0.0}],
+            "register_as": "translator",
+        },
+        "resources": {"cores": 2, "threads_alone": 1},
+    }
+
+
+def test_a_translator_is_distilled_and_writes(
+    prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, model = Home(tmp_path / "home").create(), write_translator(tmp_path / "translator")
+    recipe = Recipe.model_validate(values_for(model, write_sentences(tmp_path / "table")))
+    result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
+    models = {one["name"]: one for one in result["models"]}
+    assert {*models} == {"teacher", "words", "texts", "golds"}
+    found = {name: one["metrics"]["validation"]["bleu"] for name, one in models.items()}
+    assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
+    assert found["teacher"]["value"] > 0.5
+    assert all(one["latency_ms"] > 0 for one in models.values())
+    assert models["words"]["parameters"] < models["teacher"]["parameters"]
+    assert models["words"]["flops"] < models["teacher"]["flops"]
+    (file,) = home.root.rglob("answers.safetensors")
+    stored = load_file(file)
+    assert stored["kept_ids"].shape == (stored["counts"].sum(), 8)
+    (written,) = home.root.rglob(BEAMS_FILE)
+    assert all(len(texts) == 2 for texts in read_beams(written).values())
+    page = next(home.root.rglob("report.html")).read_text()
+    assert "Written texts" in page and ">None<" not in page
+    folder = tmp_path / "model"
+    number = next(one["version"] for one in result["registered"] if one["candidate"] == "words")
+    Tracker(home.own_tracking_uri, home.artifacts).download("translator", str(number), folder)
+    (one,) = predict_texts(folder, sentences(1)[0])
+    assert isinstance(one["written"], str)
+    card = (folder / "README.md").read_text()
+    assert "pipeline_tag: text2text-generation" in card
+    snippet = card.split("```python\n")[1].split("```")[0]
+    exec(compile(snippet.replace("FOLDER", str(folder)), "card", "exec"), {})
