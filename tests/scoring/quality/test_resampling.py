@@ -20,7 +20,7 @@ ANSWERS = {
     "a constant": np.stack([np.full(80, 0.1), RANDOM.normal(size=80)]),
 }
 CLASSES = ("accuracy", "f1", "matthews")
-OF_DOCUMENTS = ("word_perplexity", "token_perplexity", "bits_per_byte")
+OF_DOCUMENTS = ("word_perplexity", "token_perplexity", "bits_per_byte", "masked_perplexity")
 NUMERIC = [name for name in METRICS if not name.startswith("entity_") and name not in OF_DOCUMENTS]
 """Metrics of rows with one number; those of entities and documents have the same tests in
 ``tests/metrics/test_of_entities.py`` and ``tests/metrics/test_of_words.py``."""
