@@ -69,8 +69,7 @@ class TaskType:
     keeps_words: bool = False  # whether answers are about a vocabulary: the likeliest words are kept
     continues_texts: bool = False  # whether its models read from left to right and continue a text, word by word
     writes: bool = False  # whether a model writes a text, token after token
-    usual_teacher: str = "google-bert/bert-base-uncased"
-    """The teacher that ``limbeck init`` writes where its user names none."""
+    usual_teacher: str = "google-bert/bert-base-uncased"  # the one that ``limbeck init`` writes
     usual_layers: int = 12  # the layers of the usual teacher
 
     @property

@@ -21,7 +21,7 @@ from tasks.task_types.units import SUMMARY, concluded_rows, ragged_array
 
 ONE_ANSWER = [name for name, one in TASK_TYPES.items() if not one.has_units]
 """Types whose rows have one answer; the tests of ``tokens/`` ask the others the same."""
-OF_WORDS = [name for name, one in TASK_TYPES.items() if one.keeps_words]
+OF_WORDS = [name for name, one in TASK_TYPES.items() if one.keeps_words and not one.writes]
 """Types whose predictions are likelihoods of documents, and whose labels count what a document consists of."""
 DRAW = np.random.default_rng(0)
 CLASSES, VALUES = ANSWERS["classification"], ANSWERS["regression"]

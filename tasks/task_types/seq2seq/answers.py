@@ -20,6 +20,7 @@ from tasks.metrics.of_texts import (
     ROUGE_LSUM,
     chrf_of_sentences,
     references_in,
+    signature_of_bleu,
 )
 from tasks.task_types.common_answers import examples_of, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor, ModelComparison
@@ -72,7 +73,7 @@ def least_chrf(facts: Mapping[str, float]) -> float:
 
 def analyse_texts(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, object]:
     """Return shares of empty and of repeating texts, the length of the texts as a share of the right ones', and the
-    mean chrF of a sentence, also of its worst tenth."""
+    mean chrF of a sentence, also of its worst tenth; and how BLEU is computed."""
     texts = [str(text) for text in model["answer"]]
     if not texts:
         return dict.fromkeys(("empty", "repeating", "length", "sentence_chrf", "worst_chrf"), 0.0)
@@ -84,6 +85,7 @@ def analyse_texts(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: i
         "length": sum(len(text.split()) for text in texts) / max(1, right),
         "sentence_chrf": float(alone_N.mean()),
         "worst_chrf": float(alone_N[: max(1, len(alone_N) // 10)].mean()),
+        "signature": signature_of_bleu(),
     }
 
 

@@ -66,6 +66,8 @@ def test_a_translator_is_distilled_and_writes(
     assert stored["kept_ids"].shape == (stored["counts"].sum(), 8)
     (written,) = home.root.rglob(BEAMS_FILE)
     assert all(len(texts) == 2 for texts in read_beams(written).values())
+    analyses = [file.read_text() for file in home.root.rglob("inspection.json")]
+    assert analyses and all("tok:13a|smooth:exp|version:" in text for text in analyses)
     page = next(home.root.rglob("report.html")).read_text()
     assert "Written texts" in page and ">None<" not in page
     folder = tmp_path / "model"
