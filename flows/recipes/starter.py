@@ -131,7 +131,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
     also = "".join(f"; {name} is reported, too" for name in further)
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
-    others = [] if wishes.task else alike(kind)
+    others = [] if wishes.task else sharing_columns(kind)
     reasons += [*form.reasons, said, *others, f"students: {why}", *unread_files(files.unread)]
     return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, *told))
 
@@ -220,7 +220,7 @@ def guessed(file: str, values: Mapping[str, list[Any]], chosen: ColumnChoice) ->
     return best, found[best]
 
 
-def alike(kind: str) -> list[str]:
+def sharing_columns(kind: str) -> list[str]:
     """Return a sentence about the types of task that read the same columns as this one."""
     others = [name for name, one in TASK_TYPES.items() if name != kind and one.columns == task_type(kind).columns]
     return [f"{name} learns from the same table: --task {name}, {task_type(name).description}" for name in others]
