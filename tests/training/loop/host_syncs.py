@@ -43,7 +43,9 @@ class HostSyncs:
 
     def own_modules(self) -> None:
         """Note the parameters and buffers of all modules."""
-        for module in [one for one in gc.get_objects() if isinstance(one, nn.Module)]:
+        modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+        assert modules, "a training without modules shows nothing"
+        for module in modules:
             self.own(*module.parameters(recurse=False), *module.buffers(recurse=False))
 
     def waited(self, reason: str) -> None:

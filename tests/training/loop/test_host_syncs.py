@@ -5,6 +5,7 @@ The steps run on a CPU along the path of a GPU: fused attention, whole tables of
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,6 +102,7 @@ def do(name: str, folder: Path, knobs: Any, **inputs: Path) -> Path:
 @pytest.fixture(scope="module")
 def inputs(tiny_bert: Path, rows: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The inputs of all trainings."""
+    gc.freeze()  # whoever looks for the modules of a training passes by what hundreds of tests before have left
     folder = tmp_path_factory.mktemp("inputs")
     documents = folder / "documents"
     documents.mkdir()
