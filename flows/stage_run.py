@@ -23,7 +23,7 @@ from tasks.augment_text import augment_text
 from tasks.contracts import Artifact
 from tasks.drop_layers import measure_similarity
 from tasks.errors import DispatchError, LimbeckError
-from tasks.finetune_teacher import answer_rows, finetune_teacher, tune_thresholds
+from tasks.finetune_teacher import answer_rows, answer_texts, finetune_teacher, tune_thresholds
 from tasks.ports.machine import available_cores
 from tasks.ports.store.open import open_store, whole_address
 from tasks.ports.tracking.tracker import Tracker
@@ -45,6 +45,7 @@ STAGE_TASKS: dict[str, StageTask] = {
     "pretrain-encoder": pretrain_encoder,
     "finetune-teacher": finetune_teacher,
     "answer-rows": answer_rows,
+    "answer-texts": answer_texts,
     "tune-thresholds": tune_thresholds,
     "augment-text": augment_text,
     "measure-similarity": measure_similarity,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from flows.api import metric, metrics_module
+from flows.recipes.metric_types import METRIC_TYPES
 from tasks.errors import RecipeError
 from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
 from tasks.task_types.types import OF_GROUPS
@@ -50,7 +51,7 @@ def inputs_of(name: str) -> dict[str, np.ndarray]:
         return {"predictions": documents(abs(VALUES_N), counts[0]), "references": documents(*counts, abs(TRUTH_N))}
     if name == "average_precision":
         return {"predictions": lists_of(VALUES_N), "references": lists_of(LABELS_N % 2)}
-    if name.startswith("squad_"):
+    if name.startswith("squad_") or METRIC_TYPES[name] == "string":
         return {"predictions": ANSWERS[CLASSES_N], "references": ANSWERS[LABELS_N]}
     return {"predictions": CLASSES_N, "references": LABELS_N}
 
@@ -139,7 +140,8 @@ def test_no_process_imports_evaluate_unless_a_user_asks_for_it() -> None:
 
 
 def imported_at_once(tree: ast.Module) -> list[Any]:
-    """Return the modules that a file imports when it is imported itself: outside of functions."""
+    """Return the modules that a file imports when it is imported itself: outside of functions, and
+    not for a checker of types alone."""
     found, waiting = [], [*tree.body]
     while waiting:
         node = waiting.pop()
@@ -147,6 +149,8 @@ def imported_at_once(tree: ast.Module) -> list[Any]:
             found += [one.name for one in node.names]
         elif isinstance(node, ast.ImportFrom):
             found.append(node.module)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             waiting += ast.iter_child_nodes(node)
     return found
