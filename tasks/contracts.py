@@ -29,6 +29,7 @@ KINDS = (
     "speed",
     "contributions",
     "similarity",
+    "shapes",
     "inspection",
     "registration",
     "export",

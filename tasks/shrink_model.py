@@ -1,13 +1,16 @@
-"""Stage tasks that make a trained model smaller; the last three train it."""
+"""Stage tasks that make a trained model smaller; the last ones train it."""
 
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import (
+from tasks.recipe.makers.slices import (
     HeadSlice,
+    JudgedShapesSlice,
     NeuronSlice,
     PruneRoundSlice,
     QuantizationSlice,
+    SubNetworkSlice,
+    SupernetSlice,
     TicketSlice,
     VocabularySlice,
     WeightSlice,
@@ -107,3 +110,31 @@ async def train_quantized(
     """Train a model whose weights and states are rounded as in the graph that will serve it; its teacher is the model
     that it starts from."""
     await context.run(knobs.model_dump(mode="json"), inputs={"start": start, "rows": rows, "transfer": transfer})
+
+
+@stage(makes="checkpoint", engine="supernet", threads="branch")
+async def train_supernet(
+    context: StageContext,
+    knobs: SupernetSlice,
+    *,
+    base: Artifact,
+    rows: Artifact,
+    contributions: Artifact | None = None,
+    transfer: Artifact | None = None,
+) -> None:
+    """Train a model so that every shape of a space can be taken out of its weights; its teacher is the model that it
+    starts from."""
+    inputs = {"base": base, "rows": rows, "contributions": contributions, "transfer": transfer}
+    await context.run(knobs.model_dump(mode="json"), inputs=inputs)
+
+
+@stage(makes="checkpoint", engine="cut-supernet", threads="branch")
+async def cut_supernet(context: StageContext, knobs: SubNetworkSlice, *, supernet: Artifact, rows: Artifact) -> None:
+    """Take one shape out of a supernet."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"supernet": supernet, "rows": rows})
+
+
+@stage(makes="shapes", engine="judge-shapes", threads="branch")
+async def judge_shapes(context: StageContext, knobs: JudgedShapesSlice, *, supernet: Artifact, rows: Artifact) -> None:
+    """Score shapes of a supernet on the selection rows."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"supernet": supernet, "rows": rows})

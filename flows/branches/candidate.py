@@ -61,6 +61,8 @@ class SharedArtifacts:
     """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
     texts: dict[TextAnswerSlice, Awaitable[Artifact]] = field(default_factory=dict)
     """The texts that the teacher writes, by knobs."""
+    supernets: dict[Any, Awaitable[Artifact]] = field(default_factory=dict)
+    """Trained supernets, by knobs and by the model that they are made from."""
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
     """By knobs, and by the model: finetuned, pretrained, or a candidate and its seed."""

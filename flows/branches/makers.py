@@ -16,6 +16,7 @@ from flows.branches.shrinking.pretrained import make_pretrained
 from flows.branches.shrinking.quantized import make_quantized
 from flows.branches.shrinking.shrunk import make_narrowed, make_pruned, make_trimmed, make_with_fewer_heads
 from flows.branches.shrinking.sparse import make_lottery, make_sparse
+from flows.branches.shrinking.supernets import make_sub_network
 from flows.branches.student import make_student
 from flows.branches.subflow import as_page, has_branches
 from tasks.distill_general import distill_general
@@ -25,12 +26,15 @@ from tasks.prepare_corpus import pretrain_encoder
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.shrink_model import (
+    cut_supernet,
+    judge_shapes,
     prune_heads,
     prune_in_rounds,
     prune_neurons,
     prune_weights,
     prune_width,
     train_quantized,
+    train_supernet,
     train_ticket,
     trim_vocabulary,
 )
@@ -61,6 +65,7 @@ MAKERS = {
     "lottery-ticket": Maker(make_lottery, (train_ticket,)),
     "quantization": Maker(make_quantized, (train_quantized,)),
     "pretraining": Maker(make_pretrained, (pretrain_encoder,)),
+    "supernet": Maker(make_sub_network, (train_supernet, cut_supernet, judge_shapes)),
 }
 
 

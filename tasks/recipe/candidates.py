@@ -20,6 +20,7 @@ from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.makers.pretraining import PretrainedCandidate
 from tasks.recipe.makers.shrinking import HeadsCandidate, NarrowedCandidate, PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.supernets import SubNetworkCandidate
 from tasks.recipe.makers.weights import LotteryCandidate, SparseCandidate
 from tasks.recipe.students import (
     STRATEGY_NAMES,
@@ -221,6 +222,7 @@ AnyCandidate = (
     | Annotated[LotteryCandidate, Tag("lottery-ticket")]
     | Annotated[QuantizedCandidate, Tag("quantization")]
     | Annotated[PretrainedCandidate, Tag("pretraining")]
+    | Annotated[SubNetworkCandidate, Tag("supernet")]
 )
 """The knobs of every maker, under the maker's name."""
 

@@ -69,6 +69,13 @@ class SetPurge(Stated):
     words_left: float
 
 
+class ShapeScores(Stated):
+    """Scores of shapes of a supernet."""
+
+    scores: tuple[Number | None, ...] = ()
+    """One for each shape, in the order of the knobs; None without selection rows."""
+
+
 class Leaks(Stated):
     """The overlap of held-out rows with one kind of training data: rows, the user's own text, or general text."""
 

@@ -123,6 +123,18 @@ ROLES = {
         registered=True,
         tag="quantization",
     ),
+    "sub-network": Role(
+        "part of a supernet",
+        7,
+        "#6a4fb0",
+        "#b8a4ec",
+        order=3,
+        reach=1.2,
+        turn=pi / 6,
+        exported=True,
+        registered=True,
+        tag="supernet",
+    ),
     "baseline": Role("baseline", 4, "#6b727b", "#a2a9b1", order=2, reach=1.2, turn=pi / 4, judged=False),
     "export": Role("exported model", 6, "#2560b8", "#7fb0f5", order=4, reach=1.15, turn=pi / 6),
 }

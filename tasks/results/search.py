@@ -118,6 +118,13 @@ class SearchResult(Stated):
     """The seconds that the measurements of the table take at most."""
     rounds: tuple[int, ...] = ()
     """Shapes that each round trained; the last one is the candidates."""
+    supernet_tau: Number | None = None
+    """Kendall's rank correlation of the scores in a supernet and of the same shapes trained alone, in ``checked``; None
+    without a supernet, and where it is not defined."""
+    checked: tuple[str, ...] = ()
+    """The shapes that were trained alone to check a supernet."""
+    trusted: bool = False
+    """Whether the supernet's ranking was followed."""
     tau: Number | None = None
     """Kendall's rank correlation of the candidates' scores in the round before and after their whole training; None
     where there were fewer than three."""

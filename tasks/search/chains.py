@@ -1,4 +1,5 @@
-"""A shape as candidates of a recipe: cut to its width and its neurons, trained with its layers, then trimmed.
+"""A shape as candidates of a recipe: cut to its width and its neurons, trained with its layers, then trimmed; or taken
+out of a supernet, trained, then trimmed.
 
 Order: importance is measured on the whole depth, cuts come before the one training, and the vocabulary last, because
 a teacher's answers to pieces need its tokenizer.
@@ -13,11 +14,12 @@ from tasks.recipe.distillation import Prediction
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.supernets import WHOLE, SubNetworkCandidate, SupernetKnobs
 from tasks.recipe.students import DroppedTraining, Shape
 from tasks.recipe.training import TaskTraining
 from tasks.results.search import JudgedShape
 from tasks.search.ranking import ROUND_FACTOR
-from tasks.search.space import WHOLE, cut_names
+from tasks.search.space import cut_names
 
 
 def chain_of_shape(
@@ -27,12 +29,50 @@ def chain_of_shape(
     layers: int,
     seeds: tuple[int, ...],
     suffix: str = "",
+    supernet: SupernetKnobs | None = None,
 ) -> list[CandidateKnobs]:
     """Return the candidates by whose chain a shape is made of a teacher with ``layers``; the last one is the shape.
-    Shapes with the same cuts share the first ones. ``suffix`` marks the trainings of a round."""
+    Shapes with the same cuts share the first ones. ``suffix`` marks the trainings of a round; with a ``supernet`` a
+    shape begins with its part of that."""
+    names = cut_names(float(shape.width), shape.hidden, float(shape.neurons), shape.feed_forward)
+    trained = "-".join([f"l{shape.layers}", *names]) + suffix
+    if supernet is None:
+        made = cuts_of_shape(shape, search, seeds, names)
+        origin = made[-1].name if made else TEACHER
+    else:
+        made = [part_of_supernet(shape, supernet, seeds, f"{trained}.cut")]
+        origin = made[-1].name
+    made.append(trained_shape(shape, search, training, layers, seeds, trained, origin, whole=supernet is None))
+    if shape.pieces != "whole":
+        keep: Any = shape.pieces if shape.pieces == "used" else int(shape.pieces)
+        made.append(
+            TrimmedCandidate(
+                name=shape.name + suffix, made_from=trained, by="vocabulary-trimming", keep=keep, seeds=seeds
+            )
+        )
+    return made
+
+
+def part_of_supernet(shape: JudgedShape, supernet: SupernetKnobs, seeds: tuple[int, ...], name: str) -> CandidateKnobs:
+    """Return the candidate that is a shape with the weights of a supernet."""
+    return SubNetworkCandidate(
+        name=name,
+        made_from=TEACHER,
+        by="supernet",
+        layers=shape.layers,
+        width=float(shape.width),
+        neurons=float(shape.neurons),
+        supernet=supernet,
+        seeds=seeds,
+    )
+
+
+def cuts_of_shape(
+    shape: JudgedShape, search: ShapeSearch, seeds: tuple[int, ...], names: list[str]
+) -> list[CandidateKnobs]:
+    """Return the candidates that are cut to the width and the neurons of a shape, with the teacher's layers."""
     made: list[CandidateKnobs] = []
     origin = TEACHER
-    names = cut_names(float(shape.width), shape.hidden, float(shape.neurons), shape.feed_forward)
     if shape.width < WHOLE:
         origin, before = names[0], origin
         made.append(
@@ -57,15 +97,6 @@ def chain_of_shape(
                 seeds=seeds,
             )
         )
-    trained = "-".join([f"l{shape.layers}", *names]) + suffix
-    made.append(trained_shape(shape, search, training, layers, seeds, trained, origin))
-    if shape.pieces != "whole":
-        keep: Any = shape.pieces if shape.pieces == "used" else int(shape.pieces)
-        made.append(
-            TrimmedCandidate(
-                name=shape.name + suffix, made_from=trained, by="vocabulary-trimming", keep=keep, seeds=seeds
-            )
-        )
     return made
 
 
@@ -77,9 +108,12 @@ def trained_shape(
     seeds: tuple[int, ...],
     name: str,
     origin: str,
+    *,
+    whole: bool,
 ) -> CandidateKnobs:
-    """Return the candidate that is trained: with fewer layers where the shape has fewer, else distilled as it is."""
-    if shape.layers < layers:
+    """Return the candidate that is trained: with fewer layers where the shape has fewer and its origin the ``whole``
+    depth, else distilled as it is."""
+    if whole and shape.layers < layers:
         own = {knob: getattr(training, knob) for knob in DroppedTraining.model_fields}
         return DroppedCandidate(
             **own,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tasks.errors import RecipeError
 from tasks.recipe.makers.search import Bound, LatencySlice, ShapeSearch
+from tasks.recipe.makers.supernets import WHOLE
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable
 from tasks.search.ranking import cost_the_same, dominated
 
-WHOLE = 1.0
 BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
 """Bytes of one number of an embedding by format."""
 

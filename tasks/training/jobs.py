@@ -18,6 +18,7 @@ from tasks.training.shrinking.head_pruning import silence_least_important
 from tasks.training.shrinking.neuron_pruning import prune_neurons
 from tasks.training.shrinking.quantization import train_on_grid
 from tasks.training.shrinking.rounds import prune_round
+from tasks.training.shrinking.supernet import score_shapes, train_in_sandwich, write_shape
 from tasks.training.shrinking.tickets import train_round
 from tasks.training.shrinking.vocabulary import keep_used_pieces
 from tasks.training.shrinking.weight_pruning import prune_while_training
@@ -29,10 +30,12 @@ JOBS = {
     "answer-texts": write_all_beams,
     "augment": augment,
     "contributions": measure_contributions,
+    "cut-supernet": write_shape,
     "drop": drop_and_train,
     "finetune": finetune,
     "general": distill_general,
     "intermediate": distill_intermediate,
+    "judge-shapes": score_shapes,
     "learn-vocabulary": write_vocabulary,
     "mix": mix,
     "prediction": distill_prediction,
@@ -44,6 +47,7 @@ JOBS = {
     "sentences": divide_documents,
     "signals": record_signals,
     "similarity": measure_similarity,
+    "supernet": train_in_sandwich,
     "thresholds": write_thresholds,
     "ticket": train_round,
     "tokenize": tokenize_corpus,

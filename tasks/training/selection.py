@@ -17,7 +17,8 @@ import torch
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
 from tasks.metrics.definition import metric_value
-from tasks.recipe.slices import DropSlice, NeuronSlice, PredictionSlice, TeacherSlice, VocabularySlice
+from tasks.recipe.makers.slices import JudgedShapesSlice, NeuronSlice, SubNetworkSlice, VocabularySlice
+from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.types import Output
@@ -96,7 +97,11 @@ def selector(
 
 
 def score_of_finished(
-    job: Job, knobs: VocabularySlice | NeuronSlice, task: Task, model: Any, tokenizer: Any
+    job: Job,
+    knobs: VocabularySlice | NeuronSlice | SubNetworkSlice | JudgedShapesSlice,
+    task: Task,
+    model: Any,
+    tokenizer: Any,
 ) -> float | None:
     """Return the headline score on the selection rows of a model that was not trained; None if there are no such
     rows."""

@@ -43,6 +43,8 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.training.writing.text_blocks": ("texts.parquet",),
     "tasks.training.checkpoints": ("state.json", "state.safetensors"),
     "tasks.training.dropping": ("similarity.json",),
+    "tasks.training.models.supernet": ("norms.safetensors", "supernet.json"),
+    "tasks.training.shrinking.supernet": ("shape_scores.json",),
     "tasks.engine.checkpoint_files": ("whole.json",),
     "tasks.engine.fork_server": ("job.json",),
     "tasks.scoring.predictions": ("predictions.parquet",),

@@ -11,6 +11,16 @@ from tasks.catalog import GLUE
 from tasks.recipe.data import Augmentation, CorpusText
 from tasks.recipe.distillation import Patience
 from tasks.recipe.makers.search import LatencySlice
+from tasks.recipe.makers.slices import (
+    HeadSlice,
+    NeuronSlice,
+    PruneRoundSlice,
+    QuantizationSlice,
+    TicketSlice,
+    VocabularySlice,
+    WeightSlice,
+    WidthSlice,
+)
 from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.methods import Matching
 from tasks.recipe.slices import (
@@ -20,20 +30,16 @@ from tasks.recipe.slices import (
     DropSlice,
     ExportSlice,
     GeneralSlice,
-    HeadSlice,
     InspectSlice,
     IntermediateSlice,
     JudgingScoreSlice,
     MetricSlice,
     MixSlice,
-    NeuronSlice,
     OwnMetricSlice,
     PackSlice,
     PatienceOf,
     PredictionSlice,
     ProgramSlice,
-    PruneRoundSlice,
-    QuantizationSlice,
     QuantizeSlice,
     ScoreSlice,
     SentencesSlice,
@@ -42,11 +48,7 @@ from tasks.recipe.slices import (
     TeacherSlice,
     TextsSlice,
     ThresholdSlice,
-    TicketSlice,
     VocabularyOfCorpus,
-    VocabularySlice,
-    WeightSlice,
-    WidthSlice,
 )
 from tasks.recipe.students import Shape
 from tasks.recipe.training import Pretraining

@@ -10,6 +10,7 @@ import pytest
 from flows.cli.runner import plan_recipe, planned_search, run_recipe
 from flows.home import Home
 from tasks.recipe.recipe import Recipe
+from tasks.report.tables.search import search_lines
 from tasks.results.run import RunResult
 from tests.flows.test_compress import FAST
 
@@ -83,3 +84,39 @@ def test_a_second_search_and_its_plan_compute_nothing(
     assert first.search is not None
     assert [one.name for one in found.shapes] == [one.name for one in first.search.shapes]
     assert any("Trainings of shapes: 3 for 1 steps each, then 2 for 4 steps each." == line for line in lines)
+
+
+@pytest.fixture(scope="module")
+def supernet(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> Recipe:
+    space = {"layers": [1, 2], "width": [0.5, 1.0], "neurons": [0.5, 1.0]}
+    training = {"prediction": FAST, "rows": 20}
+    return search_recipe(tiny_bert, tiny_rows, space=space, ranking="supernet", supernet=training)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_supernet_ranks_all_shapes_if_trainings_of_some_agree_and_else_rounds_do(
+    trusted: bool, supernet: Recipe, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiny models have any tau; the border is moved to either side of it."""
+    monkeypatch.setattr("flows.branches.search.supernet.TRUSTED", -1.0 if trusted else 1.1)
+    result = RunResult.model_validate(run_recipe(supernet, home=home, kind="search"))
+    search = result.search
+    assert search is not None and search.trusted == trusted and search.supernet_tau is not None
+    assert (search.fitting, len(search.checked)) == (8, 8)
+    chosen = [shape for shape in search.shapes if shape.state == "candidate"]
+    models = {row.name for row in result.models}
+    assert len(chosen) == 2 and {shape.name for shape in chosen} <= models
+    if trusted:
+        assert {f"{shape.name}.cut" for shape in chosen} <= models, "they begin with their part of the supernet"
+        assert all(shape.scores for shape in search.shapes) and search.rounds == (2,)
+        best = max(float(shape.scores[0] or 0) for shape in search.shapes)
+        assert chosen[0].scores[0] == best or chosen[1].scores[0] == best
+    else:
+        assert not any(name.endswith(".cut") for name in models) and search.rounds == (3, 2)
+        assert not any(stage["name"].startswith("cut-supernet") for stage in result.stages)
+    said = search_lines(search)
+    assert any(("its ranking was followed" if trusted else "not to be trusted") in line for line in said)
+
+
+def test_a_search_in_a_supernet_asked_again_computes_nothing(supernet: Recipe, home: Home) -> None:
+    assert {row["cache"] for row in plan_recipe(supernet, home=home, kind="search")} == {"hit"}

@@ -1,17 +1,16 @@
-"""The rounds of a search: shapes that fit a budget are trained for a part of their steps, and the better third goes
-on.
-
-Paper: successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943. Shapes are compared on the selection rows
-alone; the candidates that remain are trained, scored and judged as those of any recipe.
+"""A search: the shapes that fit a budget are ranked on the selection rows, in rounds of trainings or in a supernet; the
+best are candidates, trained, scored and judged as those of any recipe.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from flows.branches.candidate import Candidate, SharedArtifacts
-from flows.branches.makers import all_candidates, one_candidate
+from flows.branches.makers import one_candidate
+from flows.branches.search.rounds import train_in_rounds
+from flows.branches.search.supernet import LEAST_CHECKED, TRUSTED, rank_in_supernet
 from tasks.contracts import Artifact
 from tasks.errors import RecipeError
 from tasks.recipe.chains import require_chains
@@ -21,7 +20,6 @@ from tasks.recipe.makers.search import LatencySlice, ShapeSearch
 from tasks.recipe.makers.shrinking import TrimmedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import planned_lines
-from tasks.results.facts import ModelFacts
 from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.score_model import measure_latencies
@@ -30,7 +28,6 @@ from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.ranking import kendall_tau, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
-    finalists,
     fitting_shapes,
     largest_first,
     longest_table,
@@ -38,9 +35,6 @@ from tasks.search.space import (
     points_of,
 )
 from tasks.stage.session import Session
-
-TRUSTED = 0.6
-"""Least tau at which the ranking of a round is taken for that of whole trainings."""
 
 
 @dataclass
@@ -112,14 +106,28 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     shapes = largest_first(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
-    judged = await train_in_rounds(recipe, search, shapes, sizes, shared)
-    if judged is None:
+    ranked = await ranked_shapes(recipe, search, result, shared)
+    if ranked is None:
         return FoundShapes(result)
-    chosen = [one for one in judged if one.state == "candidate"]
+    chosen = [one for one in ranked.shapes if one.state == "candidate"]
     return FoundShapes(
-        result.replaced(shapes=tuple(judged), notes=notes_of_search(known)),
-        with_candidates(recipe, search, chosen, shared),
+        ranked.replaced(notes=notes_of_search(known)), with_candidates(recipe, search, chosen, shared, ranked.trusted)
     )
+
+
+async def ranked_shapes(
+    recipe: Recipe, search: ShapeSearch, result: SearchResult, shared: SharedArtifacts
+) -> SearchResult | None:
+    """Return the answer with ranked shapes: by a supernet if one is asked for and agrees with trainings of single
+    shapes, else by rounds of trainings. None in a plan that does not know a score."""
+    if search.ranking == "supernet" and len(result.shapes) >= LEAST_CHECKED:
+        found = await rank_in_supernet(recipe, search, result, shared)
+        if found is None or found.trusted:
+            return found
+        result = found.replaced(shapes=result.shapes, rounds=result.rounds)
+    sizes = [int(size) for size in result.rounds]
+    judged = await train_in_rounds(recipe, search, result.shapes, sizes, shared)
+    return None if judged is None else result.replaced(shapes=tuple(judged))
 
 
 def joules_per_ms(recipe: Recipe, table: Artifact, session: Session) -> float | None:
@@ -153,61 +161,19 @@ async def vocabularies_of(
     return found if table.facts else None
 
 
-async def train_in_rounds(
-    recipe: Recipe, search: ShapeSearch, shapes: Sequence[JudgedShape], sizes: Sequence[int], shared: SharedArtifacts
-) -> list[JudgedShape] | None:
-    """Train shapes for a part of their steps, round by round; return all of them with their scores and their state, the
-    best first. None in a plan that does not know a score."""
-    going, out = list(shapes[: search.shapes]), list(shapes[search.shapes :])
-    for number, _ in enumerate(sizes[:-1], start=1):
-        scores = await scores_of_round(recipe, search, going, number, len(sizes) - number, shared)
-        if None in scores:
-            return None
-        scored = [
-            one.replaced(scores=(*one.scores, score), state="left out")
-            for one, score in zip(going, scores, strict=True)
-        ]
-        ranked = sorted(scored, key=lambda one: (-float(one.scores[-1] or 0.0), one.bytes))
-        kept = ranked[: sizes[number]]
-        if number == len(sizes) - 1:
-            kept, passed = finalists(ranked, sizes[number])
-            ranked = [one.replaced(state="too much alike") if one in passed else one for one in ranked]
-        names = {one.name for one in kept}
-        going = list(kept)
-        out = [*(one for one in ranked if one.name not in names), *out]
-    if len(sizes) == 1:
-        going = going[: sizes[0]]
-        out = [*shapes[sizes[0] :]]
-    return [*(one.replaced(state="candidate") for one in going), *out]
-
-
-async def scores_of_round(
-    recipe: Recipe,
-    search: ShapeSearch,
-    shapes: Sequence[JudgedShape],
-    number: int,
-    left: int,
-    shared: SharedArtifacts,
-) -> list[float | None]:
-    """Train shapes in one round, with the first seed, and return their scores on the selection rows."""
-    suffix, training = f".r{number}", part_of_training(search.training, left)
-    chains = [chain_of_shape(one, search, training, shared.layers, search.seeds[:1], suffix) for one in shapes]
-    candidates = each_once(chains)
-    briefly = recipe.model_copy(update={"candidates": candidates, "students": (), "layer_dropping": None})
-    made = {one.name: one for one in await all_candidates(briefly, replace(shared, planned={}, made={}))}
-    last = [made[chain[-1].name].models[0] for chain in chains]
-    return [None if not one.facts else float(one.read(ModelFacts).score) for one in last]
-
-
 def with_candidates(
-    recipe: Recipe, search: ShapeSearch, chosen: Sequence[JudgedShape], shared: SharedArtifacts
+    recipe: Recipe, search: ShapeSearch, chosen: Sequence[JudgedShape], shared: SharedArtifacts, of_supernet: bool
 ) -> Recipe:
     """Return the recipe with the chosen shapes as further candidates, and the budget among the criteria of the gate if
-    checkpoints are what is served; else the shapes are exported in their formats.
+    checkpoints are what is served; else the shapes are exported in their formats. Shapes ``of_supernet`` begin with its
+    weights.
 
     Raises RecipeError where a candidate of the recipe has the name of a shape.
     """
-    chains = [chain_of_shape(one, search, search.training, shared.layers, search.seeds) for one in chosen]
+    supernet = search.whole_supernet if of_supernet else None
+    chains = [
+        chain_of_shape(one, search, search.training, shared.layers, search.seeds, supernet=supernet) for one in chosen
+    ]
     changes: dict[str, object] = {"candidates": (*recipe.candidates, *each_once(chains))}
     formats = [way for way in dict.fromkeys(one.format for one in chosen) if way != "torch"]
     if formats:
@@ -250,7 +216,8 @@ def with_final_scores(result: SearchResult, candidates: Sequence[Candidate]) -> 
     tau = kendall_tau([float(pair[0] or 0) for pair in pairs], [float(pair[1] or 0) for pair in pairs])
     notes = result.notes
     if tau is not None and tau < TRUSTED:
-        notes = (*notes, f"the last round and whole trainings rank the candidates differently (tau {tau:.2f})")
+        before = "the supernet" if result.trusted else "the last round"
+        notes = (*notes, f"{before} and whole trainings rank the candidates differently (tau {tau:.2f})")
     return result.replaced(shapes=tuple(shapes), tau=tau, notes=notes)
 
 

@@ -10,8 +10,8 @@ from flows.branches.shrinking.sparse import training_of
 from tasks.contracts import Artifact
 from tasks.recipe.judging import Exports
 from tasks.recipe.makers.bits import GridKnobs, QuantizedCandidate
+from tasks.recipe.makers.slices import QuantizationSlice
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import QuantizationSlice
 from tasks.results.export_formats import EXPORT_FORMATS, IN_FULL
 from tasks.results.row import ResultRow
 from tasks.shrink_model import train_quantized

@@ -12,8 +12,8 @@ from tasks.contracts import Artifact
 from tasks.recipe.chains import depth_of
 from tasks.recipe.makers.candidate_knobs import TEACHER
 from tasks.recipe.makers.shrinking import HeadsCandidate, NarrowedCandidate, PrunedCandidate, TrimmedCandidate
+from tasks.recipe.makers.slices import HeadSlice, NeuronSlice, PruneRoundSlice, VocabularySlice, WidthSlice
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import HeadSlice, NeuronSlice, PruneRoundSlice, VocabularySlice, WidthSlice
 from tasks.recipe.students import Student
 from tasks.shrink_model import prune_heads, prune_in_rounds, prune_neurons, prune_width, trim_vocabulary
 

@@ -11,9 +11,9 @@ from tasks.contracts import Artifact
 from tasks.recipe.chains import depth_of
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import TEACHER
+from tasks.recipe.makers.slices import TicketSlice, WeightSlice
 from tasks.recipe.makers.weights import LotteryCandidate, MaskKnobs, SparseCandidate
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import TicketSlice, WeightSlice
 from tasks.recipe.students import Student
 from tasks.shrink_model import prune_weights, train_ticket
 

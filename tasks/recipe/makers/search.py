@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 from tasks.catalog import TaskTypeName
 from tasks.recipe.judging import Criterion, Speed
 from tasks.recipe.knobs import LARGEST_VOCABULARY, Choices, Knobs, did_you_mean, require_distinct
+from tasks.recipe.makers.supernets import SEARCHED, Share, SupernetKnobs, SupernetTraining
 from tasks.recipe.students import STRATEGY_NAMES, DroppedTraining
 
-Share = Annotated[float, Field(gt=0, le=1)]
 Format = Literal["torch", "onnx", "int8", "int8-table4"]
 BYTES = {"": 1.0, "B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 UNITS: dict[str, dict[str, float]] = {
@@ -144,7 +144,7 @@ class Space(Knobs):
 
 class ShapeSearch(Knobs):
     """Find the best shape within a budget: limbeck search predicts latency and size of every shape from measured parts,
-    trains those that fit by successive halving, and makes candidates of the best."""
+    ranks those that fit by successive halving or in a supernet, and makes candidates of the best."""
 
     budget: SearchBudget = Field(SearchBudget(), description="What a model may cost at most; at least one budget.")
     space: Space = Field(Space(), description="The shapes among which to choose.")
@@ -152,6 +152,13 @@ class ShapeSearch(Knobs):
         DroppedTraining(signal="teacher", learning_rate=1e-4, dropout=0.0),
         description="Training of a shape; earlier rounds of the halving take a part of its steps or epochs.",
     )
+    ranking: Literal["halving", "supernet"] = Field(
+        "halving",
+        description="How shapes are ranked: halving trains up to shapes of them alone, in rounds; supernet trains all "
+        "shapes of the space in one set of weights and scores every shape that fits with these, after 8 shapes that "
+        "are trained alone agree with it; if they do not, halving follows.",
+    )
+    supernet: SupernetTraining = Field(SupernetTraining(), description="Its training, with ranking: supernet.")
     strategy: Annotated[str, Choices(*STRATEGY_NAMES)] = Field(
         "contribution", description="Which layers a shape of fewer layers keeps: a strategy of layer_dropping."
     )
@@ -181,7 +188,24 @@ class ShapeSearch(Knobs):
         if self.strategy not in STRATEGY_NAMES:
             hint = did_you_mean(self.strategy, STRATEGY_NAMES)
             raise ValueError(f"strategy is {self.strategy!r}; {hint}legal are {', '.join(STRATEGY_NAMES)}")
+        if self.ranking == "supernet" and self.strategy in SEARCHED:
+            raise ValueError(
+                f"strategy: {self.strategy} finds layers by trainings, which a supernet does not make; choose another "
+                f"strategy, or ranking: halving"
+            )
         return self
+
+    @property
+    def whole_supernet(self) -> SupernetKnobs:
+        """The supernet of the space."""
+        return SupernetKnobs(
+            **dict(self.supernet),
+            layers=self.space.layers,
+            width=self.space.width,
+            neurons=self.space.neurons,
+            strategy=self.strategy,
+            importance=self.importance,
+        )
 
     def require_budget(self) -> tuple[Bound, ...]:
         """Return the budgets; raise ValueError if there is none, since the teacher itself would be the answer."""

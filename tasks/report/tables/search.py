@@ -51,11 +51,23 @@ def search_lines(result: SearchResult) -> list[str]:
     ]
     if result.table is not None:
         lines.append(table_line(result.table))
+    if result.supernet_tau is not None:
+        lines.append(supernet_line(result))
     if result.tau is not None:
         lines.append(
-            f"The last round and the whole trainings of the candidates agree with tau {result.tau:.2f} (1: one order)."
+            f"{'The supernet' if result.trusted else 'The last round'} and the whole trainings of the candidates agree "
+            f"with tau {result.tau:.2f} (1: one order)."
         )
     return [*lines, *(f"Note: {note}." for note in result.notes)]
+
+
+def supernet_line(result: SearchResult) -> str:
+    """Return a sentence on how far a supernet ranks shapes as trainings of their own do."""
+    follows = "its ranking was followed" if result.trusted else "its ranking is not to be trusted, and was not followed"
+    return (
+        f"Supernet: scores with its weights and of {plural(len(result.checked), 'shape')} that were trained alone "
+        f"agree with tau {result.supernet_tau:.2f}; {follows}."
+    )
 
 
 def table_line(table: LatencyTable) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tasks.engine.job import Job
 from tasks.methods.pruning.silent_heads import kept_heads, maps_of_heads, silence_heads, sounding_heads
-from tasks.recipe.slices import HeadSlice
+from tasks.recipe.makers.slices import HeadSlice
 from tasks.training.data.rows import task_and_tokenizer
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic

@@ -19,7 +19,7 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.pruning.importance import OF_ROWS, OF_WEIGHTS, OfBatch, most_important
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
-from tasks.recipe.slices import NeuronSlice
+from tasks.recipe.makers.slices import NeuronSlice, SupernetSlice
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, batches_of_rows
 from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
@@ -30,6 +30,8 @@ from tasks.training.selection import score_of_finished
 
 BATCH, TOKENS = 32, 4096
 """Rows and tokens of one pass."""
+ImportanceOfUnits = NeuronSlice | SupernetSlice
+"""Knobs of a measurement of importance."""
 
 
 def prune_neurons(job: Job) -> dict[str, object]:
@@ -51,7 +53,7 @@ def prune_neurons(job: Job) -> dict[str, object]:
     }
 
 
-def importance_of(job: Job, knobs: NeuronSlice, task: Task, model: Any, tokenizer: Any) -> list[Tensor]:
+def importance_of(job: Job, knobs: ImportanceOfUnits, task: Task, model: Any, tokenizer: Any) -> list[Tensor]:
     """Return the importance of the neurons of each block, L of [F]."""
     if knobs.importance in OF_WEIGHTS:
         generator = torch.Generator().manual_seed(knobs.seed)

@@ -21,7 +21,7 @@ from tasks.architectures.requirements import require_served
 from tasks.engine.job import Job
 from tasks.methods.losses.hidden_states import hidden_state_loss
 from tasks.methods.losses.means import Loss
-from tasks.recipe.slices import QuantizationSlice
+from tasks.recipe.makers.slices import QuantizationSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import collate
 from tasks.training.data.epochs import Epoch, Indices, planned

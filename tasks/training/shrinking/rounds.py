@@ -15,7 +15,7 @@ from tasks.errors import RecipeError
 from tasks.methods.pruning.importance import most_important
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
 from tasks.methods.pruning.widths import heads_to_keep, width_and_heads_of
-from tasks.recipe.slices import PruneRoundSlice
+from tasks.recipe.makers.slices import PruneRoundSlice
 from tasks.training.data.rows import Task, task_and_tokenizer
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic

@@ -14,7 +14,7 @@ from torch.nn.utils import parametrize
 from tasks.engine.job import Job
 from tasks.methods.pruning.tickets import at_random, drawn_anew, ticket
 from tasks.methods.pruning.weight_masks import WeightMask
-from tasks.recipe.slices import TicketSlice
+from tasks.recipe.makers.slices import TicketSlice
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.snapshots import read_snapshot
 from tasks.training.models.students import load_classifier

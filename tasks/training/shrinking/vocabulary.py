@@ -18,7 +18,7 @@ import numpy as np
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.vocabulary.tokenizer_files import Document, ids_to_keep, with_pieces
-from tasks.recipe.slices import VocabularySlice
+from tasks.recipe.makers.slices import VocabularySlice
 from tasks.training.data.corpora import read_corpus
 from tasks.training.data.encoded import encode
 from tasks.training.data.rows import Task, load_tokenizer, read_rows, task_and_tokenizer

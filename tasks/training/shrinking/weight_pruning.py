@@ -19,7 +19,8 @@ from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.methods.pruning.weight_masks import LAST_THRESHOLD, WeightMask, cubic, masks_of, pressure, share_above
-from tasks.recipe.slices import PredictionSlice, WeightSlice
+from tasks.recipe.makers.slices import WeightSlice
+from tasks.recipe.slices import PredictionSlice
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Task, read_rows, student_rows, task_and_tokenizer

@@ -21,7 +21,7 @@ from tasks.errors import ModelError
 from tasks.methods.pruning.importance import most_important
 from tasks.methods.pruning.stream_importance import OF_HEADS, OF_STREAM, norms_of_dimensions, norms_of_heads
 from tasks.methods.pruning.widths import attention_maps, heads_to_keep, narrowed, width_and_heads_of
-from tasks.recipe.slices import NeuronSlice, WidthSlice
+from tasks.recipe.makers.slices import NeuronSlice, WidthSlice
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, batches_of_rows
 from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
@@ -29,7 +29,7 @@ from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model, tables
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import score_of_finished
-from tasks.training.shrinking.neuron_pruning import BATCH, TOKENS
+from tasks.training.shrinking.neuron_pruning import BATCH, TOKENS, ImportanceOfUnits
 
 
 @dataclass
@@ -102,7 +102,9 @@ def with_origin(small: Any, model: Any, kept_D: Sequence[int], kept_LH: Sequence
     return small
 
 
-def importance_of_stream(job: Job, knobs: NeuronSlice, task: Task, model: Any, tokenizer: Any) -> StreamImportance:
+def importance_of_stream(
+    job: Job, knobs: ImportanceOfUnits, task: Task, model: Any, tokenizer: Any
+) -> StreamImportance:
     """Return the importance of dimensions and heads by the measure that the knobs name."""
     if knobs.importance == "random":
         return drawn_importance(model, torch.Generator().manual_seed(knobs.seed))

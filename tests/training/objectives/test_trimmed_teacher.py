@@ -13,7 +13,8 @@ import torch
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.recipe.slices import IntermediateSlice, VocabularySlice
+from tasks.recipe.makers.slices import VocabularySlice
+from tasks.recipe.slices import IntermediateSlice
 from tasks.training.data.encoded import collate
 from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_intermediate

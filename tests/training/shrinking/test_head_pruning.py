@@ -13,7 +13,8 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.exports.jobs import export
 from tasks.methods.pruning.silent_heads import sounding_heads
-from tasks.recipe.slices import ExportSlice, HeadSlice
+from tasks.recipe.makers.slices import HeadSlice
+from tasks.recipe.slices import ExportSlice
 from tasks.scoring.predict import outputs_of
 from tasks.scoring.speed.flops import parameters_of
 from tasks.training.data.rows import read_task

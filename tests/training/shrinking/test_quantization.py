@@ -15,7 +15,7 @@ from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
 from tasks.methods.quantization.grids import as_blocks
 from tasks.ports.rows.row_files import TASK
-from tasks.recipe.slices import QuantizationSlice
+from tasks.recipe.makers.slices import QuantizationSlice
 from tasks.task_types.texts.truncation import stated_truncation
 from tasks.training import loop
 from tasks.training.data.rows import load_tokenizer, read_task

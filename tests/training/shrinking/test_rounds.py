@@ -11,7 +11,7 @@ import pytest
 from tasks.architectures.known_architectures import shape_of
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
-from tasks.recipe.slices import PruneRoundSlice
+from tasks.recipe.makers.slices import PruneRoundSlice
 from tasks.training.shrinking.rounds import prune_round
 from tests.families import write_tiny
 from tests.training.shrinking.test_vocabulary import classifier

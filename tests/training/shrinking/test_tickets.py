@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.recipe.slices import TicketSlice
+from tasks.recipe.makers.slices import TicketSlice
 from tasks.training.data.rows import read_task
 from tasks.training.models.snapshots import read_snapshot
 from tasks.training.models.students import load_classifier

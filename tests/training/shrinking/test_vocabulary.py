@@ -16,7 +16,7 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.ports.rows.document_files import write_documents
 from tasks.recipe.data import CorpusText
-from tasks.recipe.slices import VocabularySlice
+from tasks.recipe.makers.slices import VocabularySlice
 from tasks.scoring.predict import outputs_of
 from tasks.training.data.corpora import tokenize_corpus
 from tasks.training.data.rows import load_tokenizer, read_rows, read_task

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, RecipeError
-from tasks.recipe.slices import WeightSlice
+from tasks.recipe.makers.slices import WeightSlice
 from tasks.scoring.predict import outputs_of
 from tasks.training import loop
 from tasks.training.data.rows import read_task

@@ -12,7 +12,7 @@ import torch
 from tasks.architectures.known_architectures import shape_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError
-from tasks.recipe.slices import WidthSlice
+from tasks.recipe.makers.slices import WidthSlice
 from tasks.scoring.predict import outputs_of
 from tasks.training.data.rows import load_tokenizer, read_task
 from tasks.training.models.students import load_classifier

@@ -1,0 +1,76 @@
+"""The ranking of shapes in a supernet: all of them are scored with its weights after one training, and some are trained
+alone, to tell whether trained models have that order.
+
+Paper: Hou et al. 2020, DynaBERT, arXiv:2004.04037. Shapes are compared on the selection rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flows.branches.candidate import SharedArtifacts
+from flows.branches.search.rounds import scores_of_round
+from flows.branches.shrinking.supernets import scores_of_shapes, supernet_of
+from tasks.recipe.makers.candidate_knobs import TEACHER
+from tasks.recipe.makers.search import ShapeSearch
+from tasks.recipe.makers.slices import ShapeSlice
+from tasks.recipe.makers.supernets import SubNetworkCandidate
+from tasks.recipe.recipe import Recipe
+from tasks.results.facts import ShapeScores
+from tasks.results.search import JudgedShape, SearchResult
+from tasks.search.ranking import kendall_tau
+from tasks.search.space import finalists
+
+TRUSTED = 0.6
+"""Least tau at which a cheaper ranking is taken for that of whole trainings."""
+CHECKED = 8
+"""Shapes that are trained alone to check a supernet."""
+LEAST_CHECKED = 3
+"""Fewer shapes than these have no rank correlation; they are trained in rounds."""
+
+
+async def rank_in_supernet(
+    recipe: Recipe, search: ShapeSearch, result: SearchResult, shared: SharedArtifacts
+) -> SearchResult | None:
+    """Return the answer with the scores of all shapes in a supernet, and how far trainings of some of them agree;
+    trusted if they do. None in a plan that does not know a score."""
+    shapes, seed = result.shapes, search.seeds[0]
+    planned = SubNetworkCandidate(
+        name="supernet", made_from=TEACHER, by="supernet", supernet=search.whole_supernet, seeds=(seed,)
+    )
+    trained = await supernet_of(recipe, planned.supernet, planned, seed, await shared.teacher, shared)
+    wanted = [ShapeSlice(layers=one.layers, width=float(one.width), neurons=float(one.neurons)) for one in shapes]
+    length = planned.supernet.prediction.max_length
+    judged = await scores_of_shapes(recipe, trained, wanted, length, shared)
+    checked = evenly_spread(shapes, CHECKED)
+    alone = await scores_of_round(recipe, search, checked, 1, len(result.rounds) - 1, shared)
+    if not judged.facts or None in alone:
+        return None
+    scores = dict(zip((one.name for one in shapes), judged.read(ShapeScores).scores, strict=True))
+    inside = [float(scores[one.name] or 0) for one in checked]
+    tau = kendall_tau(inside, [float(score or 0) for score in alone])
+    scored = [one.replaced(scores=(scores[one.name],)) for one in shapes]
+    return result.replaced(
+        shapes=tuple(with_states(scored, search.candidates)),
+        rounds=(min(search.candidates, len(shapes)),),
+        supernet_tau=tau,
+        checked=tuple(one.name for one in checked),
+        trusted=tau is not None and tau >= TRUSTED,
+    )
+
+
+def with_states(scored: Sequence[JudgedShape], count: int) -> list[JudgedShape]:
+    """Return shapes, the best first: the candidates, and those that are much like a better one."""
+    ranked = sorted(scored, key=lambda one: (-float(one.scores[-1] or 0.0), one.bytes))
+    kept, passed = finalists(ranked, count)
+    rest = [one for one in ranked if one not in kept and one not in passed]
+    alike = [one.replaced(state="too much alike") for one in passed]
+    return [*(one.replaced(state="candidate") for one in kept), *alike, *rest]
+
+
+def evenly_spread(shapes: Sequence[JudgedShape], count: int) -> list[JudgedShape]:
+    """Return shapes at even distances from the largest to the smallest by FLOPs; all if there are no more."""
+    ordered = sorted(shapes, key=lambda one: (-float(one.flops), one.name))
+    if len(ordered) <= count:
+        return ordered
+    return [ordered[round(number * (len(ordered) - 1) / (count - 1))] for number in range(count)]
