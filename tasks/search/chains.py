@@ -40,7 +40,7 @@ def chain_of_shape(
         made = cuts_of_shape(shape, search, seeds, names)
         origin = made[-1].name if made else TEACHER
     else:
-        made = [part_of_supernet(shape, supernet, seeds, f"{trained}.cut")]
+        made = [part_of_supernet(shape, supernet, seeds, f"{trained}-of-supernet")]
         origin = made[-1].name
     made.append(trained_shape(shape, search, training, layers, seeds, trained, origin, whole=supernet is None))
     if shape.pieces != "whole":

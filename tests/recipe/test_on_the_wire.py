@@ -13,9 +13,13 @@ from tasks.recipe.distillation import Patience
 from tasks.recipe.makers.search import LatencySlice
 from tasks.recipe.makers.slices import (
     HeadSlice,
+    JudgedShapesSlice,
     NeuronSlice,
     PruneRoundSlice,
     QuantizationSlice,
+    ShapeSlice,
+    SubNetworkSlice,
+    SupernetSlice,
     TicketSlice,
     VocabularySlice,
     WeightSlice,
@@ -93,6 +97,9 @@ SENT = [
     ScoreSlice(task=GLUE["stsb"], resamples=100),
     SignalSlice(task_type="classification", layers=3, attention=False),
     SpeedSlice(task_type="classification", repeats=5),
+    SupernetSlice(task_type="classification", **COURSE, layers=(1, 2), width=(0.5, 1.0), hidden_weight=0.5),
+    SubNetworkSlice(task_type="classification", layers=1, neurons=0.5),
+    JudgedShapesSlice(task_type="classification", shapes=(ShapeSlice(layers=1), ShapeSlice(width=0.5))),
     TeacherSlice(task_type="classification", **COURSE, already_finetuned=True),
     TextsSlice(task_type="classification", repeats=5),
     ThresholdSlice(task_type="multi-label", metric="micro_f1"),

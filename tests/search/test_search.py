@@ -88,9 +88,17 @@ def test_a_second_search_and_its_plan_compute_nothing(
 
 @pytest.fixture(scope="module")
 def supernet(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> Recipe:
-    space = {"layers": [1, 2], "width": [0.5, 1.0], "neurons": [0.5, 1.0]}
-    training = {"prediction": FAST, "rows": 20}
-    return search_recipe(tiny_bert, tiny_rows, space=space, ranking="supernet", supernet=training)
+    """A teacher and trainings that are long enough for scores to differ."""
+    longer = {**FAST, "steps": 60, "learning_rate": 3e-3}
+    recipe = search_recipe(
+        tiny_bert,
+        tiny_rows,
+        space={"layers": [1, 2], "width": [0.5, 1.0], "neurons": [0.5, 1.0]},
+        ranking="supernet",
+        supernet={"prediction": longer, "rows": 20},
+        training={**longer, "signal": "teacher"},
+    )
+    return recipe.model_copy(update={"teacher": recipe.teacher.model_copy(update=longer)})
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -107,13 +115,13 @@ def test_a_supernet_ranks_all_shapes_if_trainings_of_some_agree_and_else_rounds_
     models = {row.name for row in result.models}
     assert len(chosen) == 2 and {shape.name for shape in chosen} <= models
     if trusted:
-        assert {f"{shape.name}.cut" for shape in chosen} <= models, "they begin with their part of the supernet"
+        assert {f"{shape.name}-of-supernet" for shape in chosen} <= models, "they begin with their part of the supernet"
         assert all(shape.scores for shape in search.shapes) and search.rounds == (2,)
         best = max(float(shape.scores[0] or 0) for shape in search.shapes)
         assert chosen[0].scores[0] == best or chosen[1].scores[0] == best
     else:
-        assert not any(name.endswith(".cut") for name in models) and search.rounds == (3, 2)
-        assert not any(stage["name"].startswith("cut-supernet") for stage in result.stages)
+        assert not any(name.endswith("-of-supernet") for name in models) and search.rounds == (3, 2)
+        assert not any(stage.name.startswith("cut-supernet") for stage in result.stages)
     said = search_lines(search)
     assert any(("its ranking was followed" if trusted else "not to be trusted") in line for line in said)
 

@@ -265,13 +265,14 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "ticket", "from": "teacher", "by": "lottery-ticket", "rounds": 2, "prediction": FAST},
             {"name": "few", "from": "teacher", "by": "quantization", "format": "four-bit", "prediction": FAST},
             {"name": "fewer", "from": "teacher", "by": "head-pruning"},
+            {"name": "part", "from": "teacher", "by": "supernet", "neurons": 0.5, "supernet": {"prediction": FAST}},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
     narrowed, gradual = "prune-width/narrowed", "prune-in-rounds/*"
     between = "distill-predictions/gradual-round-1"
     sparse, tickets, few = "prune-weights/sparse", "train-ticket/*", "train-quantized/few"
-    fewer = "prune-heads/fewer"
+    fewer, supernet, part = "prune-heads/fewer", "train-supernet/supernet", "cut-supernet/part"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
@@ -347,6 +348,18 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.12.importance", (fewer,), ["magnitude"]),
         Rule("candidates.12.scope", (fewer,), ["layer"]),
         Rule("candidates.12.*", (fewer,)),
+        Rule("candidates.13.seeds", (seeded(supernet), seeded(part), *scored("part")), [[0, 1]]),
+        Rule("candidates.13.from", (supernet, "measure-contributions"), ["cut"]),
+        Rule("candidates.13.supernet.prediction.max_length", (supernet, part, "measure-contributions")),
+        Rule("candidates.13.supernet.layers", (supernet,), [[1, 2]]),
+        Rule("candidates.13.supernet.width", (supernet,), [[0.5, 1.0]]),
+        Rule("candidates.13.supernet.neurons", (supernet,), [[0.5, 1.0]]),
+        Rule("candidates.13.supernet.importance", (supernet,), ["magnitude"]),
+        Rule("candidates.13.supernet.strategy", (supernet,), ["bottom"]),
+        Rule("candidates.13.supernet.*", (supernet,)),
+        Rule("candidates.13.layers", (part,), [2]),
+        Rule("candidates.13.width", (part,), [0.99]),
+        Rule("candidates.13.neurons", (part,), [0.25]),
         Rule(
             "task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed, fewer)
         ),

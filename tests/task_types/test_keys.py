@@ -32,6 +32,9 @@ LEARNING = {
     "prune-weights",
     "train-ticket",
     "train-quantized",
+    "train-supernet",
+    "cut-supernet",
+    "judge-shapes",
 }
 LOADING = {"score-model", "score-judging-set", "export-onnx", "export-executorch", "measure-speed", "measure-texts"}
 """Further stages that load a model by the class that its type's head names."""

@@ -8,18 +8,23 @@ from tasks.ports.code.fingerprint import program
 from tests.stage_tasks import edited
 from tests.task_types.test_keys import remade, with_statements
 
+SUPERNET = {"train-supernet", "cut-supernet", "judge-shapes"}
 OWN = {
     "tasks.methods.pruning.widths": {  # latencies: of narrower shapes; export: the maps of silent heads
         "prune-width",
         "prune-heads",
         "prune-in-rounds",
+        *SUPERNET,
         "measure-latencies",
         "export-onnx",
         "export-executorch",
     },
     "tasks.methods.pruning.silent_heads": {"prune-heads", "export-onnx", "export-executorch"},
-    "tasks.methods.pruning.stream_importance": {"prune-width", "prune-heads", "prune-in-rounds"},
-    "tasks.training.shrinking.width_pruning": {"prune-width", "prune-heads", "prune-in-rounds"},
+    "tasks.methods.pruning.stream_importance": {"prune-width", "prune-heads", "prune-in-rounds", "train-supernet"},
+    "tasks.training.shrinking.width_pruning": {"prune-width", "prune-heads", "prune-in-rounds", "train-supernet"},
+    "tasks.methods.pruning.sub_networks": SUPERNET,
+    "tasks.training.models.supernet": SUPERNET,
+    "tasks.training.objectives.sub_networks": {"train-supernet"},
     "tasks.training.shrinking.head_pruning": {"prune-heads"},
     "tasks.training.shrinking.rounds": {"prune-in-rounds"},
     "tasks.training.shrinking.weight_pruning": {"prune-weights", "train-ticket"},
