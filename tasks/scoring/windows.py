@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks.task_types.common_head import words_at_a_token
 from tasks.task_types.units import (
     Conclusions,
     Parts,
@@ -28,6 +29,9 @@ from tasks.task_types.units import (
 
 WINDOWS_AT_ONCE = 64
 """Windows of texts that a checkpoint reads at once, as many as rows."""
+NUMBERS_AT_ONCE = 2**25
+"""Numbers about a vocabulary that a checkpoint returns at once, 128 megabytes: fewer windows where it has many words.
+It returns them for a window at least."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +176,10 @@ def outputs_of_checkpoint_units(
 
     def ask(inputs: Any) -> Mapping[str, np.ndarray | Sequence[np.ndarray]]:
         parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
-        for start in range(0, len(inputs["input_ids"]), WINDOWS_AT_ONCE):
-            some = {name: values[start : start + WINDOWS_AT_ONCE] for name, values in inputs.items()}
+        count, length = inputs["input_ids"].shape
+        at_once = min(WINDOWS_AT_ONCE, max(1, NUMBERS_AT_ONCE // (length * words_at_a_token(model))))
+        for start in range(0, count, at_once):
+            some = {name: values[start : start + at_once] for name, values in inputs.items()}
             with torch.inference_mode():
                 found = model(**some)
             for name in names:

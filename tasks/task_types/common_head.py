@@ -37,6 +37,13 @@ def token_classifier() -> Any:
     return AutoModelForTokenClassification
 
 
+def words_at_a_token(model: Any) -> int:
+    """Return how many numbers a model computes for each token where it answers about a vocabulary: one for each word;
+    1 for any other model. They decide how many tokens it can read at once."""
+    table = model.get_output_embeddings()
+    return 1 if table is None else int(table.weight.shape[0])
+
+
 def plain_class_for(auto_class: Any, config: Any) -> Any:
     """Return the class that an auto class of transformers has for a config; None where it has none."""
     found = auto_class._model_mapping.get(type(config), None)

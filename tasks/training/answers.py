@@ -24,6 +24,7 @@ from tasks.engine.job import Job
 from tasks.methods.losses.ensembles import mixture_weights
 from tasks.methods.losses.patience import patience_layers
 from tasks.recipe.slices import AnswerSlice, MixSlice
+from tasks.task_types.common_head import words_at_a_token
 from tasks.task_types.heads import HEADS
 from tasks.task_types.types import KeptWords
 from tasks.training.data.answer_blocks import AT, AnswerBlocks, blocks_of
@@ -85,7 +86,7 @@ def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded
     if keep is not None:
         return kept_by_block(job, knobs, capture, encoded, pad, keep)
     order, at, parts, place = [], [], list[Answered](), capture.model.device
-    for rows in without_gradients(encoded.lengths_N, place):
+    for rows in without_gradients(encoded.lengths_N, place, words_at_a_token(capture.model)):
         batch = collate(encoded, rows, pad, place)
         with torch.inference_mode(), arithmetic(knobs.precision, place):
             parts.append(answers_of(capture, batch))
@@ -122,7 +123,8 @@ def kept_by_block(
     that was killed goes on behind it."""
     assert encoded.windows is not None
     place, blocks = capture.model.device, AnswerBlocks(job.checkpoints)
-    for number, batches in enumerate(blocks_of(without_gradients(encoded.lengths_N, place))):
+    batches_of_pass = without_gradients(encoded.lengths_N, place, words_at_a_token(capture.model))
+    for number, batches in enumerate(blocks_of(batches_of_pass)):
         if blocks.has(number):
             continue
         found = list[dict[str, np.ndarray]]()

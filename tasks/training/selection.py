@@ -20,6 +20,7 @@ from tasks.metrics.definition import metric_value
 from tasks.recipe.makers.slices import JudgedShapesSlice, NeuronSlice, SubNetworkSlice, VocabularySlice
 from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
+from tasks.task_types.common_head import words_at_a_token
 from tasks.task_types.interfaces import Answers
 from tasks.task_types.types import Output
 from tasks.task_types.units import by_row
@@ -59,7 +60,7 @@ def all_outputs(
     place, parts, order = model.device, list[list[np.ndarray]](), []
     was_training = model.training
     model.eval()
-    for rows in without_gradients(encoded.lengths_N, place):
+    for rows in without_gradients(encoded.lengths_N, place, words_at_a_token(model)):
         with torch.inference_mode(), arithmetic(precision, place):
             batch = collate(encoded, rows, pad, place)
             found = model(**batch.inputs(model))

@@ -11,6 +11,9 @@ import torch
 
 POOL = 100  # batches sorted together: larger pools pad less and shuffle less
 GPU_TOKENS = 65_536  # of a pass without gradients: about a gigabyte of activations of BERT-base
+CPU_TOKENS = 16_384
+GPU_LOGITS, CPU_LOGITS = 2**29, 2**25
+"""Numbers of a pass about a vocabulary: 2 gigabytes, and 128 megabytes, of which a few copies are made."""
 
 
 def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int) -> list[np.ndarray]:
@@ -51,12 +54,13 @@ def by_length(lengths_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarr
     return cut_batches(np.argsort(-lengths_N, kind="stable"), lengths_N, size, tokens)
 
 
-def without_gradients(lengths_N: np.ndarray, place: torch.device) -> list[np.ndarray]:
+def without_gradients(lengths_N: np.ndarray, place: torch.device, words: int = 1) -> list[np.ndarray]:
     """Return batches for a pass without gradients: of 64 rows on a CPU, whose cache is small; on a GPU by tokens alone,
-    because the start of each operation takes longer there than the operation itself on 64 short rows."""
+    because the start of each operation takes longer there than the operation itself on 64 short rows. Of a model that
+    returns a number for each of ``words`` at each token, fewer tokens."""
     if place.type == "cuda":
-        return by_length(lengths_N, size=len(lengths_N), tokens=GPU_TOKENS)
-    return by_length(lengths_N, size=64, tokens=16_384)
+        return by_length(lengths_N, size=len(lengths_N), tokens=min(GPU_TOKENS, GPU_LOGITS // words))
+    return by_length(lengths_N, size=64, tokens=min(CPU_TOKENS, CPU_LOGITS // words))
 
 
 def cut_batches(rows: np.ndarray, lengths_N: np.ndarray, size: int, tokens: int) -> list[np.ndarray]:
