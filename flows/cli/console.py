@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tasks.results.run import RunResult
     from tasks.results.search import SearchResult
     from tasks.results.sweep import SweepResult
+    from tasks.results.trials import TrialsResult
 
 QUIET = 15.0  # seconds between two lines of progress when the output is no terminal
 
@@ -129,6 +130,8 @@ def show_results(console: Console, result: RunResult) -> None:
     show_tables(console, result)
     if result.search is not None:
         show_search(console, result.search)
+    if result.trials is not None:
+        show_trials(console, result.trials)
     for entry in result.registered:
         if entry.decision == "refused":
             console.print(
@@ -151,6 +154,15 @@ def show_search(console: Console, search: SearchResult) -> None:
     if search.shapes:
         console.print(search_table(search.shapes))
     for line in search_lines(search):
+        console.print(line, highlight=False, markup=False)
+
+
+def show_trials(console: Console, result: TrialsResult) -> None:
+    """Print the ways to train a shape that a search tried, and how far to trust its answer."""
+    from tasks.report.tables.trials import trials_lines, trials_table
+
+    console.print(trials_table(result.trials))
+    for line in trials_lines(result):
         console.print(line, highlight=False, markup=False)
 
 

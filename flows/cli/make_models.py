@@ -68,6 +68,9 @@ def init(
     teacher: Annotated[
         str | None, typer.Option("--teacher", metavar="MODEL", help="The model to make small: a hub id, or a folder.")
     ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Add trials of ways to train the student, for limbeck search.")
+    ] = False,
     output: Annotated[
         Path | None, written("--output", "-o", help="File of the recipe; by default in the folder of the data.")
     ] = None,
@@ -78,7 +81,7 @@ def init(
     target = output or recipe_beside(table)
     if target.exists():
         raise RecipeError(f"{target} already exists; name another file with --output")
-    wishes = Wishes(text, label, pair, task, teacher)
+    wishes = Wishes(text, label, pair, task, teacher, search)
     starter = starter_recipe(
         table, target, wishes, ask_on_terminal if sys.stdin.isatty() and sys.stdout.isatty() else None
     )
@@ -221,6 +224,13 @@ def search(
             "share of the teacher's, latency_ms=0.3x; can be repeated.",
         ),
     ] = [],  # noqa: B006
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="With a section search.recipes: minutes of training in which to try ways to train its shape.",
+            show_default=False,
+        ),
+    ] = None,
     sets: Sets = [],  # noqa: B006
     json_file: JsonFile = None,
     dry_run: Annotated[
@@ -228,26 +238,32 @@ def search(
     ] = False,
 ) -> None:
     """Find the best shape within a budget: predict latency and size of every shape from parts measured on this machine,
-    train those that fit in rounds, and make candidates of the best.
+    train those that fit in rounds, and make candidates of the best. Or try ways to train one shape, for some minutes.
 
     The recipe's search section has the space, the training and the rounds; its budget can be given by --budget. A dry
-    run knows the shapes that fit once the latency table is measured, which is the first stage of a search.
+    run knows the shapes that fit once the latency table is measured, which is the first stage of a search. A recipe
+    with search.recipes has a shape, and starts, methods and learning rates, of which the best are candidates.
     """
     from flows.cli.sweep_options import budget_sets
     from flows.run.recipe_file import load_recipe
 
-    chosen = load_recipe(recipe, [*sets, *budget_sets(budget)], ["search"])
+    tried = [] if minutes is None else [f"search.recipes.minutes={minutes:g}"]
+    chosen = load_recipe(recipe, [*sets, *budget_sets(budget), *tried], ["search"])
     if not dry_run:
         return start(chosen, json_file, [], "search")
     home = open_home()
     from flows.cli.runner import plan_of, planned_search
     from tasks.report.tables.ledger import plan_lines, plan_table
     from tasks.report.tables.search import search_table
+    from tasks.report.tables.trials import trials_table
+    from tasks.results.trials import TrialsResult
 
     session, found, lines = planned_search(chosen, home)
     planned = plan_of(session)
     out.print(plan_table(planned.stages, f"search of {chosen.name}"))
-    if found.shapes:
+    if isinstance(found, TrialsResult):
+        out.print(trials_table(found.trials))
+    elif found.shapes:
         out.print(search_table(found.shapes))
     for line in [*lines, *plan_lines(planned)]:
         out.print(line, highlight=False, markup=False)

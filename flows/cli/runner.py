@@ -26,6 +26,7 @@ from tasks.results.record import PlannedRun, StagePlan
 from tasks.results.row import Cost
 from tasks.results.run import RunResult
 from tasks.results.search import SearchResult
+from tasks.results.trials import TrialsResult
 from tasks.scoring.costs.ledger import sum_of
 from tasks.stage.session import Session, StageRecord
 
@@ -233,7 +234,7 @@ def planned_session(recipe: Recipe, home: Home, kind: str = "run") -> Session:
     return session
 
 
-def planned_search(recipe: Recipe, home: Home) -> tuple[Session, SearchResult, list[str]]:
+def planned_search(recipe: Recipe, home: Home) -> tuple[Session, SearchResult | TrialsResult, list[str]]:
     """Plan a search without running anything; return the session, what is known of the answer, and that in
     sentences."""
     from flows.branches.all_stages import search_everything

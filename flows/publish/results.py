@@ -39,6 +39,7 @@ from tasks.results.record import Ledger
 from tasks.results.row import Amount, ResultRow
 from tasks.results.run import Promotion, Registered, RunDescription, RunResult, SourceFacts, StageLine
 from tasks.results.search import SearchResult
+from tasks.results.trials import TrialsResult
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.stage.session import StageRecord
 
@@ -52,7 +53,7 @@ async def publish_results(
     candidates: Sequence[Candidate],
     *,
     data: Artifact,
-    search: SearchResult | None = None,
+    search: SearchResult | TrialsResult | None = None,
 ) -> dict[str, JsonValue]:
     """Log the figures, register the models, publish the pages, send the recipe's notices, and return the content of the
     ``--json`` file; ``search`` is what chose the candidates."""
@@ -72,7 +73,7 @@ async def publish_results(
     result = result_of(recipe, run, models, registered, stored_promotion(promotion), data)
     result = result.replaced(ledger=ledger, manifest=manifest, **dict(for_the_page(recipe, run)))
     if search is not None:
-        result = result.replaced(search=search)
+        result = result.replaced(**{"trials" if isinstance(search, TrialsResult) else "search": search})
     best = chosen(result)
     await asyncio.to_thread(
         run.tracker.candidates,

@@ -49,7 +49,7 @@ teacher:
   - {{name: {student}, {shape}, start: {start}}}
 {baseline}# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
 #   - {{name: third, from: {student}, by: layer-dropping, strategy: top, drop: 1, signal: teacher}}
-{further}gate:
+{further}{search}gate:
   criteria:
     - {{{criterion}
 """  # noqa: E501
@@ -59,6 +59,9 @@ RETAINED = "metric: retained, at_least: 0.95}   # of the teacher's score, at the
 OF_ERROR = "metric: {}, at_most: 1.1, of_teacher: true}}   # of the teacher's, at the upper end of its interval"
 BASELINE_LINE = "  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}\n"
 FURTHER_LINES = "scoring:\n  metrics: [{}]    # beside the task's: how well scores rank rows, at any threshold\n"
+SEARCH_LINES = """search:        # limbeck search {out}: which way of training this shape is best? starts, methods and learning rates, a half hour
+  recipes: {{shape: {{{shape}}}, starts: [{starts}], minutes: 30}}
+"""  # noqa: E501
 TAKEN_LINE = "  already_finetuned: true   # the model as it is: labels of this type judge alone\n"
 
 
@@ -71,6 +74,8 @@ class Wishes:
     pair: str | None = None
     task: str | None = None
     teacher: str | None = None
+    search: bool = False
+    """Whether the recipe has trials of ways to train its student."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "students_reason": why,
         "criterion": OF_ERROR.format(guess.metrics[0]) if guess.metrics[0] in ERROR_METRICS else RETAINED,
         "further": FURTHER_LINES.format(", ".join(further)) if further else "",
+        "search": trial_lines(shape, own, str(out)) if wishes.search else "",
         **shape,
     }
     data = data_lines(given, files, form)
@@ -134,6 +140,19 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     others = [] if wishes.task else sharing_columns(kind)
     reasons += [*form.reasons, said, *others, f"students: {why}", *unread_files(files.unread)]
     return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, *told))
+
+
+def trial_lines(shape: Mapping[str, str], own: TaskType, out: str) -> str:
+    """Return the section on trials of ways to train the student. Raises RecipeError for a type whose students have one
+    way."""
+    if own.writes:
+        raise RecipeError(
+            "init --search tries ways to train a student, and models that write texts have no inner layers to copy "
+            "here; leave --search out"
+        )
+    narrow = shape["start"] == "random"  # another width: no layer of the teacher fits
+    starts = ["random", "embeddings"] if narrow else [shape["start"], "contribution", "random"]
+    return SEARCH_LINES.format(out=out, shape=shape["shape"], starts=", ".join(starts))
 
 
 # --- choices ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tasks.results.record import Ledger, Lineage, Provenance, RunManifest
 from tasks.results.row import Number, ResultRow, Stated, Verdict
 from tasks.results.search import SearchResult
 from tasks.results.teacher_layers import TeacherLayers
+from tasks.results.trials import TrialsResult
 
 
 def listed(aliases: object) -> object:
@@ -114,6 +115,8 @@ class RunResult(Stated):
     """Whether the teacher's inner layers were stored, by layer map; empty if no student learned from them."""
     search: SearchResult | None = None
     """The search that chose the candidates; None for a run of a recipe as it is."""
+    trials: TrialsResult | None = None
+    """The search over recipes that chose the candidates."""
     manifest: RunManifest | None = None
     run: str | None = None
     """Id of the run in MLflow."""

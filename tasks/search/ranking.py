@@ -12,6 +12,8 @@ import numpy as np
 
 from tasks.metrics.of_values import spearman
 
+TRUSTED = 0.6
+"""Least tau at which a cheaper ranking is taken for that of whole trainings."""
 ROUND_FACTOR = 3
 """Each round of the halving trains a third of the shapes, with three times the steps."""
 LEAST_DIFFERENCE = 0.05

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.makers import one_candidate
 from flows.branches.search.rounds import train_in_rounds
-from flows.branches.search.supernet import LEAST_CHECKED, TRUSTED, rank_in_supernet
+from flows.branches.search.supernet import LEAST_CHECKED, rank_in_supernet
+from flows.branches.search.trials import require_trials
 from tasks.contracts import Artifact
 from tasks.errors import RecipeError
 from tasks.recipe.chains import require_chains
@@ -20,12 +21,14 @@ from tasks.recipe.makers.search import LatencySlice, ShapeSearch
 from tasks.recipe.makers.shrinking import TrimmedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import planned_lines
+from tasks.report.tables.trials import trials_lines
 from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
+from tasks.results.trials import TrialsResult
 from tasks.score_model import measure_latencies
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
-from tasks.search.ranking import kendall_tau, rounds_of
+from tasks.search.ranking import TRUSTED, kendall_tau, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
     fitting_shapes,
@@ -49,7 +52,7 @@ class FoundShapes:
 class Searched:
     """A whole search; a plan has no recipe and no rows where it cannot know what is chosen."""
 
-    result: SearchResult
+    result: SearchResult | TrialsResult
     recipe: Recipe | None = None
     judged: list[ResultRow] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
@@ -59,6 +62,8 @@ class Searched:
 def of_a_search(recipe: Recipe) -> Recipe:
     """Return a recipe that can be searched; raise RecipeError for one without a budget or without selection rows."""
     search = recipe.search or ShapeSearch()
+    if search.recipes is not None:
+        return require_trials(recipe, search)
     try:
         search.require_budget()
     except ValueError as error:
@@ -82,8 +87,10 @@ def table_knobs(recipe: Recipe, search: ShapeSearch, layers: int) -> LatencySlic
     )
 
 
-def planned_words(recipe: Recipe, result: SearchResult) -> list[str]:
+def planned_words(recipe: Recipe, result: SearchResult | TrialsResult) -> list[str]:
     """Return sentences on a search that was not run."""
+    if isinstance(result, TrialsResult):
+        return trials_lines(result)
     search = recipe.search or ShapeSearch()
     trainings = [part_of_training(search.training, left) for left in reversed(range(len(result.rounds)))]
     lengths = [f"{one.steps:,} steps" if one.steps else f"{one.epochs:.3g} epochs" for one in trainings]

@@ -18,11 +18,9 @@ from tasks.recipe.makers.supernets import SubNetworkCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import ShapeScores
 from tasks.results.search import JudgedShape, SearchResult
-from tasks.search.ranking import kendall_tau
+from tasks.search.ranking import TRUSTED, kendall_tau
 from tasks.search.space import finalists
 
-TRUSTED = 0.6
-"""Least tau at which a cheaper ranking is taken for that of whole trainings."""
 CHECKED = 8
 """Shapes that are trained alone to check a supernet."""
 LEAST_CHECKED = 3

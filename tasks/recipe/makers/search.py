@@ -16,6 +16,7 @@ from tasks.catalog import TaskTypeName
 from tasks.recipe.judging import Criterion, Speed
 from tasks.recipe.knobs import LARGEST_VOCABULARY, Choices, Knobs, did_you_mean, require_distinct
 from tasks.recipe.makers.supernets import SEARCHED, Share, SupernetKnobs, SupernetTraining
+from tasks.recipe.makers.trials import RecipeTrials
 from tasks.recipe.students import STRATEGY_NAMES, DroppedTraining
 
 Format = Literal["torch", "onnx", "int8", "int8-table4"]
@@ -180,6 +181,9 @@ class ShapeSearch(Knobs):
         (0,), min_length=1, description="One training of each candidate per seed; the halving takes the first."
     )
     seed: int = Field(0, ge=0, description="Seed of the shapes on which the latency table is checked.")
+    recipes: RecipeTrials | None = Field(
+        None, description="Ways to train one shape, which limbeck search tries by the minute, in place of shapes."
+    )
 
     @model_validator(mode="after")
     def is_bounded(self) -> Self:

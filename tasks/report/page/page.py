@@ -44,6 +44,7 @@ from tasks.report.tables.steps import NO_INTERVAL
 from tasks.report.tables.sweep import SIMILAR, answer_lines, row_of
 from tasks.report.tables.sweep import notes as sweep_notes
 from tasks.report.tables.sweep import title as sweep_title
+from tasks.report.tables.trials import trials_section
 from tasks.results.roles import ROLES
 from tasks.results.run import RunResult
 from tasks.results.sweep import SweepResult
@@ -83,7 +84,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: ShownTex
         "how": reproduction(result),
         "judged": judging_section(result),
         "sizes": size_sections(result),
-        "search": search_section(result.search),
+        "search": search_section(result.search) or trials_section(result.trials),
     }
     return page("page.html", result, answer=first, **parts)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import datasets
 import pytest
 
+from flows.branches.search.shapes import of_a_search
 from flows.cli.shared import announce_databases
 from flows.home import Home
 from flows.run.recipe_file import load_recipe
@@ -21,6 +22,7 @@ from tasks.ports.rows.tables import read_table
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tests.command_line import Command
+from tests.families import write_tiny
 
 WORDS = "film slow clever story old sailor never came home bright small town again river stone window".split()
 COUNT = 120
@@ -390,3 +392,26 @@ def test_empty_tables_say_what_comes_next(home: Home, command: Command, monkeypa
     assert "no runs yet; start one: limbeck demo" in command("runs").output
     assert "no registered models yet" in command("models").output
     assert "no runs yet, so there is no leaderboard; start one: limbeck demo" in command("leaderboard").output
+
+
+@pytest.mark.parametrize(
+    ("layers", "starts"), [(4, ("teacher", "contribution", "random")), (1, ("random", "embeddings"))]
+)
+def test_a_recipe_with_trials_tries_ways_that_its_student_can_take(
+    layers: int, starts: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    model = write_tiny("bert", tmp_path / "bert", num_hidden_layers=layers)
+    recipe, _ = started(command, semicolons(tmp_path / "rows.csv"), "--search", "--teacher", str(model))
+    assert recipe.search is not None and recipe.search.recipes is not None
+    trials = recipe.search.recipes
+    assert trials.shape.layers == recipe.students[0].layers and trials.starts == starts
+    assert of_a_search(recipe) is recipe
+
+
+def test_a_recipe_of_models_that_write_has_no_trials(command: Command, tmp_path: Path) -> None:
+    table = [{"source": text, "target": text.upper()} for text in texts()]
+    (tmp_path / "both.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in table))
+    done = command(
+        "init", str(tmp_path / "both.jsonl"), "--task", "seq2seq", "--search", "-o", str(tmp_path / "no.yaml")
+    )
+    assert done.status != 0 and "leave --search out" in done.error and not (tmp_path / "no.yaml").exists()

@@ -1,0 +1,170 @@
+"""A search over recipes: ways to train one shape are tried for a part of the steps, and the better third goes on, until
+the minutes are spent; the best are candidates, trained, scored and judged as those of any recipe.
+
+Paper: successive halving, Jamieson and Talwalkar 2015, arXiv:1502.07943. Ways are compared on the selection rows alone.
+Seconds are those of the trainings, as their stages state them, so that a search that is run again decides alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.makers import all_candidates
+from tasks.errors import RecipeError
+from tasks.recipe.chains import require_chains
+from tasks.recipe.makers.search import ShapeSearch
+from tasks.recipe.makers.trials import RecipeTrials, Trial
+from tasks.recipe.recipe import Recipe
+from tasks.results.facts import ModelFacts
+from tasks.results.trials import TrialsResult, TriedRecipe
+from tasks.search.ranking import TRUSTED, kendall_tau
+from tasks.search.trials import (
+    candidate_of_trial,
+    first_round_size,
+    in_order_of_trial,
+    next_round,
+    steps_of_rounds,
+    tried_recipe,
+)
+from tasks.stage.session import Session
+
+
+@dataclass
+class FoundRecipes:
+    """What a search chose: its answer so far, and the recipe with the candidates; none in a plan that cannot know."""
+
+    result: TrialsResult
+    recipe: Recipe | None = None
+
+
+def trials_of(recipe: Recipe) -> RecipeTrials | None:
+    """Return the ways to train one shape that a search tries; None for a search over shapes."""
+    return None if recipe.search is None else recipe.search.recipes
+
+
+def require_trials(recipe: Recipe, search: ShapeSearch) -> Recipe:
+    """Return a recipe whose trials can be made; raise RecipeError for one with a budget of shapes, without selection
+    rows, and for trials that the recipe could not hold as candidates."""
+    assert search.recipes is not None
+    if search.budget.bounds():
+        raise RecipeError(
+            "search has a budget, which is for shapes, and recipes, which are tried by the minute; remove "
+            "search.recipes to search shapes, or search.budget to try recipes"
+        )
+    if not recipe.data.selection_rows:
+        raise RecipeError(
+            "ways to train are compared on selection rows, and data.selection_rows is 0; set data.selection_rows: 1000"
+        )
+    every = search.recipes.all_trials
+    try:
+        with_trials(recipe, search.recipes, every)
+    except ValueError as error:
+        raise RecipeError(f"search.recipes: {error}") from error
+    return recipe
+
+
+def with_trials(recipe: Recipe, trials: RecipeTrials, chosen: Sequence[Trial]) -> Recipe:
+    """Return the recipe with ways to train as further candidates; raise ValueError where it could not hold them."""
+    section = recipe.task_distillation
+    made = [candidate_of_trial(one, trials, section, trials.steps, trials.seeds) for one in chosen]
+    found = recipe.model_copy(update={"candidates": (*recipe.candidates, *made)})
+    require_chains(found.planned)
+    return Recipe.model_validate(found.model_dump(exclude_unset=True, by_alias=True))
+
+
+async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundRecipes:
+    """Try ways to train the shape in rounds, and return a recipe with the best as candidates."""
+    trials = trials_of(recipe)
+    assert trials is not None
+    steps, order = steps_of_rounds(trials), in_order_of_trial(trials)
+    ways = {one.name: one for one in order}
+    every = {one.name: tried_recipe(one) for one in order}
+    result = TrialsResult(minutes=trials.minutes, steps=tuple(steps), trials=tuple(every.values()))
+    going, spent = list(every), 0.0
+    for number in range(1, trials.rounds):
+        trying = Round(recipe, trials, number, steps[number - 1], shared, session)
+        if number == 1:  # one alone, for as many as the minutes allow
+            first = await trying.tried([ways[going[0]]])
+            if first is None:
+                return FoundRecipes(result)
+            going = going[: first_round_size(trials, first[0].seconds)]
+        found = await trying.tried([ways[name] for name in going])
+        if found is None:
+            return FoundRecipes(result)
+        for name, one in zip(going, found, strict=True):
+            before = every[name]
+            every[name] = before.replaced(
+                scores=(*before.scores, one.score), seconds=float(before.seconds) + one.seconds, state="left out"
+            )
+        spent += sum(one.seconds for one in found)
+        took = {name: one.seconds for name, one in zip(going, found, strict=True)}
+        ranked = sorted((every[name] for name in going), key=lambda one: -float(one.scores[-1] or 0.0))
+        last = [took[one.name] for one in ranked]
+        count = next_round(ranked, trials, spent, last, is_last=number == trials.rounds - 1)
+        going = [one.name for one in ranked[:count]]
+    chosen = {name: every[name].replaced(state="candidate") for name in going}
+    rest = sorted((one for name, one in every.items() if name not in chosen), key=by_rounds)
+    result = result.replaced(trials=(*chosen.values(), *rest), spent=round(spent / 60, 4))
+    return FoundRecipes(result, with_trials(recipe, trials, [ways[name] for name in chosen]))
+
+
+def by_rounds(one: TriedRecipe) -> tuple[int, float]:
+    """Return the place of a way among those that were left out: those of later rounds first, then the better ones."""
+    return -len(one.scores), -float(one.scores[-1] or 0.0) if one.scores else 0.0
+
+
+@dataclass(frozen=True)
+class ScoredTrial:
+    """One way in one round."""
+
+    score: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of trials."""
+
+    recipe: Recipe
+    trials: RecipeTrials
+    number: int
+    steps: int
+    shared: SharedArtifacts
+    session: Session
+
+    async def tried(self, ways: Sequence[Trial]) -> list[ScoredTrial] | None:
+        """Train the shape in some ways, with the first seed; None in a plan that does not know a score."""
+        section, suffix, seeds = self.recipe.task_distillation, f".r{self.number}", self.trials.seeds[:1]
+        candidates = tuple(candidate_of_trial(one, self.trials, section, self.steps, seeds, suffix) for one in ways)
+        update = {"candidates": candidates, "students": (), "layer_dropping": None}
+        briefly = self.recipe.model_copy(update=update)
+        made = await all_candidates(briefly, replace(self.shared, planned={}, made={}))
+        if not all(one.models[0].facts for one in made):
+            return None
+        return [ScoredTrial(one.selection_scores[0], self.seconds_of(one.name)) for one in made]
+
+    def seconds_of(self, name: str) -> float:
+        """Return the seconds of the trainings of a candidate, also of stages that were cached."""
+        trained = [one.artifact for one in self.session.records if one.label == name and one.artifact is not None]
+        known = {artifact.sha256: artifact.read(ModelFacts).train_seconds or 0.0 for artifact in trained}
+        return float(sum(known.values()))
+
+
+def with_whole_scores(result: TrialsResult, candidates: Sequence[Candidate]) -> TrialsResult:
+    """Return the answer with the scores of whole trainings on the selection rows, and how far the last round agrees
+    with them."""
+    made = {one.name: one for one in candidates}
+    finished = []
+    for one in result.trials:
+        if one.state == "candidate" and one.name in made:
+            whole = made[one.name]
+            one = one.replaced(scores=(*one.scores, whole.selection_scores[whole.chosen]))
+        finished.append(one)
+    pairs = [one.scores[-2:] for one in finished if one.state == "candidate" and len(one.scores) > 1]
+    tau = kendall_tau([float(pair[0] or 0) for pair in pairs], [float(pair[1] or 0) for pair in pairs])
+    notes = result.notes
+    if tau is not None and tau < TRUSTED:
+        notes = (*notes, f"the last round and whole trainings rank the candidates differently (tau {tau:.2f})")
+    return result.replaced(trials=tuple(finished), tau=tau, notes=notes)

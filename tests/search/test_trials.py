@@ -1,0 +1,148 @@
+"""Ways to train one shape: names, candidates, what the minutes allow, and a whole search over recipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from flows.branches.search.shapes import of_a_search
+from flows.cli.runner import plan_recipe, planned_search, run_recipe
+from flows.home import Home
+from tasks.errors import RecipeError
+from tasks.recipe.distillation import TaskDistillation
+from tasks.recipe.makers.trials import RecipeTrials, Trial
+from tasks.recipe.recipe import Recipe
+from tasks.report.tables.trials import trials_lines, trials_section
+from tasks.results.run import RunResult
+from tasks.search.trials import (
+    candidate_of_trial,
+    first_round_size,
+    in_order_of_trial,
+    next_round,
+    steps_of_rounds,
+    tried_recipe,
+)
+from tests.flows.test_compress import FAST
+
+SECTION = TaskDistillation.model_validate({"intermediate": {"batch_size": 8}, "prediction": {"batch_size": 8}})
+
+
+def trials_with(**knobs: Any) -> RecipeTrials:
+    return RecipeTrials.model_validate({"shape": {"layers": 2}, **knobs})
+
+
+def test_every_way_has_a_name_that_a_registry_takes() -> None:
+    names = [one.name for one in trials_with(learning_rates=[1.2e-4, 1e-4, 0.05]).all_trials]
+    assert names[:3] == ["teacher-answers-12e-5", "teacher-answers-1e-4", "teacher-answers-5e-2"]
+    assert len(set(names)) == 27 and not any(sign in name for name in names for sign in "./:% ")
+
+
+def test_all_ways_take_as_many_steps_and_vary_one_thing() -> None:
+    trials = trials_with(steps=90)
+    answers, layers, labels = (
+        candidate_of_trial(Trial("teacher", method, 1e-4), trials, SECTION, 90, (0, 1))
+        for method in ("answers", "layers", "labels")
+    )
+    assert answers.prediction is not None and layers.prediction is not None and layers.intermediate is not None
+    assert answers.prediction.steps == 90 and (layers.intermediate.steps, layers.prediction.steps) == (45, 45)
+    assert answers.stages == () and layers.stages == ("intermediate",) and layers.intermediate.batch_size == 8
+    assert (labels.signal, labels.stages, answers.signal) == ("labels", (), "teacher")
+    assert layers.prediction.model_copy(update={"steps": 90}) == answers.prediction == labels.prediction
+
+
+def test_the_first_ways_are_the_first_choices_and_the_others_are_mixed() -> None:
+    trials = trials_with()
+    order = in_order_of_trial(trials)
+    assert order[0] == trials.all_trials[0] and sorted(order) == sorted(trials.all_trials)
+    assert order == in_order_of_trial(trials) != in_order_of_trial(trials_with(seed=1))
+    assert {one.start for one in order[:6]} == {"teacher", "contribution", "random"}
+
+
+def test_rounds_and_minutes_bound_what_is_tried() -> None:
+    trials = trials_with(minutes=2, steps=600)
+    assert steps_of_rounds(trials) == [66, 200, 600]
+    assert first_round_size(trials, 10) == 6, "one of two rounds has a minute"
+    assert first_round_size(trials, 1e-6) == 27 and first_round_size(trials, 1e6) == 1
+    ranked = [tried_recipe(one) for one in trials.all_trials[:9]]
+    assert next_round(ranked, trials, 0.0, [1.0] * 9, is_last=False) == 3
+    assert next_round(ranked, trials, 90.0, [8.0] * 9, is_last=False) == 1, "30 seconds are left, and one takes 24"
+    assert next_round(ranked, trials, 1e6, [8.0] * 9, is_last=False) == 1, "a candidate is made in any case"
+    assert next_round(ranked, trials, 0.0, [1.0] * 9, is_last=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"starts": ["teacher", "teacher"]}, "starts .* contain duplicates"),
+        ({"starts": ["teachers"]}, "did you mean 'teacher'"),
+        ({"methods": ["layer"]}, "Input should be"),
+        ({"rounds": 1}, "greater than or equal to 2"),
+    ],
+)
+def test_a_wrong_choice_is_refused(knobs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        trials_with(**knobs)
+
+
+def recipe_with(source: Path, model: Path, **search: Any) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "name": "ways",
+            "task": {"name": "tiny", "text": "text", "metrics": ["accuracy"]},
+            "data": {"source": str(source), "selection_rows": 20, "holdout_rows": 30},
+            "teacher": {"model": str(model), "floor": 0.0, **FAST},
+            "task_distillation": {"intermediate": FAST, "prediction": FAST},
+            "search": {
+                "recipes": {
+                    "shape": {"layers": 2},
+                    "starts": ["teacher", "random"],
+                    "methods": ["answers", "layers"],
+                    "learning_rates": [1e-3],
+                    "steps": 12,
+                    "rounds": 2,
+                    "seeds": [0, 1],
+                },
+                **search,
+            },
+            "scoring": {"resamples": 100, "max_length": 16},
+            "speed": {"repeats": 5, "warmup": 1, "seconds": 0.02, "length": 8},
+            "gate": {"criteria": [{"metric": "retained", "at_least": 0.1}]},
+            "resources": {"cores": 4, "threads_alone": 1},
+        }
+    )
+
+
+def test_a_budget_beside_trials_and_missing_rows_are_refused(tmp_path: Path) -> None:
+    both = recipe_with(tmp_path, tmp_path, budget={"bytes": "0.5x"})
+    with pytest.raises(RecipeError, match="search has a budget, which is for shapes, and recipes"):
+        of_a_search(both)
+    plain = recipe_with(tmp_path, tmp_path)
+    without = plain.model_copy(update={"data": plain.data.model_copy(update={"selection_rows": 0})})
+    with pytest.raises(RecipeError, match="data.selection_rows is 0"):
+        of_a_search(without)
+
+
+@pytest.mark.slow
+def test_ways_are_tried_in_rounds_and_the_best_is_a_candidate(
+    prefect_server: None, engines_here: None, tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    home, recipe = Home(tmp_path / "home").create(), recipe_with(tiny_rows, tiny_bert)
+    result = RunResult.model_validate(run_recipe(recipe, home=home, kind="search"))
+    found = result.trials
+    assert found is not None and found.steps == (4, 12) and result.search is None
+    states = [(one.state, len(one.scores)) for one in found.trials]
+    assert states == [("candidate", 2), *[("left out", 1)] * 3]
+    assert found.spent > 0 and all(one.seconds > 0 for one in found.trials)
+    best = max(float(one.scores[0] or 0) for one in found.trials)
+    assert found.trials[0].scores[0] == best
+    rows = {row.name: row for row in result.models}
+    assert set(rows) == {"teacher", found.trials[0].name} and rows[found.trials[0].name].seeds == (0, 1)
+    assert {row["cache"] for row in plan_recipe(recipe, home=home, kind="search")} == {"hit"}
+    _, again, lines = planned_search(recipe, home)
+    assert [one.name for one in again.trials] == [one.name for one in found.trials]
+    assert lines == trials_lines(again) and "4 ways to train the shape, tried in rounds of 4, then 12 steps" in lines[0]
+    section = trials_section(found)
+    assert section is not None and len(section.rows) == 4 and section.rows[0][-1] == "candidate"
