@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError
@@ -24,9 +24,42 @@ def keep_pieces(model: Any, kept: Sequence[int]) -> None:
             f"a {config.model_type} counts positions from its padding token, whose number {pad} would change; this "
             f"vocabulary cannot be trimmed"
         )
-    rows_VD = table.weight.detach()[torch.tensor(kept, device=table.weight.device)].clone()
-    model.set_input_embeddings(nn.Embedding.from_pretrained(rows_VD, freeze=False, padding_idx=new_ids.get(pad)))
+    chosen_V = torch.tensor(kept, device=table.weight.device)
+    rows_VD = table.weight.detach()[chosen_V].clone()
+    smaller = nn.Embedding.from_pretrained(rows_VD, freeze=False, padding_idx=new_ids.get(pad))
+    keep_answered_pieces(model, table, smaller, chosen_V)
+    model.set_input_embeddings(smaller)
     config.vocab_size = len(kept)
     for name, old in list(config.to_dict().items()):
         if name.endswith("_token_id") and old in new_ids:
             setattr(config, name, new_ids[old])
+
+
+def keep_answered_pieces(model: Any, table: nn.Embedding, smaller: nn.Embedding, chosen_V: Tensor) -> None:
+    """Keep these rows of the map that answers about the vocabulary, if the model has one, in place; it shares the
+    weights of ``smaller`` where it shared those of ``table``. Raises ModelError for a model with a further table of its
+    vocabulary."""
+    head = model.get_output_embeddings()
+    if head is None:
+        return
+    known = {id(table.weight), id(head.weight), *([] if head.bias is None else [id(head.bias)])}
+    further = [
+        name
+        for name, value in model.named_parameters()
+        if id(value) not in known and table.num_embeddings in value.shape
+    ]
+    if further:
+        raise ModelError(
+            f"a {model.config.model_type} has a further table of its vocabulary ({further[0]}), so its vocabulary "
+            f"cannot be trimmed; prune neurons or drop layers instead"
+        )
+    tied, bias = head.weight is table.weight, head.bias
+    head.weight = smaller.weight if tied else nn.Parameter(head.weight.detach()[chosen_V].clone())
+    head.out_features = len(chosen_V)
+    if bias is None:
+        return
+    fewer = nn.Parameter(bias.detach()[chosen_V].clone())
+    for module in model.modules():  # the bias stands in the map, and in several families also beside it
+        for name, value in list(module.named_parameters(recurse=False)):
+            if value is bias:
+                setattr(module, name, fewer)

@@ -1,0 +1,226 @@
+"""Every job that makes a model smaller on every task type: it ends with a folder that answers, or with one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.catalog import TaskSpec
+from tasks.engine.job import Job
+from tasks.errors import ModelError, RecipeError
+from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.rows.row_files import read_split
+from tasks.ports.rows.tables import write_table
+from tasks.recipe.knobs import Knobs
+from tasks.recipe.makers.slices import (
+    HeadSlice,
+    NeuronSlice,
+    PruneRoundSlice,
+    QuantizationSlice,
+    SubNetworkSlice,
+    SupernetSlice,
+    TicketSlice,
+    VocabularySlice,
+    WeightSlice,
+    WidthSlice,
+)
+from tasks.recipe.slices import AnswerSlice, DropSlice, IntermediateSlice, PredictionSlice, RowsSlice
+from tasks.recipe.students import Shape
+from tasks.scoring.predict import outputs_of
+from tasks.task_types.types import TASK_TYPES
+from tasks.training.data.rows import load_tokenizer, read_task
+from tasks.training.jobs import JOBS
+from tasks.training.models.students import load_classifier, save_model
+from tasks.training.precision import device
+from tests.flows.test_multi_label import write_table as write_topics
+from tests.task_types.choices.tables import write_questions
+from tests.task_types.masked_words.tables import write_encoder
+from tests.task_types.next_words.tables import write_decoder, write_documents
+from tests.task_types.ranking.tables import write_graded
+from tests.task_types.spans.tables import write_asked
+from tests.task_types.test_embedding import write_pairs
+from tests.task_types.tokens.tables import write_tagged
+from tests.tiny import write_tiny_bert, write_tiny_rows
+
+LENGTH = 32
+TRAINED: dict[str, Any] = {
+    "steps": 3,
+    "batch_size": 8,
+    "max_length": LENGTH,
+    "learning_rate": 1e-3,
+    "precision": "fp32",
+}
+MEASURED: dict[str, Any] = {"keep": 0.5, "importance": "taylor", "rows": 16, "max_length": LENGTH}
+BUILT: dict[str, Any] = {"shape": Shape(layers=2), "start": "teacher"}
+
+
+def write_numbers(folder: Path) -> Path:
+    texts = [f"the film was {'very ' * (number % 5)}good {number}" for number in range(160)]
+    write_table(folder / "train.parquet", {"text": texts, "label": [float(number % 5) for number in range(160)]})
+    return folder / "train.parquet"
+
+
+def write_passages(folder: Path) -> Path:
+    things = [f"thing{number}" for number in range(120)]
+    columns = {"query": [f"where is {one}" for one in things], "passage": [f"the {one} is here" for one in things]}
+    write_table(folder / "train.parquet", columns)
+    return folder / "train.parquet"
+
+
+TABLES: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
+    "classification": (write_tiny_rows, {"text": "text"}),
+    "regression": (write_numbers, {"text": "text", "label": "label"}),
+    "tokens": (write_tagged, {"text": "tokens", "label": "tags"}),
+    "multi-label": (write_topics, {"label": "topics"}),
+    "choices": (write_questions, {"text": "context", "pair": "{choices[]}", "truncate": "first"}),
+    "ranking": (write_graded, {"text": "query", "pair": "passage"}),
+    "spans": (write_asked, {}),
+    "embedding": (write_pairs, {"text": "a", "pair": "b", "label": "similarity"}),
+    "retrieval": (write_passages, {"text": "query", "pair": "passage"}),
+    "next-words": (write_documents, {}),
+    "masked-words": (write_documents, {}),
+}
+"""A table of each type, and its columns. Models of seq2seq have two stacks: their makers are refused by the recipe."""
+BASES = {"next-words": write_decoder, "masked-words": write_encoder}
+
+
+class Prepared:
+    """Rows of one task type, and a teacher with a random head."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        write, columns = TABLES[name]
+        (folder / "table").mkdir()
+        self.folder, self.name, self.rows = folder, name, folder / "rows"
+        spec = TaskSpec.model_validate({"name": "tiny", "kind": name, **columns})
+        given = {"source": str(folder), "selection_rows": 16, "validation_share": 0.2, "holdout_rows": 0}
+        prepare_rows(write(folder / "table"), RowsSlice.model_validate({"task": spec.model_dump(), **given}), self.rows)
+        base = BASES.get(name, write_tiny_bert)(folder / "base")
+        model = load_classifier(base, read_task(self.rows, name), device(), seed=1)
+        self.teacher = folder / "teacher"
+        save_model(model, load_tokenizer(base), self.teacher)
+
+    def made(self, job: str, knobs: Knobs, **inputs: Path) -> tuple[Path, dict[str, Any]]:
+        output = self.folder / job
+        output.mkdir(exist_ok=True)
+        order = {"job": job, "knobs": knobs.model_dump(mode="json"), "output": str(output)}
+        order |= {"checkpoints": str(self.folder / f"{job}-kept"), "threads": 1}
+        given = {"rows": self.rows, **inputs}
+        named = {name: str(folder) for name, folder in given.items()}
+        facts = JOBS[job](Job({**order, "inputs": named}, silent=True))
+        return output, dict(facts)
+
+    def answers(self, folder: Path) -> dict[str, np.ndarray]:
+        split = read_split(self.rows, "selection")
+        return outputs_of(folder, split.texts, split.pairs, LENGTH, task_type=self.name)
+
+
+def by_neurons(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    return given.made("neurons", NeuronSlice(task_type=given.name, **MEASURED), base=given.teacher)
+
+
+def by_width(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    return given.made("width", WidthSlice(task_type=given.name, **MEASURED), base=given.teacher)
+
+
+def by_heads(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    return given.made("heads", HeadSlice(task_type=given.name, **MEASURED), base=given.teacher)
+
+
+def by_a_round(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    knobs = PruneRoundSlice(task_type=given.name, **MEASURED, part="neurons", round=1, rounds=2)
+    return given.made("prune-round", knobs, base=given.teacher, first=given.teacher)
+
+
+def by_vocabulary(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    return given.made(
+        "vocabulary", VocabularySlice(task_type=given.name, keep="used", max_length=LENGTH), base=given.teacher
+    )
+
+
+def by_layers(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    knobs = DropSlice(task_type=given.name, **TRAINED, strategy="top", drop=2, signal="labels")
+    return given.made("drop", knobs, base=given.teacher)
+
+
+def by_weights(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    knobs = WeightSlice(task_type=given.name, **TRAINED, keep=0.5, signal="labels")
+    return given.made("weights", knobs, start=given.teacher)
+
+
+def by_a_ticket(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    return given.made("ticket", TicketSlice(task_type=given.name, **TRAINED, signal="labels"), start=given.teacher)
+
+
+def by_bits(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    knobs = QuantizationSlice(task_type=given.name, **TRAINED, format="int8")
+    return given.made("quantization", knobs, start=given.teacher)
+
+
+def by_a_supernet(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    space = {"layers": (2, 4), "neurons": (0.5, 1.0), "strategy": "top", "rows": 16}
+    if given.name != "next-words":
+        space["width"] = (0.5, 1.0)
+    whole, _ = given.made("supernet", SupernetSlice(task_type=given.name, **TRAINED, **space), base=given.teacher)
+    knobs = SubNetworkSlice(task_type=given.name, layers=2, neurons=0.5, max_length=LENGTH)
+    return given.made("cut-supernet", knobs, supernet=whole)
+
+
+def by_inner_layers(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    knobs = IntermediateSlice(task_type=given.name, **TRAINED, **BUILT, matching={"projection": "none"})
+    return given.made("intermediate", knobs, teacher=given.teacher)
+
+
+def by_answers(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    kept = {"kept": {"words": 8, "temperature": 1.0}} if TASK_TYPES[given.name].keeps_words else {}
+    said, _ = given.made("answer", AnswerSlice(task_type=given.name, max_length=LENGTH, **kept), teacher=given.teacher)
+    knobs = PredictionSlice(task_type=given.name, **TRAINED, **BUILT, temperature=1.0)
+    return given.made("prediction", knobs, teacher=given.teacher, answers=said)
+
+
+MAKERS = [
+    by_neurons,
+    by_width,
+    by_heads,
+    by_a_round,
+    by_vocabulary,
+    by_layers,
+    by_weights,
+    by_a_ticket,
+    by_bits,
+    by_a_supernet,
+    by_inner_layers,
+    by_answers,
+]
+OF_A_LLAMA = "a llama cannot be made narrower|of a llama cannot be removed|model of the family llama cannot"
+REFUSED = {
+    **{("next-words", one.__name__): OF_A_LLAMA for one in (by_neurons, by_width, by_heads, by_a_round, by_bits)},
+    ("next-words", "by_a_supernet"): OF_A_LLAMA,
+    ("next-words", "by_inner_layers"): "attention scores cannot be read from a llama model",
+}
+"""What a type and a maker cannot do together, and the sentence."""
+
+
+@pytest.fixture(scope="module", params=list(TABLES))
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return Prepared(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_a_maker_serves_a_type_or_says_why_not(make: Callable[..., Any], prepared: Prepared) -> None:
+    refused = REFUSED.get((prepared.name, make.__name__))
+    if refused is not None:
+        with pytest.raises((ModelError, RecipeError), match=refused):
+            make(prepared)
+        return
+    folder, _ = make(prepared)
+    ours, theirs = prepared.answers(folder), prepared.answers(prepared.teacher)
+    assert {name: len(one) for name, one in ours.items()} == {name: len(one) for name, one in theirs.items()}
+
+
+def test_every_type_with_one_stack_is_tried() -> None:
+    assert set(TABLES) == {name for name, one in TASK_TYPES.items() if not one.writes}
