@@ -67,6 +67,13 @@ WITHOUT_NUMBERS = {
         "size_of_one_head": "reads a config",
         "places_of_heads": "numbers of rows",
     },
+    "sub_networks": {
+        "SubShape": "three numbers",
+        "ShapeAxes": "the sizes that they may have",
+        "sandwich": "draws shapes; its rule is tried in training/shrinking/test_supernet.py",
+        "put_in_order": "moves weights; proven by equal outputs, and by equality with the models of width and neuron pruning",
+        "first_of_each_axis": "takes a part of a weight; proven alike",
+    },
     "layer_dropping": {
         "encoder_layers": "finds a module in a model",
         "drop_layers": "takes layers out of a model; proven by reloading it bit for bit",
