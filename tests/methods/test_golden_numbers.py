@@ -71,7 +71,7 @@ WITHOUT_NUMBERS = {
         "SubShape": "three numbers",
         "ShapeAxes": "the sizes that they may have",
         "sandwich": "draws shapes; its rule is tried in training/shrinking/test_supernet.py",
-        "put_in_order": "moves weights; proven by equal outputs, and by equality with the models of width and neuron pruning",
+        "put_in_order": "moves weights; proven by equal outputs, and by the models of width pruning",
         "first_of_each_axis": "takes a part of a weight; proven alike",
     },
     "layer_dropping": {
