@@ -21,6 +21,7 @@ from tasks.recipe.makers.slices import SupernetSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import Batch
 from tasks.training.data.rows import Task, TaskHead
+from tasks.training.models.students import set_dropout
 from tasks.training.models.supernet import Supernet
 from tasks.training.objectives.capture import Capture, Signals
 
@@ -28,10 +29,11 @@ from tasks.training.objectives.capture import Capture, Signals
 class SubNetwork(nn.Module):
     """The computation of one shape, with the weights of a supernet."""
 
-    def __init__(self, supernet: Supernet, shape: SubShape, head: TaskHead) -> None:
+    def __init__(self, supernet: Supernet, shape: SubShape, head: TaskHead, dropout: float | None = 0.0) -> None:
         """Prepare a shape; ``head`` names the outputs that are read beside all hidden states."""
         super().__init__()
         self.shape, self.module = shape, supernet.module_of(shape, "meta")
+        set_dropout(self.module, dropout)
         self.capture = Capture(self.module, head, hidden=range(shape.layers + 1))
 
     def forward(self, **inputs: Tensor) -> Signals:
@@ -79,7 +81,7 @@ class SupernetObjective:
         """Return the loss of one shape: to the predictions, and to the hidden states of its layers at its
         dimensions."""
         if shape not in self.known:
-            self.known[shape] = SubNetwork(self.supernet, shape, self.task.head)
+            self.known[shape] = SubNetwork(self.supernet, shape, self.task.head, self.knobs.dropout)
         ours = self.known[shape].of(self.supernet, batch.inputs(self.supernet.model))
         total: Loss = self.loss_of_answers(batch.answers(ours.outputs), answers, targets)
         width = self.supernet.width_of(shape.heads)

@@ -31,7 +31,7 @@ from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Task, student_rows, task_and_tokenizer
 from tasks.training.distill import contributions
 from tasks.training.loop import TrainingSpec, train
-from tasks.training.models.students import freeze, load_classifier, save_model, set_dropout
+from tasks.training.models.students import freeze, load_classifier, save_model
 from tasks.training.models.supernet import Supernet, read_supernet
 from tasks.training.objectives.capture import Capture
 from tasks.training.objectives.sub_networks import SupernetObjective
@@ -56,7 +56,6 @@ def train_in_sandwich(job: Job) -> dict[str, object]:
     kept = {one: kept_layers(knobs.strategy, depth, depth - one, contributions(job)) for one in axes.layers}
     supernet = Supernet(model, kept, axes.heads)
     frozen = freeze(copy.deepcopy(model))
-    set_dropout(model, knobs.dropout)
     facts = train(job, knobs, spec_of(job, knobs, task, tokenizer, supernet, frozen, axes), place)
     save_model(model, tokenizer, job.output)
     supernet.write(job.output)

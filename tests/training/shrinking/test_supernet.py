@@ -199,3 +199,17 @@ def test_a_supernet_learns_from_hidden_states_only_if_asked(whole: Path, rows: P
         Supernet(copy.deepcopy(model), {1: [0]}, [model.config.num_attention_heads]).norms_of(model.config.hidden_size)
         == {}
     )
+
+
+def test_parts_drop_what_the_knobs_say_and_not_what_the_model_did(taught: Path, rows: Path) -> None:
+    supernet, task = read_supernet(load(taught, rows), taught), read_task(rows, "classification")
+    supernet.model.config.hidden_dropout_prob = supernet.model.config.attention_probs_dropout_prob = 0.5
+    supernet.train()
+    ids = torch.tensor([[2, 9, 12, 3]])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    alike = []
+    for dropout in (0.0, None):
+        part = SubNetwork(supernet, SubShape(1, supernet.heads, 16), task.head, dropout)
+        first, second = (part.of(supernet, inputs).outputs["logits"] for _ in range(2))
+        alike.append(torch.equal(first, second))
+    assert alike == [True, False]
