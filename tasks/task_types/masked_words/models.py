@@ -3,14 +3,19 @@ how many nats it takes.
 
 A hidden token of the inputs is a negative number, -1 minus its id (``units.hidden_id``): the encoder's own forward sees
 the tokenizer's mask in its place. The class is the encoder's own with one more step, so that folders stay plain ones of
-transformers. Shape letters: B batch, T tokens, V vocabulary.
+transformers. Where some tokens are hidden, a CPU computes the logits of these alone: the map to the vocabulary is more
+than half of a small encoder, and one token of seven is hidden. Shape letters: B batch, T tokens, V vocabulary, K hidden
+tokens of a batch, row by row, D width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM as PlainAutoModel
 
 from tasks.errors import ModelError
@@ -30,18 +35,51 @@ class MaskedWords:
     training: bool
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs of the encoder, the tokens [B, T] with the hidden ones, and, of a model that does not
-        learn, the nats that each takes [B, T]."""
+        """Return the outputs of the encoder, its logits [B, T, V] or those of hidden tokens [1, K, V], the tokens
+        [B, T] with the hidden ones, and, of a model that does not learn, the nats that each takes [B, T]; 0 for one
+        whose logits are not there."""
         encoder: Any = super()
         given_BT = kwargs["input_ids"]
         is_hidden_BT = given_BT < 0
         ids_BT = torch.where(is_hidden_BT, hidden_id(given_BT), given_BT)
         masked_BT = ids_BT.masked_fill(is_hidden_BT, getattr(self.config, MASK_ID))
-        found = encoder.forward(*args, **{**kwargs, "input_ids": masked_BT, "return_dict": True})
+        places_K = hidden_places(is_hidden_BT)
+        with answering_at(encoder.get_output_embeddings(), places_K):
+            found = encoder.forward(*args, **{**kwargs, "input_ids": masked_BT, "return_dict": True})
         found[WORD_IDS] = ids_BT
         if not self.training:
-            found[NATS] = nats_of_words(found.logits, ids_BT)
+            found[NATS] = nats_of_tokens(found.logits, ids_BT, places_K)
         return found
+
+
+def hidden_places(is_hidden_BT: Tensor) -> Tensor | None:
+    """Return the places [K] of hidden tokens among all of a batch; None where the logits of all tokens are computed: on
+    a GPU, which would wait for their number, in a graph, whose shapes depend on no values, and where none is hidden."""
+    if is_hidden_BT.device.type != "cpu" or torch.compiler.is_compiling() or not bool(is_hidden_BT.any()):
+        return None
+    return is_hidden_BT.flatten().nonzero()[:, 0]
+
+
+@contextmanager
+def answering_at(words: nn.Module, places_K: Tensor | None) -> Iterator[None]:
+    """Let the map to the vocabulary read [1, K, D] instead of [B, T, D]."""
+    if places_K is None:
+        yield
+        return
+    hook = words.register_forward_pre_hook(lambda module, given: (given[0].flatten(0, 1)[places_K][None],))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def nats_of_tokens(logits: Tensor, ids_BT: Tensor, places_K: Tensor | None) -> Tensor:
+    """Return the nats of tokens [B, T], of logits of all of them or of those at some places."""
+    if places_K is None or logits.shape[:2] == ids_BT.shape:
+        return nats_of_words(logits, ids_BT)
+    nats_S = logits.new_zeros(ids_BT.numel(), dtype=torch.float32)
+    nats_S[places_K] = nats_of_words(logits, ids_BT.flatten()[places_K][None])[0]
+    return nats_S.view(ids_BT.shape)
 
 
 class AutoModelForMaskedLM(LoadedByConfig, PlainAutoModel):

@@ -224,10 +224,12 @@ class Batch:
 
     def answers(self, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return outputs with one entry for each number in ``at_B``: those of rows, or of the tokens that answer a
-        unit."""
+        unit, which a model may compute alone, in their order."""
         if self.answered_K is None:
             return outputs
-        return {name: values.flatten(0, 1)[self.answered_K] for name, values in outputs.items()}
+        flat = {name: values.flatten(0, 1) for name, values in outputs.items()}
+        count = len(self.answered_K)
+        return {name: one if len(one) == count else one[self.answered_K] for name, one in flat.items()}
 
     def inputs(self, model: Any) -> dict[str, Tensor]:
         """Return the keyword arguments that this model's forward takes; the mask of a batch without padding is left out

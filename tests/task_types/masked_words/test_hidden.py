@@ -75,7 +75,7 @@ def test_the_hidden_word_changes_nothing_that_a_model_sees(tmp_path: Path) -> No
     both = ids.repeat(2, 1)
     both[:, 2] = hidden_id(torch.tensor([int(ids[0, 2]), int(ids[0, 3])]))
     with torch.inference_mode():
-        one, other = model(input_ids=both, attention_mask=torch.ones_like(both)).logits
+        one, other = model(input_ids=both, attention_mask=torch.ones_like(both)).logits[0]
     assert torch.equal(one, other)
 
 
@@ -86,3 +86,33 @@ def test_a_tokenizer_without_a_mask_is_refused_in_a_sentence(tmp_path: Path) -> 
     tokenizer.save_pretrained(folder)
     with pytest.raises(ModelError, match="no token for a hidden word"):
         AutoModelForMaskedLM.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_logits_of_hidden_tokens_alone_are_those_among_all(
+    learns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, _ = loaded(write_encoder(tmp_path / "encoder"))
+    torch.manual_seed(0)
+    ids = torch.randint(5, 60, (3, 9))
+    is_hidden = torch.rand(3, 9) < 0.3
+    given = {"input_ids": torch.where(is_hidden, hidden_id(ids), ids), "attention_mask": torch.ones_like(ids)}
+    model.train(learns)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    alone = model(**given)
+    monkeypatch.setattr("tasks.task_types.masked_words.models.hidden_places", lambda is_hidden: None)
+    whole = model(**given)
+    assert alone.logits.shape[:2] == (1, int(is_hidden.sum())) and whole.logits.shape[:2] == (3, 9)
+    torch.testing.assert_close(alone.logits[0], whole.logits[is_hidden])
+    if not learns:
+        torch.testing.assert_close(alone[NATS][is_hidden], whole[NATS][is_hidden])
+        assert not alone[NATS][~is_hidden].any()
+    gradients = []
+    for logits in (alone.logits[0], whole.logits[is_hidden]):
+        model.zero_grad()
+        logits.square().sum().backward()
+        gradients.append([value.grad.clone() for value in model.parameters() if value.grad is not None])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
