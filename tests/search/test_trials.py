@@ -125,6 +125,24 @@ def test_a_budget_beside_trials_and_missing_rows_are_refused(tmp_path: Path) -> 
         of_a_search(without)
 
 
+def test_ways_that_a_recipe_cannot_hold_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    recipe = recipe_with(tmp_path, tmp_path)
+    search = recipe.search
+    assert search is not None
+    wrong = search.model_copy(update={"recipes": trials_with(methods=["replacing"], starts=["random"])})
+    with pytest.raises(RecipeError, match="search.recipes: student random-replacing-5e-5 replaces") as raised:
+        of_a_search(recipe.model_copy(update={"search": wrong}))
+    assert "pydantic" not in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_shape_deeper_than_its_teacher_is_refused_before_anything_runs(
+    tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    recipe = recipe_with(tiny_rows, tiny_bert, recipes={"shape": {"layers": 9}})
+    with pytest.raises(RecipeError, match="shape has 9 layers, and the teacher has 4; give it at most as many"):
+        planned_search(recipe, Home(tmp_path / "home").create())
+
+
 @pytest.mark.slow
 def test_ways_are_tried_in_rounds_and_the_best_is_a_candidate(
     prefect_server: None, engines_here: None, tmp_path: Path, tiny_bert: Path, tiny_rows: Path

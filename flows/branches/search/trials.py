@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pydantic import ValidationError
+
 from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.makers import all_candidates
 from tasks.errors import RecipeError
@@ -57,9 +59,11 @@ def require_trials(recipe: Recipe, search: ShapeSearch) -> Recipe:
         raise RecipeError(
             "ways to train are compared on selection rows, and data.selection_rows is 0; set data.selection_rows: 1000"
         )
-    every = search.recipes.all_trials
     try:
-        with_trials(recipe, search.recipes, every)
+        with_trials(recipe, search.recipes, search.recipes.all_trials)
+    except ValidationError as error:
+        said = "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
+        raise RecipeError(f"search.recipes: {said}") from error
     except ValueError as error:
         raise RecipeError(f"search.recipes: {error}") from error
     return recipe
@@ -78,6 +82,11 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
     """Try ways to train the shape in rounds, and return a recipe with the best as candidates."""
     trials = trials_of(recipe)
     assert trials is not None
+    if trials.shape.layers > shared.layers:
+        raise RecipeError(
+            f"search.recipes.shape has {trials.shape.layers} layers, and the teacher has {shared.layers}; give it at "
+            f"most as many"
+        )
     steps, order = steps_of_rounds(trials), in_order_of_trial(trials)
     ways = {one.name: one for one in order}
     every = {one.name: tried_recipe(one) for one in order}
