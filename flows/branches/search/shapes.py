@@ -118,7 +118,8 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         return FoundShapes(result)
     chosen = [one for one in ranked.shapes if one.state == "candidate"]
     return FoundShapes(
-        ranked.replaced(notes=notes_of_search(known)), with_candidates(recipe, search, chosen, shared, ranked.trusted)
+        ranked.replaced(notes=(*ranked.notes, *notes_of_search(known))),
+        with_candidates(recipe, search, chosen, shared, ranked.trusted),
     )
 
 
@@ -132,6 +133,9 @@ async def ranked_shapes(
         if found is None or found.trusted:
             return found
         result = found.replaced(shapes=result.shapes, rounds=result.rounds)
+    elif search.ranking == "supernet":
+        few = f"fewer than {LEAST_CHECKED} shapes fit, so no supernet was made"
+        result = result.replaced(notes=(*result.notes, few))
     sizes = [int(size) for size in result.rounds]
     judged = await train_in_rounds(recipe, search, result.shapes, sizes, shared)
     return None if judged is None else result.replaced(shapes=tuple(judged))
