@@ -14,8 +14,9 @@ from flows.branches.export import beside_models, check_speed, make_exports, with
 from flows.branches.judging import judge_all
 from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
 from flows.branches.makers import all_candidates
-from flows.branches.search.shapes import FoundShapes, Searched, find_shapes, with_final_scores
-from flows.branches.search.trials import FoundRecipes, find_recipes, trials_of, with_whole_scores
+from flows.branches.search.found import Searched, with_whole_scores
+from flows.branches.search.shapes import find_shapes
+from flows.branches.search.trials import find_recipes, trials_of
 from flows.branches.subflow import in_branch
 from flows.branches.sweep import Search, Swept, first_rung, grid_of, try_strategy
 from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
@@ -103,20 +104,13 @@ async def search_everything(recipe: Recipe, sources: dict[str, Artifact], sessio
     the rounds of trials of ways to train one shape, and the candidates."""
     begun = await begin_everything(recipe, sources, session, found_later=True)
     require_selection(begun.rows.read(RowsFacts))
-    found: FoundShapes | FoundRecipes
-    if trials_of(recipe) is None:
-        found = await find_shapes(recipe, begun.shared, session)
-    else:
-        found = await find_recipes(recipe, begun.shared, session)
+    find = find_shapes if trials_of(recipe) is None else find_recipes
+    found = await find(recipe, begun.shared, session)
     if found.recipe is None:  # a plan does not know what the rounds will choose
         await begun.comparing
         return Searched(found.result)
     judged, candidates, known = await make_candidates(found.recipe, begun)
-    if isinstance(found, FoundRecipes):
-        whole = with_whole_scores(found.result, candidates)
-        return Searched(whole, found.recipe, judged, candidates, known)
-    result = with_final_scores(found.result, candidates)
-    return Searched(result, found.recipe, judged, candidates, known)
+    return Searched(with_whole_scores(found.result, candidates), found.recipe, judged, candidates, known)
 
 
 async def shared_artifacts(

@@ -15,6 +15,7 @@ from attrs import evolve
 from tasks.contracts import Artifact
 from tasks.finetune_teacher import tune_thresholds
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
+from tasks.recipe.makers.slices import SupernetSlice
 from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice, ThresholdSlice
@@ -61,7 +62,7 @@ class SharedArtifacts:
     """The teachers' predictions, by knobs and by the number of the teacher, counted from 0."""
     texts: dict[TextAnswerSlice, Awaitable[Artifact]] = field(default_factory=dict)
     """The texts that the teacher writes, by knobs."""
-    supernets: dict[Any, Awaitable[Artifact]] = field(default_factory=dict)
+    supernets: dict[tuple[SupernetSlice, str], Awaitable[Artifact]] = field(default_factory=dict)
     """Trained supernets, by knobs and by the model that they are made from."""
     mixtures: dict[tuple[AnswerSlice, MixSlice], Awaitable[Artifact]] = field(default_factory=dict)
     contributions: dict[tuple[ContributionSlice, str], Awaitable[Artifact]] = field(default_factory=dict)

@@ -128,10 +128,8 @@ def show_results(console: Console, result: RunResult) -> None:
     from flows.publish.results import champion_line, counts, spent
 
     show_tables(console, result)
-    if result.search is not None:
-        show_search(console, result.search)
-    if result.trials is not None:
-        show_trials(console, result.trials)
+    if result.chosen_by is not None:
+        show_search(console, result.chosen_by)
     for entry in result.registered:
         if entry.decision == "refused":
             console.print(
@@ -147,22 +145,14 @@ def show_results(console: Console, result: RunResult) -> None:
     show_next_commands(console, result)
 
 
-def show_search(console: Console, search: SearchResult) -> None:
-    """Print the shapes of a search, and how far to trust its answer."""
-    from tasks.report.tables.search import search_lines, search_table
+def show_search(console: Console, search: SearchResult | TrialsResult) -> None:
+    """Print what a search tried, and how far to trust its answer."""
+    from tasks.report.tables.trials import section_of_search
 
-    if search.shapes:
-        console.print(search_table(search.shapes))
-    for line in search_lines(search):
-        console.print(line, highlight=False, markup=False)
-
-
-def show_trials(console: Console, result: TrialsResult) -> None:
-    """Print the ways to train a shape that a search tried, and how far to trust its answer."""
-    from tasks.report.tables.trials import trials_lines, trials_table
-
-    console.print(trials_table(result.trials))
-    for line in trials_lines(result):
+    section = section_of_search(search)
+    if section.rows:
+        console.print(section.table())
+    for line in section.lines:
         console.print(line, highlight=False, markup=False)
 
 

@@ -254,17 +254,14 @@ def search(
     home = open_home()
     from flows.cli.runner import plan_of, planned_search
     from tasks.report.tables.ledger import plan_lines, plan_table
-    from tasks.report.tables.search import search_table
-    from tasks.report.tables.trials import trials_table
-    from tasks.results.trials import TrialsResult
+    from tasks.report.tables.trials import section_of_search
 
     session, found, lines = planned_search(chosen, home)
     planned = plan_of(session)
     out.print(plan_table(planned.stages, f"search of {chosen.name}"))
-    if isinstance(found, TrialsResult):
-        out.print(trials_table(found.trials))
-    elif found.shapes:
-        out.print(search_table(found.shapes))
+    section = section_of_search(found)
+    if section.rows:
+        out.print(section.table())
     for line in [*lines, *plan_lines(planned)]:
         out.print(line, highlight=False, markup=False)
 

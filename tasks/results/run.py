@@ -127,6 +127,11 @@ class RunResult(Stated):
     texts: str | None = None
     """The file of texts in the suggested commands for the registered model."""
 
+    @property
+    def chosen_by(self) -> SearchResult | TrialsResult | None:
+        """The search that chose the candidates, over shapes or over recipes."""
+        return self.search or self.trials
+
 
 # --- cards ------------------------------------------------------------------------------------------------------------
 

@@ -97,19 +97,33 @@ def selector(
     return lambda: selection_score(answers, metric, answers.decide(asked()), rows.labels_N, rows.groups_N)
 
 
-def score_of_finished(
+def scorer_of_finished(
     job: Job,
     knobs: VocabularySlice | NeuronSlice | SubNetworkSlice | JudgedShapesSlice,
+    task: Task,
+    tokenizer: Any,
+) -> Callable[[Any], float | None]:
+    """Return a function that scores models that were not trained by the headline metric on the selection rows, which
+    are read once; it returns None if there are no such rows."""
+    rows = read_rows(job.inputs["rows"], "selection", task.head)
+    if not len(rows):
+        return lambda model: None
+    answers, encoded = ANSWERS[knobs.task_type], rows.tokens(tokenizer, knobs.max_length)
+
+    def score(model: Any) -> float:
+        outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
+        return selection_score(answers, task.headline, answers.decide(outputs), rows.labels_N, rows.groups_N)
+
+    return score
+
+
+def score_of_finished(
+    job: Job,
+    knobs: VocabularySlice | NeuronSlice | SubNetworkSlice,
     task: Task,
     model: Any,
     tokenizer: Any,
 ) -> float | None:
-    """Return the headline score on the selection rows of a model that was not trained; None if there are no such
+    """Return the headline score on the selection rows of one model that was not trained; None if there are no such
     rows."""
-    rows = read_rows(job.inputs["rows"], "selection", task.head)
-    if not len(rows):
-        return None
-    answers = ANSWERS[knobs.task_type]
-    encoded = rows.tokens(tokenizer, knobs.max_length)
-    outputs = all_outputs(model, answers.outputs, encoded, tokenizer.pad_token_id, precision="fp32")
-    return selection_score(answers, task.headline, answers.decide(outputs), rows.labels_N, rows.groups_N)
+    return scorer_of_finished(job, knobs, task, tokenizer)(model)

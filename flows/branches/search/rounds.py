@@ -7,10 +7,9 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.makers import all_candidates
+from flows.branches.search.found import trained_briefly
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import ModelFacts
@@ -58,8 +57,6 @@ async def scores_of_round(
     """Train shapes in one round, with the first seed, and return their scores on the selection rows."""
     suffix, training = f".r{number}", part_of_training(search.training, left)
     chains = [chain_of_shape(one, search, training, shared.layers, search.seeds[:1], suffix) for one in shapes]
-    candidates = each_once(chains)
-    briefly = recipe.model_copy(update={"candidates": candidates, "students": (), "layer_dropping": None})
-    made = {one.name: one for one in await all_candidates(briefly, replace(shared, planned={}, made={}))}
+    made = await trained_briefly(recipe, each_once(chains), shared)
     last = [made[chain[-1].name].models[0] for chain in chains]
     return [None if not one.facts else float(one.read(ModelFacts).score) for one in last]

@@ -5,10 +5,10 @@ best are candidates, trained, scored and judged as those of any recipe.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.candidate import SharedArtifacts
 from flows.branches.makers import one_candidate
+from flows.branches.search.found import FoundCandidates
 from flows.branches.search.rounds import train_in_rounds
 from flows.branches.search.supernet import LEAST_CHECKED, rank_in_supernet
 from flows.branches.search.trials import require_trials
@@ -22,13 +22,12 @@ from tasks.recipe.makers.shrinking import TrimmedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import planned_lines
 from tasks.report.tables.trials import trials_lines
-from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.results.trials import TrialsResult
 from tasks.score_model import measure_latencies
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
-from tasks.search.ranking import TRUSTED, kendall_tau, rounds_of
+from tasks.search.ranking import rounds_of
 from tasks.search.space import (
     SizedVocabulary,
     fitting_shapes,
@@ -38,25 +37,6 @@ from tasks.search.space import (
     points_of,
 )
 from tasks.stage.session import Session
-
-
-@dataclass
-class FoundShapes:
-    """What a search chose: its answer so far, and the recipe with the candidates; none in a plan that cannot know."""
-
-    result: SearchResult
-    recipe: Recipe | None = None
-
-
-@dataclass
-class Searched:
-    """A whole search; a plan has no recipe and no rows where it cannot know what is chosen."""
-
-    result: SearchResult | TrialsResult
-    recipe: Recipe | None = None
-    judged: list[ResultRow] = field(default_factory=list)
-    candidates: list[Candidate] = field(default_factory=list)
-    data: Artifact | None = None
 
 
 def of_a_search(recipe: Recipe) -> Recipe:
@@ -97,7 +77,7 @@ def planned_words(recipe: Recipe, result: SearchResult | TrialsResult) -> list[s
     return planned_lines(result, lengths)
 
 
-async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundShapes:
+async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundCandidates:
     """Find the shapes that fit the budget, train them in rounds, and return a recipe with the best as candidates."""
     search = recipe.search or ShapeSearch()
     told = tuple(str(bound) for bound in search.require_budget())
@@ -108,16 +88,16 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     table = await measure_latencies(knobs, base=shared.base)
     vocabularies = await vocabularies_of(recipe, search, table, shared)
     if not table.facts or vocabularies is None:
-        return FoundShapes(result)
+        return FoundCandidates(result)
     known = table.read(LatencyTable)
     shapes = largest_first(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
     ranked = await ranked_shapes(recipe, search, result, shared)
     if ranked is None:
-        return FoundShapes(result)
+        return FoundCandidates(result)
     chosen = [one for one in ranked.shapes if one.state == "candidate"]
-    return FoundShapes(
+    return FoundCandidates(
         ranked.replaced(notes=(*ranked.notes, *notes_of_search(known))),
         with_candidates(recipe, search, chosen, shared, ranked.trusted),
     )
@@ -213,28 +193,3 @@ def notes_of_search(table: LatencyTable) -> tuple[str, ...]:
             f"the latency table is wrong by {100 * table.error:.0f} % on average: shapes near the budget may not fit"
         )
     return tuple(notes)
-
-
-def with_final_scores(result: SearchResult, candidates: Sequence[Candidate]) -> SearchResult:
-    """Return the answer with the scores of whole trainings on the selection rows, and how far the last round agrees
-    with them."""
-    made = {one.name: one for one in candidates}
-    shapes = [with_score(one, made) for one in result.shapes]
-    finished = [one for one in shapes if one.state == "candidate" and None not in one.scores]
-    if any(one.state == "candidate" and None in one.scores for one in shapes) or not finished:
-        return result
-    pairs = [one.scores[-2:] for one in finished if len(one.scores) > 1]
-    tau = kendall_tau([float(pair[0] or 0) for pair in pairs], [float(pair[1] or 0) for pair in pairs])
-    notes = result.notes
-    if tau is not None and tau < TRUSTED:
-        before = "the supernet" if result.trusted else "the last round"
-        notes = (*notes, f"{before} and whole trainings rank the candidates differently (tau {tau:.2f})")
-    return result.replaced(shapes=tuple(shapes), tau=tau, notes=notes)
-
-
-def with_score(shape: JudgedShape, made: dict[str, Candidate]) -> JudgedShape:
-    """Return a candidate's shape with the score of its whole training."""
-    if shape.state != "candidate" or shape.name not in made:
-        return shape
-    candidate = made[shape.name]
-    return shape.replaced(scores=(*shape.scores, candidate.selection_scores[candidate.chosen]))

@@ -8,12 +8,12 @@ Seconds are those of the trainings, as their stages state them, so that a search
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from flows.branches.candidate import Candidate, SharedArtifacts
-from flows.branches.makers import all_candidates
+from flows.branches.candidate import SharedArtifacts
+from flows.branches.search.found import FoundCandidates, trained_briefly
 from tasks.errors import RecipeError
 from tasks.recipe.chains import require_chains
 from tasks.recipe.makers.search import ShapeSearch
@@ -21,7 +21,6 @@ from tasks.recipe.makers.trials import RecipeTrials, Trial
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import ModelFacts
 from tasks.results.trials import TrialsResult, TriedRecipe
-from tasks.search.ranking import TRUSTED, kendall_tau
 from tasks.search.trials import (
     candidate_of_trial,
     first_round_size,
@@ -31,14 +30,6 @@ from tasks.search.trials import (
     tried_recipe,
 )
 from tasks.stage.session import Session
-
-
-@dataclass
-class FoundRecipes:
-    """What a search chose: its answer so far, and the recipe with the candidates; none in a plan that cannot know."""
-
-    result: TrialsResult
-    recipe: Recipe | None = None
 
 
 def trials_of(recipe: Recipe) -> RecipeTrials | None:
@@ -78,7 +69,7 @@ def with_trials(recipe: Recipe, trials: RecipeTrials, chosen: Sequence[Trial]) -
     return Recipe.model_validate(found.model_dump(exclude_unset=True, by_alias=True))
 
 
-async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundRecipes:
+async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundCandidates:
     """Try ways to train the shape in rounds, and return a recipe with the best as candidates."""
     trials = trials_of(recipe)
     assert trials is not None
@@ -97,11 +88,11 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
         if number == 1:  # one alone, for as many as the minutes allow
             first = await trying.tried([ways[going[0]]])
             if first is None:
-                return FoundRecipes(result)
+                return FoundCandidates(result)
             going = going[: first_round_size(trials, first[0].seconds)]
         found = await trying.tried([ways[name] for name in going])
         if found is None:
-            return FoundRecipes(result)
+            return FoundCandidates(result)
         for name, one in zip(going, found, strict=True):
             before = every[name]
             every[name] = before.replaced(
@@ -116,7 +107,7 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
     chosen = {name: every[name].replaced(state="candidate") for name in going}
     rest = sorted((one for name, one in every.items() if name not in chosen), key=by_rounds)
     result = result.replaced(trials=(*chosen.values(), *rest), spent=round(spent / 60, 4))
-    return FoundRecipes(result, with_trials(recipe, trials, [ways[name] for name in chosen]))
+    return FoundCandidates(result, with_trials(recipe, trials, [ways[name] for name in chosen]))
 
 
 def by_rounds(one: TriedRecipe) -> tuple[int, float]:
@@ -146,34 +137,14 @@ class Round:
     async def tried(self, ways: Sequence[Trial]) -> list[ScoredTrial] | None:
         """Train the shape in some ways, with the first seed; None in a plan that does not know a score."""
         section, suffix, seeds = self.recipe.task_distillation, f".r{self.number}", self.trials.seeds[:1]
-        candidates = tuple(candidate_of_trial(one, self.trials, section, self.steps, seeds, suffix) for one in ways)
-        update = {"candidates": candidates, "students": (), "layer_dropping": None}
-        briefly = self.recipe.model_copy(update=update)
-        made = await all_candidates(briefly, replace(self.shared, planned={}, made={}))
-        if not all(one.models[0].facts for one in made):
+        candidates = [candidate_of_trial(one, self.trials, section, self.steps, seeds, suffix) for one in ways]
+        made = await trained_briefly(self.recipe, candidates, self.shared)
+        if not all(one.models[0].facts for one in made.values()):
             return None
-        return [ScoredTrial(one.selection_scores[0], self.seconds_of(one.name)) for one in made]
+        return [ScoredTrial(one.selection_scores[0], self.seconds_of(name)) for name, one in made.items()]
 
     def seconds_of(self, name: str) -> float:
         """Return the seconds of the trainings of a candidate, also of stages that were cached."""
         trained = [one.artifact for one in self.session.records if one.label == name and one.artifact is not None]
         known = {artifact.sha256: artifact.read(ModelFacts).train_seconds or 0.0 for artifact in trained}
         return float(sum(known.values()))
-
-
-def with_whole_scores(result: TrialsResult, candidates: Sequence[Candidate]) -> TrialsResult:
-    """Return the answer with the scores of whole trainings on the selection rows, and how far the last round agrees
-    with them."""
-    made = {one.name: one for one in candidates}
-    finished = []
-    for one in result.trials:
-        if one.state == "candidate" and one.name in made:
-            whole = made[one.name]
-            one = one.replaced(scores=(*one.scores, whole.selection_scores[whole.chosen]))
-        finished.append(one)
-    pairs = [one.scores[-2:] for one in finished if one.state == "candidate" and len(one.scores) > 1]
-    tau = kendall_tau([float(pair[0] or 0) for pair in pairs], [float(pair[1] or 0) for pair in pairs])
-    notes = result.notes
-    if tau is not None and tau < TRUSTED:
-        notes = (*notes, f"the last round and whole trainings rank the candidates differently (tau {tau:.2f})")
-    return result.replaced(trials=tuple(finished), tau=tau, notes=notes)

@@ -38,13 +38,12 @@ from tasks.report.page.waterfall import steps_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import judging_section
 from tasks.report.tables.results import conditions
-from tasks.report.tables.search import search_section
 from tasks.report.tables.sizes import size_sections
 from tasks.report.tables.steps import NO_INTERVAL
 from tasks.report.tables.sweep import SIMILAR, answer_lines, row_of
 from tasks.report.tables.sweep import notes as sweep_notes
 from tasks.report.tables.sweep import title as sweep_title
-from tasks.report.tables.trials import trials_section
+from tasks.report.tables.trials import section_of_search
 from tasks.results.roles import ROLES
 from tasks.results.run import RunResult
 from tasks.results.sweep import SweepResult
@@ -84,7 +83,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: ShownTex
         "how": reproduction(result),
         "judged": judging_section(result),
         "sizes": size_sections(result),
-        "search": search_section(result.search) or trials_section(result.trials),
+        "search": section_of_search(result.chosen_by) if result.chosen_by else None,
     }
     return page("page.html", result, answer=first, **parts)
 

@@ -14,11 +14,27 @@ if TYPE_CHECKING:
 
 
 class SearchSection(NamedTuple):
-    """The section of a page on a search."""
+    """A search on a page and in a terminal: sentences on it, and the table of what was tried, the best first."""
 
     lines: list[str]
+    title: str
     heads: Sequence[str]
+    words: Sequence[int]
+    """Columns that hold words, counted from 0; the others hold numbers."""
     rows: list[list[str]]
+    """The last cell of each is its state."""
+
+    def table(self) -> Table:
+        """Return the table for rich; candidates are bold."""
+        from rich import box
+        from rich.table import Table
+
+        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
+        for number, head in enumerate(self.heads):
+            table.add_column(head, justify="left" if number in self.words else "right", no_wrap=number == 0)
+        for row in self.rows:
+            table.add_row(*row, style="bold" if row[-1] == "candidate" else None)
+        return table
 
 
 SHAPE_HEADS = ("shape", "layers", "width", "neurons", "pieces", "format", "ms", "MB", "GFLOPs", "by round", "state")
@@ -82,25 +98,12 @@ def table_line(table: LatencyTable) -> str:
     )
 
 
-def search_section(result: SearchResult | None) -> SearchSection | None:
-    """Return the section of a page; None for a run that was no search."""
-    if result is None:
-        return None
-    return SearchSection(search_lines(result), SHAPE_HEADS, [shape_cells(shape) for shape in result.shapes])
-
-
-def search_table(shapes: Sequence[JudgedShape]) -> Table:
-    """Return the table of shapes for rich."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="shapes, the best first; costs are predicted", title_justify="left", box=box.SIMPLE_HEAD)
-    for number, head in enumerate(SHAPE_HEADS):
-        text = number in (0, 5, 9, 10)
-        table.add_column(head, justify="left" if text else "right", no_wrap=number == 0)
-    for shape in shapes:
-        table.add_row(*shape_cells(shape), style="bold" if shape.state == "candidate" else None)
-    return table
+def search_section(result: SearchResult) -> SearchSection:
+    """Return the sentences and the table of a search over shapes."""
+    rows = [shape_cells(shape) for shape in result.shapes]
+    return SearchSection(
+        search_lines(result), "shapes, the best first; costs are predicted", SHAPE_HEADS, (0, 5, 9, 10), rows
+    )
 
 
 def planned_lines(result: SearchResult, lengths: Sequence[str]) -> list[str]:

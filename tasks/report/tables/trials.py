@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from tasks.report.format.numbers import plural
-from tasks.report.tables.search import SearchSection
+from tasks.report.tables.search import SearchSection, search_section
+from tasks.results.search import SearchResult
 from tasks.results.trials import TrialsResult, TriedRecipe
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 TRIAL_HEADS = ("way", "start", "method", "rate", "by round", "seconds", "state")
 
@@ -38,21 +33,14 @@ def trials_lines(result: TrialsResult) -> list[str]:
     return [*lines, *(f"Note: {note}." for note in result.notes)]
 
 
-def trials_section(result: TrialsResult | None) -> SearchSection | None:
-    """Return the section of a page; None for a run that was no search over recipes."""
-    if result is None:
-        return None
-    return SearchSection(trials_lines(result), TRIAL_HEADS, [trial_cells(trial) for trial in result.trials])
+def trials_section(result: TrialsResult) -> SearchSection:
+    """Return the sentences and the table of a search over ways to train one shape."""
+    rows = [trial_cells(trial) for trial in result.trials]
+    return SearchSection(
+        trials_lines(result), "ways to train the shape, the best first", TRIAL_HEADS, (0, 1, 2, 4, 6), rows
+    )
 
 
-def trials_table(trials: Sequence[TriedRecipe]) -> Table:
-    """Return the table of ways for rich."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title="ways to train the shape, the best first", title_justify="left", box=box.SIMPLE_HEAD)
-    for number, head in enumerate(TRIAL_HEADS):
-        table.add_column(head, justify="right" if number in (3, 5) else "left", no_wrap=number == 0)
-    for trial in trials:
-        table.add_row(*trial_cells(trial), style="bold" if trial.state == "candidate" else None)
-    return table
+def section_of_search(search: SearchResult | TrialsResult) -> SearchSection:
+    """Return the sentences and the table of any search."""
+    return trials_section(search) if isinstance(search, TrialsResult) else search_section(search)

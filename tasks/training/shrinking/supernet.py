@@ -36,9 +36,9 @@ from tasks.training.models.supernet import Supernet, read_supernet
 from tasks.training.objectives.capture import Capture
 from tasks.training.objectives.sub_networks import SupernetObjective
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
-from tasks.training.selection import score_of_finished
+from tasks.training.selection import score_of_finished, scorer_of_finished
 from tasks.training.shrinking.neuron_pruning import importance_of
-from tasks.training.shrinking.width_pruning import KeptUnits, importance_of_stream, with_origin
+from tasks.training.shrinking.width_pruning import KeptUnits, importance_of_stream, state_origin
 
 SHAPE_SCORES = "shape_scores.json"
 
@@ -53,7 +53,8 @@ def train_in_sandwich(job: Job) -> dict[str, object]:
     axes = axes_of(model, knobs)
     order_units(job, knobs, task, model, tokenizer, axes)
     depth = model.config.num_hidden_layers
-    kept = {one: kept_layers(knobs.strategy, depth, depth - one, contributions(job)) for one in axes.layers}
+    measured = contributions(job)
+    kept = {one: kept_layers(knobs.strategy, depth, depth - one, measured) for one in axes.layers}
     supernet = Supernet(model, kept, axes.heads)
     frozen = freeze(copy.deepcopy(model))
     facts = train(job, knobs, spec_of(job, knobs, task, tokenizer, supernet, frozen, axes), place)
@@ -91,7 +92,7 @@ def order_units(job: Job, knobs: SupernetSlice, task: Task, model: Any, tokenize
     fewest = axes.heads[0]
     narrower = narrowed(model, range(width // heads * fewest), [range(fewest)] * len(order_LH))
     put_in_order(model, narrower, order_D, order_LH)
-    with_origin(model, copy.deepcopy(model), order_D, order_LH)
+    state_origin(model.config, model.config, order_D, order_LH)
 
 
 def descending(importance_F: Tensor) -> list[int]:
@@ -133,7 +134,7 @@ def write_shape(job: Job) -> dict[str, object]:
     supernet = loaded_supernet(job, task)
     shape = shape_of_knobs(supernet, knobs)
     small = supernet.cut_shape(shape)
-    state_origin(small.config, supernet, shape)
+    state_units(small.config, supernet, shape)
     save_model(small, tokenizer, job.output)
     written = load_classifier(job.output, task, place).eval()  # the folder alone has to give the judged answers
     width = supernet.width_of(shape.heads)
@@ -153,9 +154,9 @@ def score_shapes(job: Job) -> dict[str, object]:
     make_deterministic(0)
     task, tokenizer = task_and_tokenizer(job, knobs.task_type, "supernet")
     supernet, scores = loaded_supernet(job, task), list[float | None]()
+    score = scorer_of_finished(job, knobs, task, tokenizer)
     for number, one in enumerate(knobs.shapes, start=1):
-        small = supernet.cut_shape(shape_of_knobs(supernet, one)).eval()
-        scores.append(score_of_finished(job, knobs, task, small, tokenizer))
+        scores.append(score(supernet.cut_shape(shape_of_knobs(supernet, one)).eval()))
         job.progress(number, len(knobs.shapes), unit="shapes")
     (job.output / SHAPE_SCORES).write_text(json.dumps(scores))
     return {"scores": scores}
@@ -180,9 +181,8 @@ def shape_of_knobs(supernet: Supernet, knobs: ShapeSlice) -> SubShape:
     return SubShape(layers, heads, units_of_share(whole, knobs.neurons, neurons_to_keep))
 
 
-def state_origin(config: Any, supernet: Supernet, shape: SubShape) -> None:
-    """State in a config which dimensions and heads of the widest model a sub-network has: a later distillation compares
-    these."""
+def state_units(config: Any, supernet: Supernet, shape: SubShape) -> None:
+    """State in a config which dimensions and heads of the widest model a sub-network has."""
     whole: KeptUnits | None = getattr(supernet.model.config, "limbeck_kept", None)
     if whole is not None:
         config.limbeck_kept = {

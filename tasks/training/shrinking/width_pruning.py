@@ -84,22 +84,21 @@ def with_fewer_heads(job: Job, knobs: NeuronSlice, task: Task, model: Any, token
     kept_D = most_important(found.of_dimensions_D, width // before * heads)
     kept_LH = [most_important(importance_H, heads) for importance_H in found.of_heads_LH]
     with torch.no_grad():
-        return with_origin(narrowed(model, kept_D, kept_LH), model, kept_D, kept_LH)
-
-
-def with_origin(small: Any, model: Any, kept_D: Sequence[int], kept_LH: Sequence[Sequence[int]]) -> Any:
-    """State in a config which dimensions and heads of the widest model of the chain the small one has: a later
-    distillation compares these."""
-    before: KeptUnits | None = getattr(model.config, "limbeck_kept", None)
-    whole: KeptUnits = before or {
-        "dimensions": list(range(width_and_heads_of(model.config)[0])),
-        "heads": [list(range(width_and_heads_of(model.config)[1])) for _ in kept_LH],
-    }
-    small.config.limbeck_kept = {
-        "dimensions": [whole["dimensions"][number] for number in kept_D],
-        "heads": [[own[head] for head in heads] for own, heads in zip(whole["heads"], kept_LH, strict=True)],
-    }
+        small = narrowed(model, kept_D, kept_LH)
+    state_origin(small.config, model.config, kept_D, kept_LH)
     return small
+
+
+def state_origin(config: Any, before: Any, kept_D: Sequence[int], kept_LH: Sequence[Sequence[int]]) -> None:
+    """State in a config which dimensions and heads of the widest model of the chain it has, so that its numbers can be
+    found in the others; ``before`` is the config of the model whose units are kept."""
+    width, heads = width_and_heads_of(before)
+    known: KeptUnits | None = getattr(before, "limbeck_kept", None)
+    whole = known or KeptUnits(dimensions=list(range(width)), heads=[list(range(heads)) for _ in kept_LH])
+    config.limbeck_kept = KeptUnits(
+        dimensions=[whole["dimensions"][number] for number in kept_D],
+        heads=[[own[head] for head in kept] for own, kept in zip(whole["heads"], kept_LH, strict=True)],
+    )
 
 
 def importance_of_stream(
