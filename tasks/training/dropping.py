@@ -21,7 +21,8 @@ from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.methods.layers.layer_similarity import Moments, between_models_BL, linear_cka_of, moments_of
 from tasks.methods.layers.layer_strategies import kept_layers
 from tasks.recipe.slices import ContributionSlice, DropSlice
-from tasks.training.data.batches import by_length
+from tasks.task_types.common_head import words_at_a_token
+from tasks.training.data.batches import by_length, tokens_at_once
 from tasks.training.data.contributions import write_contributions
 from tasks.training.data.encoded import collate
 from tasks.training.data.rows import read_rows, task_and_tokenizer
@@ -87,7 +88,8 @@ def hidden_states(
     rows = read_rows(job.inputs["rows"], "selection", task.head)
     rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.texts_alone(tokenizer, knobs.max_length, SAMPLE)
-    for batch in by_length(encoded.lengths_N, size=32, tokens=8192):
+    tokens = tokens_at_once(8192, place, max(words_at_a_token(model) for model in models))
+    for batch in by_length(encoded.lengths_N, size=32, tokens=tokens):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():
             states = [states_of(model, inputs.inputs(model)) for model in models]

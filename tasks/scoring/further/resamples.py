@@ -58,9 +58,9 @@ def bounds_at(value: float, values_R: np.ndarray, confidence: float) -> Interval
     and Tibshirani 1993, An Introduction to the Bootstrap, chapters 6 and 13)."""
     if len(values_R) >= enough(0, confidence):
         return bounds(value, values_R, confidence)
-    from scipy.stats import norm
+    from scipy.special import ndtri  # quantiles of the normal distribution; scipy.stats takes a second to import
 
-    half = float(norm.ppf((1 + confidence) / 2)) * float(values_R.std(ddof=1))
+    half = float(ndtri((1 + confidence) / 2)) * float(values_R.std(ddof=1))
     return Interval(value, value - half, value + half)
 
 

@@ -59,8 +59,14 @@ def without_gradients(lengths_N: np.ndarray, place: torch.device, words: int = 1
     because the start of each operation takes longer there than the operation itself on 64 short rows. Of a model that
     returns a number for each of ``words`` at each token, fewer tokens."""
     if place.type == "cuda":
-        return by_length(lengths_N, size=len(lengths_N), tokens=min(GPU_TOKENS, GPU_LOGITS // words))
-    return by_length(lengths_N, size=64, tokens=min(CPU_TOKENS, CPU_LOGITS // words))
+        return by_length(lengths_N, size=len(lengths_N), tokens=tokens_at_once(GPU_TOKENS, place, words))
+    return by_length(lengths_N, size=64, tokens=tokens_at_once(CPU_TOKENS, place, words))
+
+
+def tokens_at_once(most: int, place: torch.device, words: int) -> int:
+    """Return how many tokens a model may read at once, at most ``most``, if it returns a number for each of ``words``
+    at each of them."""
+    return min(most, (GPU_LOGITS if place.type == "cuda" else CPU_LOGITS) // words)
 
 
 def cut_batches(rows: np.ndarray, lengths_N: np.ndarray, size: int, tokens: int) -> list[np.ndarray]:

@@ -22,7 +22,8 @@ from torch import Tensor
 from tasks.engine.job import Job
 from tasks.methods.layers.layer_maps import layer_map
 from tasks.recipe.slices import SignalSlice
-from tasks.training.data.batches import by_length
+from tasks.task_types.common_head import words_at_a_token
+from tasks.training.data.batches import by_length, tokens_at_once
 from tasks.training.data.encoded import Batch, Encoded, collate, valid
 from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import rows_by_id, student_rows, task_and_tokenizer
@@ -79,7 +80,8 @@ def write_signals(job: Job, teacher: Any, encoded: Encoded, plan: StoragePlan, p
     """Write the teacher's signals of each row, in row order."""
     files = SignalFiles(job.output, encoded.lengths_N, plan, "r+")
     capture, done = Capture(teacher, hidden=plan.hidden, attention=plan.attention), 0
-    for rows in by_length(encoded.lengths_N, size=64, tokens=8192):
+    tokens = tokens_at_once(8192, teacher.device, words_at_a_token(teacher))
+    for rows in by_length(encoded.lengths_N, size=64, tokens=tokens):
         with torch.inference_mode(), arithmetic(precision, teacher.device):
             batch = collate(encoded, rows, pad, teacher.device)
             shown = capture(**batch.inputs(teacher))

@@ -10,7 +10,7 @@ import torch
 
 from tasks.scoring import predict, windows
 from tasks.task_types.common_head import words_at_a_token
-from tasks.training.data.batches import without_gradients
+from tasks.training.data.batches import tokens_at_once, without_gradients
 from tasks.training.data.rows import load_tokenizer
 from tasks.training.models.students import load_encoder
 from tests.families import write_tiny
@@ -52,4 +52,5 @@ def test_a_pass_of_a_training_reads_fewer_tokens_where_each_has_many_words(tmp_p
     batches = without_gradients(lengths_N, CPU, 8_000)
     assert max(len(batch) for batch in batches) == 2**25 // 8_000 // 512 and sum(map(len, batches)) == 40
     assert [len(batch) for batch in without_gradients(lengths_N, CPU, 10**9)] == [1] * 40
+    assert [tokens_at_once(8192, CPU, words) for words in (1, 4096, 32_768)] == [8192, 8192, 1024]
     assert words_at_a_token(load_encoder(write_tiny("bert", tmp_path / "bert"), CPU)) == 1
