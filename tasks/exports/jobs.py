@@ -30,7 +30,7 @@ from tasks.scoring.continuing import largest_step_difference
 from tasks.scoring.onnx_models import FILES, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.speed.flops import weight_bytes
 from tasks.task_types.graphs import GRAPHS
-from tasks.task_types.units import texts_as_asked
+from tasks.task_types.units import Parts, Units, frame_of, texts_as_asked
 
 
 def export(job: Job) -> dict[str, object]:
@@ -81,8 +81,15 @@ def traced_graph(
     if not graph.remembers:
         return {"inputs": trace(model, tokenizer, texts, pairs, path, outputs=names, opset=knobs.opset)}
     inputs, memory = trace_with_memory(model, tokenizer, texts, path, outputs=names, opset=knobs.opset)
-    frame = {"begin": tokenizer.bos_token or tokenizer.eos_token, "end": tokenizer.eos_token}
-    return {"inputs": inputs, "memory": memory, "frame": frame}
+    return {"inputs": inputs, "memory": memory, "frame": stated_frame(tokenizer, graph.units)}
+
+
+def stated_frame(tokenizer: Any, units: Units | Parts | None) -> dict[str, str]:
+    """Return the frame of texts for a card. A chat begins as its template says."""
+    frame = frame_of(tokenizer)
+    if isinstance(units, Units) and units.are_chats:
+        return {"begin": frame.begin or "", "end": frame.end or "", "chat_template": frame.chat_template}
+    return {"begin": frame.begin or frame.end or "", "end": frame.end or ""}
 
 
 def quantize(job: Job) -> dict[str, object]:

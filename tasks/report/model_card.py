@@ -192,7 +192,7 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Recipe, data: CardFact
 def usage(task: TaskSpec) -> str:
     """Return the lines of code that run the model; a pair is passed as two texts."""
     code = VIEWS[task.kind].code
-    lines = code.checkpoint.format(text=code.text(bool(task.pair)))
+    lines = code.checkpoint.replace("{text}", code.text(bool(task.pair)))
     return lines.replace("truncation=True", f"truncation={python_of(task)}")
 
 

@@ -15,6 +15,7 @@ from tasks.scoring.memory import NEXT_WORD, nothing_read, presents
 from tasks.scoring.onnx_models import OnnxModel, is_export
 from tasks.scoring.predict import formats_in, require_export, require_export_format, stored_type
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.units import Units, frame_of
 
 COMPARED = 4
 """Texts on which reading at once and word by word are compared."""
@@ -66,19 +67,22 @@ def continued_texts(folder: Path, texts: Sequence[str], new_tokens: int, export_
             f"a model of type {task_type} continues no texts; leave --new-tokens out, or name a language model "
             f"(next-words)"
         )
+    units = GRAPHS[task_type].units
+    assert isinstance(units, Units)
+    texts = [units.prepared(text) for text in texts]
     if is_export(folder):
         name = export_format or next(iter(formats_in(folder)), "onnx")
         model = OnnxModel(folder, graph=folder / EXPORT_FORMATS[name].file)
-        return [continued_by_graph(model, text, new_tokens) for text in texts]
-    return continued_by_checkpoint(folder, texts, new_tokens)
+        return [continued_by_graph(model, units, text, new_tokens) for text in texts]
+    return continued_by_checkpoint(folder, units, texts, new_tokens)
 
 
-def continued_by_graph(model: OnnxModel, text: str, new_tokens: int) -> str:
+def continued_by_graph(model: OnnxModel, units: Units, text: str, new_tokens: int) -> str:
     """Return the words by which a graph continues a text."""
-    frame = model.card["frame"]
-    end = model.tokenizer.token_to_id(frame["end"])
+    assert units.prompt is not None and model.frame.end is not None
+    end = model.tokenizer.token_to_id(model.frame.end)
     model.tokenizer.no_truncation()
-    ids = model.tokenizer.encode(frame["begin"] + text, add_special_tokens=False).ids
+    ids = model.tokenizer.encode(units.prompt(model.frame, text), add_special_tokens=False).ids
     require_room(len(ids), new_tokens, model.card["positions"])
     reader, written, following = StepReader(model), list[int](), ids
     while len(written) < new_tokens:
@@ -100,7 +104,7 @@ def require_room(given: int, new_tokens: int, positions: int | None) -> None:
         )
 
 
-def continued_by_checkpoint(folder: Path, texts: Sequence[str], new_tokens: int) -> list[str]:
+def continued_by_checkpoint(folder: Path, units: Units, texts: Sequence[str], new_tokens: int) -> list[str]:
     """Return the words by which a checkpoint continues each text."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -111,9 +115,10 @@ def continued_by_checkpoint(folder: Path, texts: Sequence[str], new_tokens: int)
     model: Any = AutoModelForCausalLM.from_pretrained(
         folder, local_files_only=True, dtype=torch.float32, use_safetensors=True
     ).eval()
-    begin, found = tokenizer.bos_token or tokenizer.eos_token, list[str]()
+    assert units.prompt is not None
+    frame, found = frame_of(tokenizer), list[str]()
     for text in texts:
-        given = tokenizer(begin + text, return_tensors="pt", add_special_tokens=False)
+        given = tokenizer(units.prompt(frame, text), return_tensors="pt", add_special_tokens=False)
         count = given["input_ids"].shape[1]
         require_room(count, new_tokens, longest(model.config, count + new_tokens))
         with torch.inference_mode():

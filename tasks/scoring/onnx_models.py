@@ -18,7 +18,16 @@ import numpy as np
 from tasks.errors import ModelError
 from tasks.scoring.memory import NEXT_WORD, nothing_read, presents
 from tasks.scoring.windows import ReadTexts, outputs_of_parts, outputs_of_units
-from tasks.task_types.units import Parts, Units, cut_at, first_text_limit, framed_texts, places_in_pair
+from tasks.task_types.units import (
+    ModelFrame,
+    Parts,
+    Units,
+    WritesChats,
+    cut_at,
+    first_text_limit,
+    framed_texts,
+    places_in_pair,
+)
 
 CARD = "onnx.json"
 """The file that marks a folder as an export; it holds the inputs, the labels and the padding."""
@@ -66,9 +75,28 @@ class ExportCard(TypedDict):
     labels: NotRequired[list[str] | None]
     """Names of the classes; none for a task type without classes."""
     frame: NotRequired[dict[str, str]]
-    """The tokens ``begin`` and ``end`` of a text, for a task type whose texts stand between them."""
+    """The tokens ``begin`` and ``end`` of a text, for a task type whose texts stand between them, and the template
+    ``chat_template`` by which chats are written."""
     memory: NotRequired[dict[str, list[int]]]
     """Heads and their size by input that holds what was read before, of a graph that continues texts."""
+
+
+def template_of_card(template: str, begin: str, end: str) -> WritesChats:
+    """Return the function that writes chats by a template as the tokenizer of the checkpoint does."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    tokens: Any = {name: token for name, token in (("bos_token", begin), ("eos_token", end)) if token}
+
+    def write(conversation: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+        (written,), _ = render_jinja_template(  # type: ignore[str-unpack]
+            conversations=[conversation],
+            chat_template=template,
+            add_generation_prompt=add_generation_prompt,
+            **tokens,
+        )
+        return str(written)
+
+    return write
 
 
 def is_export(folder: Path) -> bool:
@@ -176,10 +204,9 @@ class OnnxModel:
         """Return texts, or pairs whose second text is divided, in windows, padded to one length or each by itself."""
         length = min(max_length, self.card["positions"] or max_length)
         if pairs is None:
-            frame = self.card.get("frame", {})
-            framed = framed_texts(units, texts, frame.get("begin"), frame.get("end"))
+            framed = framed_texts(units, texts, self.frame)
             self.tokenizer.enable_truncation(length, stride=units.shared(length))
-            whole = self.tokenizer.encode_batch(framed, add_special_tokens=units.frame is None)
+            whole = self.tokenizer.encode_batch([one.text for one in framed], add_special_tokens=units.frame is None)
         else:
             firsts = self.cut_first_texts(texts, first_text_limit(length))
             self.tokenizer.enable_truncation(length, stride=units.shared(length), strategy="only_second")
@@ -194,10 +221,17 @@ class OnnxModel:
             for name in self.card["inputs"]
         }
         if pairs is None:
-            places_FT2 = [np.asarray(one.offsets, dtype=np.int64) for _, one in found]
+            places_FT2 = [framed[row].places_in_row(np.asarray(one.offsets, dtype=np.int64)) for row, one in found]
         else:
             places_FT2 = [places_in_pair(one, left=self.card["pad"]["side"] == "left") for _, one in found]
         return ReadTexts(inputs, np.asarray([place for place, _ in found]), places_FT2)
+
+    @property
+    def frame(self) -> ModelFrame:
+        """The frame of texts, as the card states it."""
+        stated = self.card.get("frame", {})
+        begin, end, template = (stated.get(name, "") for name in ("begin", "end", "chat_template"))
+        return ModelFrame(begin, end, template, template_of_card(template, begin, end) if template else None)
 
     def cut_first_texts(self, texts: Sequence[str], most: int) -> list[str]:
         """Return the beginnings of first texts, of so many tokens at most."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.chats.answers import ANSWERS as CHATS
 from tasks.task_types.choices.answers import ANSWERS as CHOICES
 from tasks.task_types.classification.answers import ANSWERS as CLASSIFICATION
 from tasks.task_types.embedding.answers import ANSWERS as EMBEDDING
@@ -27,6 +28,7 @@ ANSWERS: dict[str, Answers] = {
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "chats": CHATS,
     "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

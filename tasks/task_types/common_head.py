@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tasks.task_types.types import KeptWords
+    from tasks.task_types.units import KeptWords
 
 KEPT_IDS, KEPT_LOGS = "kept_ids", "kept_logs"
 """The stored answers of a teacher about a vocabulary: ids of its likeliest words, and logarithms of probabilities with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.chats.graph import GRAPH as CHATS
 from tasks.task_types.choices.graph import GRAPH as CHOICES
 from tasks.task_types.classification.graph import GRAPH as CLASSIFICATION
 from tasks.task_types.embedding.graph import GRAPH as EMBEDDING
@@ -26,6 +27,7 @@ GRAPHS: dict[str, Graph] = {
     "retrieval": EMBEDDING,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "chats": CHATS,
     "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.chats.head import HEAD as CHATS
 from tasks.task_types.choices.head import HEAD as CHOICES
 from tasks.task_types.classification.head import HEAD as CLASSIFICATION
 from tasks.task_types.embedding.head import HEAD as EMBEDDING
@@ -26,6 +27,7 @@ HEADS: dict[str, Head] = {
     "retrieval": EMBEDDING,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "chats": CHATS,
     "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

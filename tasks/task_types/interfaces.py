@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from tasks.architectures import ModelConfig
     from tasks.methods.losses.means import Loss
     from tasks.metrics.definition import Metric
-    from tasks.task_types.types import KeptWords
-    from tasks.task_types.units import Parts, Units, Writing, WrittenPieces
+    from tasks.task_types.units import KeptWords, Parts, Units, Writing, WrittenPieces
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
 

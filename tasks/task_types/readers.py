@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tasks.task_types.chats.rows import READER as CHATS
 from tasks.task_types.choices.rows import READER as CHOICES
 from tasks.task_types.classification.rows import READER as CLASSIFICATION
 from tasks.task_types.embedding.rows import READER as EMBEDDING
@@ -31,6 +32,7 @@ READERS: dict[str, Reader] = {
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "chats": CHATS,
     "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

@@ -6,7 +6,7 @@ needs to know (``interfaces.py``); here is only the data that every room may rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from tasks.errors import RecipeError
@@ -20,6 +20,7 @@ class Column:
     description: str
     required: bool = True
     is_words: bool = False  # whether a cell may be a list of words: they are joined by spaces
+    is_chat: bool = False  # whether a cell is a list of messages: they are written as one text
     usual: str = ""  # its name in a task that does not name it; empty: its role
     is_gathered: bool = False  # whether rows with one text are one row, of which each second text is a line
     several: bool = False  # whether several columns of the table may stand for it, named with commas between them
@@ -34,15 +35,6 @@ class Output:
     axes: tuple[str, ...]
     is_distribution: bool = True
     """Whether its last axis holds the logits of a distribution: a temperature softens it, and it has a certainty."""
-
-
-@dataclass(frozen=True)
-class KeptWords:
-    """How much of a teacher's answer about a vocabulary is stored."""
-
-    words: int  # the number of likeliest ones
-    temperature: float  # the temperature of its students
-    bits: int  # bits of a stored logarithm, 16 or 32
 
 
 @dataclass(frozen=True)
@@ -150,6 +142,7 @@ ANSWERS_IN_PASSAGE = Column(
 )
 
 DOCUMENT = Column("text", "the document, a text of any length")
+CHAT = Column("text", "the messages of a chat, each with its role and its content", is_chat=True, usual="messages")
 SOURCE_TEXT = Column("text", "the source", usual="source")
 TARGET = Column("label", "the text to write; a list, or columns, of several right ones", usual="target", several=True)
 NO_LABEL = Column("label", "none: the text is what is learned", required=False)
@@ -233,18 +226,13 @@ EMBEDDING = TaskType(
     usual_layers=6,
 )
 
-RETRIEVAL = TaskType(
+RETRIEVAL = replace(
+    EMBEDDING,
     name="retrieval",
     description="A vector of each text, for search; queries and their passages judge the vectors.",
-    hub_task="feature-extraction",
-    auto_class="AutoModel",
     columns=(TEXT, PASSAGE, RELEVANCE),
-    outputs=SENTENCE_VECTORS,
     metrics=("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100"),
     headline="ndcg_at_10",
-    learns_labels=False,
-    usual_teacher="sentence-transformers/all-MiniLM-L6-v2",
-    usual_layers=6,
 )
 
 RERANKING = TaskType(
@@ -288,6 +276,14 @@ LANGUAGE_MODEL = TaskType(
     continues_texts=True,
     usual_teacher="HuggingFaceTB/SmolLM2-135M",
     usual_layers=30,
+)
+
+CHATS = replace(
+    LANGUAGE_MODEL,
+    name="chats",
+    description="The assistant's messages in chats, word by word: language models that answer.",
+    columns=(CHAT, NO_LABEL),
+    usual_teacher="HuggingFaceTB/SmolLM2-135M-Instruct",
 )
 
 HIDDEN_WORDS = TaskType(
@@ -336,6 +332,7 @@ TASK_TYPES: dict[str, TaskType] = {
     "retrieval": RETRIEVAL,
     "ranking": RERANKING,
     "next-words": LANGUAGE_MODEL,
+    "chats": CHATS,
     "masked-words": HIDDEN_WORDS,
     "seq2seq": SEQ2SEQ,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -54,6 +55,53 @@ def text_as_given(text: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class KeptWords:
+    """How much of a teacher's answer about a vocabulary is stored."""
+
+    words: int  # the number of likeliest ones
+    temperature: float  # the temperature of its students
+    bits: int  # bits of a stored logarithm, 16 or 32
+
+
+class WritesChats(Protocol):
+    """Writes messages, each with its role and its content, by the template of a tokenizer."""
+
+    def __call__(self, conversation: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
+        """Return the messages as one text, and behind them, if it is asked for, the beginning of an answer."""
+
+
+@dataclass(frozen=True)
+class ModelFrame:
+    """What a tokenizer has for whole texts: the tokens for their beginning and their end, and its template for chats
+    with the function that writes by it; neither of most tokenizers."""
+
+    begin: str | None
+    end: str | None
+    chat_template: str = ""
+    write_chat: WritesChats | None = None
+
+
+@dataclass(frozen=True)
+class FramedText:
+    """A text as a model reads it, in the frame of its type. Shape letters: P parts, T tokens."""
+
+    text: str
+    parts_P3: np.ndarray | None = None
+    """By part its beginning, and the beginning and the length of what it stands for in the text of the row; None: the
+    places of tokens are those in the frame."""
+
+    def places_in_row(self, places_T2: np.ndarray) -> np.ndarray:
+        """Return the places of tokens in the text of the row, from those in the frame; padding stands nowhere (0, 0),
+        and every other token somewhere."""
+        if self.parts_P3 is None:
+            return places_T2
+        part_T3 = self.parts_P3[np.searchsorted(self.parts_P3[:, 0], places_T2[:, 0], side="right") - 1]
+        there_T2 = part_T3[:, 1:2] + np.minimum(places_T2 - part_T3[:, :1], part_T3[:, 2:])
+        there_T2[:, 1] = np.maximum(there_T2[:, 1], there_T2[:, 0] + 1)
+        return np.where(places_T2.any(1, keepdims=True), there_T2, 0)
+
+
 def overlap_of(max_length: int) -> int:
     """Return the number of tokens that neighbouring windows share."""
     return max_length // OVERLAP
@@ -80,10 +128,14 @@ class Units:
     the text, and what config or card state."""
     shared: Callable[[int], int] = overlap_of
     """Returns the number of tokens that neighbouring windows of a text share, from the most tokens of a window."""
-    frame: Callable[[str, str, str], str] | None = None
-    """Returns a text between the tokens of a tokenizer for its beginning and its end, which are then among its own; no
-    window has others. None: windows have the tokens that the tokenizer adds to texts."""
+    frame: Callable[[ModelFrame, str], FramedText] | None = None
+    """Returns a text in the frame of a tokenizer, whose tokens are then among its own; no window has others. None:
+    windows have the tokens that the tokenizer adds to texts."""
+    prompt: Callable[[ModelFrame, str], str] | None = None
+    """Returns the beginning of a framed text, which a model continues; None: it continues none."""
 
+    are_chats: bool = False
+    """Whether texts are chats, which the template of a tokenizer writes."""
     are_hidden: bool = False
     """Whether a model does not see the tokens that answer a unit: each is its ``hidden_id`` in the inputs."""
 
@@ -194,14 +246,23 @@ def require_places(tokenizer: Any) -> None:
         raise ModelError("the tokenizer does not tell where its tokens stand; use a model with a tokenizer.json")
 
 
-def framed_texts(units: Units, texts: Sequence[str], begin: str | None, end: str | None) -> list[str]:
+def frame_of(tokenizer: Any) -> ModelFrame:
+    """Return the frame of a tokenizer of transformers; of several templates for chats, the default one."""
+    template = getattr(tokenizer, "chat_template", None) or ""
+    if isinstance(template, Mapping):
+        template = template.get("default", "")
+    write = partial(tokenizer.apply_chat_template, chat_template=template, tokenize=False) if template else None
+    return ModelFrame(tokenizer.bos_token, tokenizer.eos_token, template, write)
+
+
+def framed_texts(units: Units, texts: Sequence[str], frame: ModelFrame) -> list[FramedText]:
     """Return texts in the frame of their type, if it has one. Raises ModelError for a tokenizer without a token for the
     end of a text."""
     if units.frame is None:
-        return list(texts)
-    if not end:
+        return [FramedText(text) for text in texts]
+    if not frame.end:
         raise ModelError("the tokenizer has no token for the end of a text (eos_token); name a model that has one")
-    return [units.frame(begin or end, text, end) for text in texts]
+    return [units.frame(frame, text) for text in texts]
 
 
 def tokens_in_windows(
@@ -222,9 +283,12 @@ def tokens_in_windows(
         "verbose": False,
     }
     if pairs is None:
-        framed = framed_texts(units, texts, tokenizer.bos_token, tokenizer.eos_token)
-        out = tokenizer(framed, truncation=True, **options)
-        places = [np.asarray(offsets, dtype=np.int64).reshape(-1, 2) for offsets in out["offset_mapping"]]
+        framed = framed_texts(units, texts, frame_of(tokenizer))
+        out = tokenizer([one.text for one in framed], truncation=True, **options)
+        each = zip(out["overflow_to_sample_mapping"], out["offset_mapping"], strict=True)
+        places = [
+            framed[int(row)].places_in_row(np.asarray(offsets, dtype=np.int64).reshape(-1, 2)) for row, offsets in each
+        ]
     else:
         seen = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         both = zip(texts, seen["offset_mapping"], strict=True)

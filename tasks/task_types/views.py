@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tasks.task_types.chats.view import VIEW as CHATS
 from tasks.task_types.choices.view import VIEW as CHOICES
 from tasks.task_types.classification.view import VIEW as CLASSIFICATION
 from tasks.task_types.embedding.view import VIEW as EMBEDDING
@@ -27,6 +28,7 @@ VIEWS: dict[str, View] = {
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
+    "chats": CHATS,
     "masked-words": MASKED_WORDS,
     "seq2seq": SEQ2SEQ,
 }

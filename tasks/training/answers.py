@@ -26,7 +26,7 @@ from tasks.methods.losses.patience import patience_layers
 from tasks.recipe.slices import AnswerSlice, MixSlice
 from tasks.task_types.common_head import words_at_a_token
 from tasks.task_types.heads import HEADS
-from tasks.task_types.types import KeptWords
+from tasks.task_types.units import KeptWords
 from tasks.training.data.answer_blocks import AT, AnswerBlocks, blocks_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.batches import without_gradients

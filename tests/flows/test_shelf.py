@@ -17,6 +17,7 @@ from flows.home import Home
 from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
+from tests.task_types.chats.tables import write_answering, write_chats
 from tests.task_types.choices.tables import write_questions
 from tests.task_types.masked_words.tables import write_encoder
 from tests.task_types.next_words.tables import write_decoder, write_documents
@@ -79,6 +80,9 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     if kind == "next-words":
         data = write_documents(folder / "documents", 100)
         values["teacher"] |= {"model": str(write_decoder(folder / "decoder", layers=30)), "floor": -1e9}
+    if kind == "chats":
+        data = write_chats(folder / "chats", 100)
+        values["teacher"] |= {"model": str(write_answering(folder / "answering", layers=30)), "floor": -1e9}
     if kind == "masked-words":
         data = write_documents(folder / "documents", 100)
         values["teacher"] |= {"model": str(write_encoder(folder / "encoder", layers=12)), "floor": -1e9}
@@ -150,6 +154,7 @@ def test_the_recipe_of_all_three_ways_has_joint_goals() -> None:
 LIKE_ANOTHER = (
     "albert",
     "albert-tables",
+    "chats-small",
     "choices-race",
     "choices-small",
     "distilbert",

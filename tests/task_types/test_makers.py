@@ -37,6 +37,7 @@ from tasks.training.jobs import JOBS
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device
 from tests.flows.test_multi_label import write_table as write_topics
+from tests.task_types.chats.tables import write_answering, write_chats
 from tests.task_types.choices.tables import write_questions
 from tests.task_types.masked_words.tables import write_encoder
 from tests.task_types.next_words.tables import write_decoder, write_documents
@@ -82,10 +83,12 @@ TABLES: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
     "embedding": (write_pairs, {"text": "a", "pair": "b", "label": "similarity"}),
     "retrieval": (write_passages, {"text": "query", "pair": "passage"}),
     "next-words": (write_documents, {}),
+    "chats": (write_chats, {}),
     "masked-words": (write_documents, {}),
 }
 """A table of each type, and its columns. Models of seq2seq have two stacks: their makers are refused by the recipe."""
-BASES = {"next-words": write_decoder, "masked-words": write_encoder}
+DECODERS = ("next-words", "chats")
+BASES = {"next-words": write_decoder, "chats": write_answering, "masked-words": write_encoder}
 
 
 class Prepared:
@@ -162,7 +165,7 @@ def by_bits(given: Prepared) -> tuple[Path, dict[str, Any]]:
 
 def by_a_supernet(given: Prepared) -> tuple[Path, dict[str, Any]]:
     space = {"layers": (2, 4), "neurons": (0.5, 1.0), "strategy": "top", "rows": 16}
-    if given.name != "next-words":
+    if given.name not in DECODERS:
         space["width"] = (0.5, 1.0)
     whole, _ = given.made("supernet", SupernetSlice(task_type=given.name, **TRAINED, **space), base=given.teacher)
     knobs = SubNetworkSlice(task_type=given.name, layers=2, neurons=0.5, max_length=LENGTH)
@@ -197,9 +200,12 @@ MAKERS = [
 ]
 OF_A_LLAMA = "a llama cannot be made narrower|of a llama cannot be removed|model of the family llama cannot"
 REFUSED = {
-    **{("next-words", one.__name__): OF_A_LLAMA for one in (by_neurons, by_width, by_heads, by_a_round, by_bits)},
-    ("next-words", "by_a_supernet"): OF_A_LLAMA,
-    ("next-words", "by_inner_layers"): "attention scores cannot be read from a llama model",
+    **{
+        (name, one.__name__): OF_A_LLAMA
+        for name in DECODERS
+        for one in (by_neurons, by_width, by_heads, by_a_round, by_bits, by_a_supernet)
+    },
+    **{(name, "by_inner_layers"): "attention scores cannot be read from a llama model" for name in DECODERS},
 }
 """What a type and a maker cannot do together, and the sentence."""
 

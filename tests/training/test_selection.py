@@ -40,7 +40,7 @@ FOUND = [(np.array(["0 4 aa bb", "none", "7 9 cc"]), np.array(["0 2 aa|0 4 bb", 
 CASES |= {"embedding": VALUES, "retrieval": RANKS, "choices": OPTIONS, "ranking": LISTS, "spans": FOUND}
 LIKELIHOODS = [(np.array(["12.5 6", "3 2"]), np.array(["5 30 20.5", "2 9 4.5"]))]
 TEXTS = [(np.array(["a good film", "", "two dogs"]), np.array(["a good film", "no", f"dogs{BETWEEN_REFERENCES}two"]))]
-CASES |= {"next-words": LIKELIHOODS, "masked-words": LIKELIHOODS, "seq2seq": TEXTS}
+CASES |= {"next-words": LIKELIHOODS, "chats": LIKELIHOODS, "masked-words": LIKELIHOODS, "seq2seq": TEXTS}
 """Predictions and labels, by task type."""
 
 

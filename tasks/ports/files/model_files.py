@@ -17,7 +17,9 @@ SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokeni
 """File names of SentencePiece vocabularies in DeBERTa, XLM-R, ALBERT, XLNet, T5 and similar models."""
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE)
 """Vocabulary files; a tokenizer needs one of them."""
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
+CHAT_TEMPLATE = "chat_template.jinja"
+"""Where a tokenizer keeps the template by which it writes chats; transformers runs it in a sandbox."""
+BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", CHAT_TEMPLATE)
 POOLING = "1_Pooling/config.json"
 """Where sentence-transformers states how token states become a vector."""
 SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)

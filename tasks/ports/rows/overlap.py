@@ -22,6 +22,8 @@ from itertools import chain
 
 import numpy as np
 
+from tasks.task_types.texts.messages import MESSAGE, spoken
+
 Sentences = tuple[str, ...]
 """The folded texts of one row: one, or two of a pair."""
 SHARED = 8  # consecutive words that two independent texts hardly ever share
@@ -35,8 +37,9 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def folded(text: str | None) -> str:
-    """Return a text in normal form: without differences of case, character width and white space between words."""
-    text = text or ""
+    """Return a text in normal form: without differences of case, character width and white space between words. Of a
+    chat, what a user and the assistant say: chats have instructions of the system in common."""
+    text = spoken(text) if text and MESSAGE in text else text or ""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold().split())
 
 

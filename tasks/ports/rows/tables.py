@@ -3,6 +3,7 @@ by the task type (``task_types/readers.py``)."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from tasks.ports.rows.splits import Split, gathered_rows
 from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import TableRows
+from tasks.task_types.texts.cells import texts_in_cells
 from tasks.task_types.texts.nested import is_nested, questions_of_paragraphs
 from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
 from tasks.task_types.types import Column
@@ -25,8 +27,6 @@ from tasks.task_types.types import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SPACES, NO_BREAK = re.compile(r"[ \t\r\n]+"), "\u00a0"
-"""Spaces that divide words, and one that does not."""
 USUAL_LABEL = TaskSpec.model_fields["label"].default
 """The label column that a task names unless it states another; where labels are optional, a table may lack it."""
 SHARD = re.compile(r"-\d+-of-\d+(?=\.|$)")
@@ -182,8 +182,7 @@ def read_columns(
         labels = table.select(several).to_pylist()
     else:
         labels = table.column(spec.label).to_pylist() if spec.label in opened.columns else [None] * len(texts)
-    if any(column.is_words and column.role == "text" for column in columns):
-        texts = [words_joined(path.name, spec.text, row, cell) for row, cell in enumerate(texts, start=1)]
+    texts = texts_in_cells(texts, columns, path.name, spec.text)
     units = group_names(path, spec.group, rendered_column(table, spec.group)[0], "task.group") if spec.group else None
     groups = group_names(path, group, rendered_column(table, group)[0], "data.group") if group else units
     rows = Split(path.name, texts, pairs, labels if opened.layout is None else with_numbers(labels), groups, units)
@@ -204,18 +203,6 @@ def columns_named(label: str, known: Sequence[str], columns: Sequence[Column]) -
     names = [name.strip() for name in label.split(",")]
     may = any(column.role == "label" and column.several for column in columns)
     return names if may and label not in known and len(names) > 1 else []
-
-
-def words_joined(file: str, column: str, row: int, cell: Any) -> Any:
-    """Return a list of words as a text; DataError for a word that is none. Spaces within words do not divide them."""
-    if isinstance(cell, str):
-        return SPACES.sub(" ", cell.strip())
-    if not isinstance(cell, list):
-        return cell
-    for place, word in enumerate(cell, start=1):
-        if not isinstance(word, str):
-            raise DataError(f"{file}, row {row}: word {place} in column {column!r} is {word!r}; a word is a text")
-    return " ".join(SPACES.sub(NO_BREAK, word) or NO_BREAK for word in cell)
 
 
 def reading_sentence(table: OpenTable, rows: int) -> str:
@@ -312,7 +299,7 @@ def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tup
         for batch in text_batches(path, [text, pair] if pair else [text]):
             seconds = batch[pair] if pair else [None] * len(batch[text])
             rows.extend(
-                (str(first), None if second is None else str(second))
+                (json.dumps(first) if isinstance(first, list) else str(first), None if second is None else str(second))
                 for first, second in zip(batch[text], seconds, strict=True)
                 if not is_empty(first)
             )

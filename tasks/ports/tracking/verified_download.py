@@ -14,7 +14,7 @@ from typing import Any
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.files.bounded_json import read_json
-from tasks.ports.files.model_files import SENTENCEPIECE
+from tasks.ports.files.model_files import CHAT_TEMPLATE, SENTENCEPIECE
 from tasks.ports.files.model_settings import LARGEST_FILE, WORD_FILES, foreign
 from tasks.ports.store.artifacts import digest_of, is_safe, may_carry_code
 
@@ -22,7 +22,8 @@ PARTS = {"model": "", "components/tokenizer": "", "evaluation": "evaluation/"}
 """Folders of a package, and the prefixes of their files in a pulled folder."""
 EVALUATION, EVALUATION_TAG = "evaluation", "evaluation.sha256"
 PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet", ".pte"}
-"""Suffixes of the files of a model folder; SentencePiece's vocabularies are allowed by their names."""
+BY_NAME = {*SENTENCEPIECE, CHAT_TEMPLATE}
+"""Suffixes of the files of a model folder, and names of others."""
 
 
 def files_of(package: Path) -> dict[str, Path]:
@@ -49,7 +50,7 @@ def add_file(found: dict[str, Path], name: str, path: Path) -> None:
     """Add a file to ``found`` under its name in the pulled folder, after checks of name and kind."""
     if name in found:
         raise RegistryError(f"the stored model holds two files for {name}; nothing was written")
-    if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in SENTENCEPIECE):
+    if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in BY_NAME):
         raise RegistryError(f"the stored model holds {name}, which is not a file of a model; nothing was written")
     found[name] = path
 

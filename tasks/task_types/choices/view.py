@@ -51,7 +51,7 @@ VIEW = View(
         'question, options = "some text", ["first option", "second option"]\n'
         'given = tokenizer([question] * len(options), options, truncation=True, padding=True, return_tensors="pt")\n'
         "with torch.inference_mode():\n"
-        "    scores = model(**{{name: values[None] for name, values in given.items()}}).logits[0]\n"
+        "    scores = model(**{name: values[None] for name, values in given.items()}).logits[0]\n"
         "print(options[scores.argmax()], scores.softmax(-1).tolist())",
         export="scores = []\n"
         'question, options = "some text", ["first option", "second option"]\n'

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tasks.task_types.units import Conclusions, StatedEntries, Units
+from tasks.task_types.units import Conclusions, FramedText, ModelFrame, StatedEntries, Units
 
 NEXT_LOGITS, WORD_IDS, NATS = "logits", "word_ids", "nats"
 """The outputs of a model for each token: the logits of the next one, which it is, and the nats that it takes."""
@@ -30,9 +30,14 @@ def shared_in_judging(max_length: int) -> int:
     return max(1, max_length // 2)
 
 
-def in_its_frame(begin: str, text: str, end: str) -> str:
+def begun(frame: ModelFrame, text: str) -> str:
+    """Return a document behind the token for its beginning; a tokenizer that has none begins with that for the end."""
+    return f"{frame.begin or frame.end}{text}"
+
+
+def in_its_frame(frame: ModelFrame, text: str) -> FramedText:
     """Return a document between the tokens for its beginning and its end."""
-    return begin + text + end
+    return FramedText(f"{begun(frame, text)}{frame.end}")
 
 
 def predicted_tokens(text: str, windows: Sequence[np.ndarray], *, judged: bool) -> list[np.ndarray]:
@@ -80,6 +85,7 @@ LEARNED_TOKENS = Units(
     conclude=summed_nats,
     shared=shared_in_training,
     frame=in_its_frame,
+    prompt=begun,
 )
 JUDGED_TOKENS = Units(
     places=judged_tokens,
@@ -87,4 +93,5 @@ JUDGED_TOKENS = Units(
     conclude=summed_nats,
     shared=shared_in_judging,
     frame=in_its_frame,
+    prompt=begun,
 )

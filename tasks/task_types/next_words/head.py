@@ -20,7 +20,8 @@ from tasks.task_types.common_head import KEPT_IDS, KEPT_LOGS, as_drawn, labels_a
 from tasks.task_types.interfaces import Head
 from tasks.task_types.next_words.document import LEARNED_TOKENS, NEXT_LOGITS, WORD_IDS
 from tasks.task_types.stored import STATED
-from tasks.task_types.types import WORD_LOGITS, KeptWords
+from tasks.task_types.types import WORD_LOGITS
+from tasks.task_types.units import KeptWords
 
 
 def decoder() -> Any:

@@ -86,7 +86,7 @@ def require_document(rows: TableRows, row: int, text: Any) -> None:
     reader of tables."""
     where = f"{rows.file}, row {row}: the text in column {rows.names['text']!r}"
     if isinstance(text, list) and all(isinstance(one, Mapping) for one in text):
-        raise DataError(f"{where} is a chat, and chats are not read; write each as one text, in the form of its model")
+        raise DataError(f"{where} is a chat; set task.kind: chats, or write each as one text")
     if not isinstance(text, str):
         return
     if "\x00" in text:

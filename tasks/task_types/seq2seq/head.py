@@ -21,8 +21,8 @@ from tasks.task_types.common_head import KEPT_IDS, KEPT_LOGS, as_drawn, labels_a
 from tasks.task_types.interfaces import Head
 from tasks.task_types.seq2seq.target import first_reference
 from tasks.task_types.stored import STATED
-from tasks.task_types.types import TARGET_LOGITS, KeptWords
-from tasks.task_types.units import Writing, WrittenPieces
+from tasks.task_types.types import TARGET_LOGITS
+from tasks.task_types.units import KeptWords, Writing, WrittenPieces
 
 
 def reader_and_writer() -> Any:

@@ -1,0 +1,69 @@
+"""Rows of chats: lists of messages, and no label. What is counted is what the assistant says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, TableGuess, TableRows
+from tasks.task_types.next_words.rows import CHAT_COLUMNS, judging_counts, stored_counts
+from tasks.task_types.next_words.rows import READER as DOCUMENTS
+from tasks.task_types.texts.messages import answers_in
+from tasks.task_types.types import CHAT, NO_LABEL
+
+FITS = 0.9
+"""How well a table with a column of messages fits."""
+
+
+def answers_alone(rows: TableRows) -> TableRows:
+    """Return rows whose texts are what the assistant says."""
+    texts = [answers_in(text) if isinstance(text, str) else text for text in rows.columns["text"]]
+    return replace(rows, columns={**rows.columns, "text": texts})
+
+
+def counts_of_answers(rows: TableRows, names: Sequence[str] | None) -> list[str | None]:
+    """Return of each chat the number of the assistant's words and line ends, of its bytes, and the nats that they take
+    where each word is as likely as it is frequent; None for a row without a chat."""
+    return stored_counts(answers_alone(rows), names)
+
+
+def judging_answers(
+    rows: TableRows, given: JudgingLabels, names: Sequence[str] | None
+) -> tuple[list[str | None], list[int] | None]:
+    """Return the labels of a judging set. Raises DataError for a mapping of classes, which chats do not have."""
+    return judging_counts(answers_alone(rows), given, names)
+
+
+def is_chats(values: Sequence[Any]) -> bool:
+    """Tell whether all cells of a column that are not empty are lists of messages."""
+    given = [value for value in values if value]
+    return bool(given) and all(
+        isinstance(value, list) and all(isinstance(one, Mapping) for one in value) for value in given
+    )
+
+
+def column_of_chats(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
+    """Return the column of messages of a table; None if there is none."""
+    found = [name for name in CHAT_COLUMNS if name in columns and is_chats(columns[name])]
+    if not found:
+        return None
+    return ColumnChoice(found[0], None, NO_LABEL.role, why_text="lists of messages")
+
+
+def guess_chats(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
+    """Return how a table of chats would be used; None for any other table."""
+    if chosen.text not in columns or not is_chats(columns[chosen.text]):
+        return None
+    reason = "lists of messages: what the assistant says is what is learned"
+    return TableGuess(FITS, reason, ("word_perplexity", "token_perplexity", "bits_per_byte"))
+
+
+READER = replace(
+    DOCUMENTS,
+    columns=(CHAT, NO_LABEL),
+    labels=counts_of_answers,
+    judging_labels=judging_answers,
+    guess=guess_chats,
+    columns_of=column_of_chats,
+)

@@ -1,0 +1,37 @@
+"""Cells of a table that are no texts, and are read as texts: lists of words, and lists of messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.errors import DataError
+from tasks.task_types.texts.messages import chat_in_cell
+from tasks.task_types.types import Column
+
+SPACES, NO_BREAK = re.compile(r"[ \t\r\n]+"), "\u00a0"
+"""Spaces that divide words, and one that does not."""
+
+
+def texts_in_cells(cells: list[Any], columns: Sequence[Column], file: str, name: str) -> list[Any]:
+    """Return the cells of the text column as texts, as its type's ``columns`` read them; the file and the column's name
+    are for errors. Raises DataError for a list that is not one of its type."""
+    own = next((column for column in columns if column.role == "text"), None)
+    if own is not None and own.is_words:
+        return [words_joined(file, name, row, cell) for row, cell in enumerate(cells, start=1)]
+    if own is not None and own.is_chat:
+        return [chat_in_cell(file, name, row, cell) for row, cell in enumerate(cells, start=1)]
+    return cells
+
+
+def words_joined(file: str, column: str, row: int, cell: Any) -> Any:
+    """Return a list of words as a text; DataError for a word that is none. Spaces within words do not divide them."""
+    if isinstance(cell, str):
+        return SPACES.sub(" ", cell.strip())
+    if not isinstance(cell, list):
+        return cell
+    for place, word in enumerate(cell, start=1):
+        if not isinstance(word, str):
+            raise DataError(f"{file}, row {row}: word {place} in column {column!r} is {word!r}; a word is a text")
+    return " ".join(SPACES.sub(NO_BREAK, word) or NO_BREAK for word in cell)
