@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
+from tasks.task_types.texts.cells import text_in_cell
 from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
 from tasks.task_types.types import TASK_TYPES
 
@@ -34,7 +35,8 @@ class TextInputs:
 
     @property
     def texts(self) -> list[str]:
-        """The first texts; an absent one is empty."""
+        """The first texts; an absent one is empty. Messages of a chat are JSON, and words stand with spaces between
+        them."""
         return as_texts(self.table, self.text)
 
     @property
@@ -53,7 +55,7 @@ def as_texts(table: Any, column: str) -> list[str]:
     empty."""
     columns = {name: table.column(name).to_pylist() for name in columns_in(column)}
     found, _ = rendered(column, columns, table.num_rows)
-    return ["" if value is None or isinstance(value, Unrendered) else str(value) for value in found]
+    return ["" if isinstance(value, Unrendered) else text_in_cell(value) for value in found]
 
 
 def text_inputs(
@@ -135,21 +137,22 @@ def arrow_table(rows: Sequence[Mapping[str, JsonValue]]) -> Any:
         raise DataError(f"a column of the input has values of several types ({error}); give each one type") from error
 
 
-def usual_pair(columns: Sequence[str]) -> tuple[str, str] | None:
+def usual_columns(columns: Sequence[str]) -> tuple[str, str | None] | None:
     """Return the usual names of the texts and second texts of a task type, if a table has both, such as question and
-    context."""
-    for one in TASK_TYPES.values():
-        named = {column.role: column.usual for column in one.columns if column.usual in columns}
-        if "text" in named and "pair" in named:
-            return named["text"], named["pair"]
-    return None
+    context; else that of the texts alone, such as messages."""
+    named = [
+        {column.role: column.usual for column in one.columns if column.usual in columns} for one in TASK_TYPES.values()
+    ]
+    both = ((one["text"], one["pair"]) for one in named if "text" in one and "pair" in one)
+    alone = ((one["text"], None) for one in named if "text" in one)
+    return next(both, None) or next(alone, None)
 
 
 def checked_inputs(table: Any, source: str, text: str, pair: str | None) -> TextInputs:
     """Return the inputs in a table; raise DataError for a missing column, and if no row has a text. Without the usual
     column of texts, and without names of others, those of a task type that names two of its own are taken."""
     if (text, pair) == (USUAL_TEXTS, None) and USUAL_TEXTS not in table.column_names:
-        text, pair = usual_pair(table.column_names) or (text, pair)
+        text, pair = usual_columns(table.column_names) or (text, pair)
     for option, column in (("--text", text), ("--pair", pair)):
         for name in columns_in(column) if column is not None and table.num_columns else ():
             if name not in table.column_names:

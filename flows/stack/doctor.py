@@ -128,7 +128,7 @@ def secrets_kept(stack: Stack) -> Iterator[Finding]:
 
 def processes(stack: Stack) -> Iterator[Finding]:
     """Report the processes that the supervisor does not list as running."""
-    known = supervision.states(stack)
+    known = supervision.settled_states(stack)
     ill = [f"{name} {state}" for name, state in known.items() if state != "RUNNING"]
     if not known:
         yield Finding("processes", WARNING, "the stack is down", "limbeck up")

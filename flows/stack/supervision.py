@@ -45,6 +45,15 @@ def states(stack: Stack) -> dict[str, str]:
     return {str(one["name"]): str(one["statename"]) for one in supervisor.getAllProcessInfo()} if supervisor else {}
 
 
+def settled_states(stack: Stack, seconds: float = 10.0) -> dict[str, str]:
+    """Return the state of every process, after at most some seconds in which those that start come up: the supervisor
+    lists a process as started only when it has run for a moment."""
+    until = time.monotonic() + seconds
+    while "STARTING" in (found := states(stack)).values() and time.monotonic() < until:
+        time.sleep(0.5)
+    return found
+
+
 def start_supervisor(stack: Stack) -> Any:
     """Start the supervisor, or make a running one reload its configuration; return its command interface."""
     supervisor = connect(stack)

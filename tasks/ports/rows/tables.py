@@ -3,7 +3,6 @@ by the task type (``task_types/readers.py``)."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from tasks.ports.rows.splits import Split, gathered_rows
 from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import TableRows
-from tasks.task_types.texts.cells import texts_in_cells
+from tasks.task_types.texts.cells import text_in_cell, texts_in_cells
 from tasks.task_types.texts.nested import is_nested, questions_of_paragraphs
 from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
 from tasks.task_types.types import Column
@@ -299,7 +298,7 @@ def read_texts(source: Path, text: str = "text", pair: str | None = None) -> tup
         for batch in text_batches(path, [text, pair] if pair else [text]):
             seconds = batch[pair] if pair else [None] * len(batch[text])
             rows.extend(
-                (json.dumps(first) if isinstance(first, list) else str(first), None if second is None else str(second))
+                (text_in_cell(first), None if second is None else str(second))
                 for first, second in zip(batch[text], seconds, strict=True)
                 if not is_empty(first)
             )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import DataError
@@ -25,8 +26,18 @@ def texts_in_cells(cells: list[Any], columns: Sequence[Column], file: str, name:
     return cells
 
 
+def text_in_cell(cell: Any) -> str:
+    """Return a cell of an unknown type's text column as a text: messages as JSON, words with spaces between them, and
+    an empty cell as an empty text."""
+    if isinstance(cell, list) and all(isinstance(one, Mapping) for one in cell):
+        return json.dumps(cell, ensure_ascii=False)
+    if isinstance(cell, list) and all(isinstance(one, str) for one in cell):
+        return joined(cell)
+    return "" if cell is None else str(cell)
+
+
 def words_joined(file: str, column: str, row: int, cell: Any) -> Any:
-    """Return a list of words as a text; DataError for a word that is none. Spaces within words do not divide them."""
+    """Return a list of words as a text; DataError for a word that is none."""
     if isinstance(cell, str):
         return SPACES.sub(" ", cell.strip())
     if not isinstance(cell, list):
@@ -34,4 +45,9 @@ def words_joined(file: str, column: str, row: int, cell: Any) -> Any:
     for place, word in enumerate(cell, start=1):
         if not isinstance(word, str):
             raise DataError(f"{file}, row {row}: word {place} in column {column!r} is {word!r}; a word is a text")
-    return " ".join(SPACES.sub(NO_BREAK, word) or NO_BREAK for word in cell)
+    return joined(cell)
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return words as a text; spaces within words do not divide them."""
+    return " ".join(SPACES.sub(NO_BREAK, word) or NO_BREAK for word in words)
