@@ -285,6 +285,7 @@ class Code:
     """The lines for a checkpoint; they use ``model``, ``tokenizer``, and ``{text}`` for the example."""
     export: str
     """The lines for an export; they use its ``card``, ``session`` and ``tokenizer``, and ``given``, its inputs."""
+    needs: tuple[str, ...] = ()  # further libraries that the lines for an export import
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ USE = """```python
 {snippet}
 ```
 
-It requires only `onnxruntime`, `tokenizers` and `numpy`. Run one text at a time to reproduce the evaluated predictions exactly: {why}.
+It requires only {libraries} and `numpy`. Run one text at a time to reproduce the evaluated predictions exactly: {why}.
 
 """  # noqa: E501
 PROGRAMS = """Files `*.pte` are programs of ExecuTorch for phones: `Runtime.get().load_program(FILE).load_method("forward")` of `executorch.runtime` takes
@@ -62,7 +62,8 @@ def exports_section(exports: Sequence[ResultRow], task: TaskSpec, split: str) ->
     told = TABLE.format(headline=exports[0].headline, split=split, rows=rows)
     graphs = [EXPORT_FORMATS[name].file for name in BY_DEFAULT if name in kinds and not is_program(name)]
     if graphs:
-        told += USE.format(snippet=snippet(task, graphs[0]), why=why)
+        needed = ", ".join(f"`{one}`" for one in ("onnxruntime", "tokenizers", *VIEWS[task.kind].code.needs))
+        told += USE.format(snippet=snippet(task, graphs[0]), why=why, libraries=needed)
     return told + (PROGRAMS if any(map(is_program, kinds)) else "")
 
 

@@ -21,11 +21,13 @@ VIEW = replace(
         'print(tokenizer.decode(found[0, given["input_ids"].shape[1] :], skip_special_tokens=True))',
         export="from jinja2.sandbox import ImmutableSandboxedEnvironment\n\n"
         + ASKED
-        + 'frame, jinja = card["frame"], ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)\n'
+        + 'frame, form = card["frame"], {"trim_blocks": True, "lstrip_blocks": True}\n'
+        'jinja = ImmutableSandboxedEnvironment(**form, extensions=["jinja2.ext.loopcontrols"])\n'
         'names = {"bos_token": frame["begin"], "eos_token": frame["end"], "add_generation_prompt": True}\n'
         'asked = jinja.from_string(frame["chat_template"]).render(messages=messages, **names)\n'
         "tokens = tokenizer.encode(asked, add_special_tokens=False).ids\n"
         + CODE.export.partition("\n")[2].replace("tokens + written", "written"),
+        needs=("jinja2",),
     ),
     analysis_title="Likelihood of held-out answers",
     counted={

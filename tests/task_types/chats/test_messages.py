@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.inference.inputs import text_inputs
 from flows.recipes.starter import starter_recipe
 from tasks.errors import DataError
 from tasks.ports.rows.overlap import folded
@@ -94,3 +96,11 @@ def test_a_table_of_messages_is_guessed_and_its_texts_are_read(tmp_path: Path) -
     text = str(written)
     assert "kind: chats" in text and "text: messages" in text
     assert messages_in(chat_asked(read_texts(table, "messages")[0][0]))[-1].role == "assistant"
+
+
+def test_a_table_to_predict_names_no_column_of_messages_or_of_words(tmp_path: Path) -> None:
+    write_table(tmp_path / "chats.parquet", {"messages": [ASKED], "number": [1]})
+    found = text_inputs(str(tmp_path / "chats.parquet"), stdin=sys.stdin)
+    assert found.text == "messages" and [chat_asked(text) for text in found.texts] == [STORED]
+    write_table(tmp_path / "words.parquet", {"tokens": [["New York", "is", "big"]]})
+    assert text_inputs(str(tmp_path / "words.parquet"), stdin=sys.stdin).texts == ["New\u00a0York is big"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tasks.errors import ModelError
 from tasks.scoring.onnx_models import template_of_card
 from tasks.task_types.chats.turns import JUDGED_ANSWERS, LEARNED_ANSWERS, asked_by_template, in_its_template
 from tasks.task_types.texts.messages import chat_in_cell
-from tasks.task_types.units import frame_of
+from tasks.task_types.units import Units, frame_of
 from tasks.training.data.encoded import encode_windows
 from tests.task_types.chats.tables import CHATML, SYSTEM, chat_tokenizer, chats
 
@@ -25,9 +26,21 @@ CHAT = [
 STORED = chat_in_cell("f", "c", 1, CHAT)
 
 
-def learned(text: str, max_length: int, units=LEARNED_ANSWERS) -> list[str]:  # type: ignore[no-untyped-def]
+INSTRUCTIONS = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'assistant' %} {{ message['content'] }}"
+    "{{ eos_token }}{% else %}[INST] {{ message['content'] }} [/INST]{% endif %}{% endfor %}"
+)
+"""The form of a family that has no beginning of an answer of its own."""
+LINES = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] | trim }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
+"""A form without signs: an answer ends where its text ends."""
+
+
+def learned(text: str, max_length: int, units: Units = LEARNED_ANSWERS, tokenizer: Any = None) -> list[str]:
     """Return the tokens that are predicted, window by window."""
-    tokenizer = chat_tokenizer()
+    tokenizer = tokenizer or chat_tokenizer()
     found = encode_windows(tokenizer, [text], max_length, units, labels=[""])
     assert found.windows is not None
     unit_S, ids_S = found.windows.unit_S, found.ids_S
@@ -41,8 +54,21 @@ def learned(text: str, max_length: int, units=LEARNED_ANSWERS) -> list[str]:  # 
 
 
 @pytest.mark.parametrize("units", [LEARNED_ANSWERS, JUDGED_ANSWERS])
-def test_the_assistant_s_tokens_and_the_end_of_each_message_are_learned(units: object) -> None:
+def test_the_assistant_s_tokens_and_the_end_of_each_message_are_learned(units: Units) -> None:
     assert learned(STORED, 512, units) == ["very good<|end|>very poor ,\nindeed<|end|>"]
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (INSTRUCTIONS, " very good<|end|> very poor ,\nindeed<|end|>"),
+        (LINES, " very good very poor ,\nindeed"),
+    ],
+)
+def test_answers_of_other_templates_are_found(template: str, said: str) -> None:
+    tokenizer = chat_tokenizer()
+    tokenizer.chat_template = template
+    assert "".join(learned(STORED, 512, tokenizer=tokenizer)) == said
 
 
 @pytest.mark.parametrize("max_length", [16, 40])
