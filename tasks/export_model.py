@@ -11,6 +11,8 @@ from tasks.stage.keys import ENGINE_LIBRARIES
 
 PACKERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pyarrow", "tokenizers")
 """Libraries that write, quantize and run a graph."""
+QUANTIZERS = (*PACKERS, "scipy", "transformers", "sentencepiece", "safetensors")
+"""The same with the scores of graphs; transformers writes chats by the template of a card."""
 
 
 @stage(
@@ -26,7 +28,7 @@ async def export_onnx(context: StageContext, knobs: ExportSlice, *, model: Artif
     await context.run(knobs.model_dump(mode="json"), inputs={"model": model, "rows": rows})
 
 
-@stage(makes="export", engine="quantize", module="tasks.exports", threads="branch", libraries=(*PACKERS, "scipy"))
+@stage(makes="export", engine="quantize", module="tasks.exports", threads="branch", libraries=QUANTIZERS)
 async def quantize_onnx(context: StageContext, knobs: QuantizeSlice, *, export: Artifact, rows: Artifact) -> None:
     """Quantize an fp32 graph to int8 in every mode, score each on the selection rows, and keep the best one."""
     await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})
@@ -37,7 +39,7 @@ async def quantize_onnx(context: StageContext, knobs: QuantizeSlice, *, export: 
     engine="quantize-to-four-bits",
     module="tasks.exports",
     threads="branch",
-    libraries=(*PACKERS, "scipy"),
+    libraries=QUANTIZERS,
 )
 async def quantize_to_four_bits(
     context: StageContext, knobs: QuantizeSlice, *, export: Artifact, rows: Artifact
@@ -52,7 +54,7 @@ async def quantize_to_four_bits(
     engine="quantize-as-trained",
     module="tasks.exports",
     threads="branch",
-    libraries=(*PACKERS, "scipy"),
+    libraries=QUANTIZERS,
 )
 async def quantize_as_trained(context: StageContext, knobs: QuantizeSlice, *, export: Artifact, rows: Artifact) -> None:
     """Write the codes for which a model was trained, of four bits or fewer, into its graph, and score it on the

@@ -88,13 +88,13 @@ def template_of_card(template: str, begin: str, end: str) -> WritesChats:
     tokens: Any = {name: token for name, token in (("bos_token", begin), ("eos_token", end)) if token}
 
     def write(conversation: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
-        (written,), _ = render_jinja_template(  # type: ignore[str-unpack]
+        written: Any = render_jinja_template(
             conversations=[conversation],
             chat_template=template,
             add_generation_prompt=add_generation_prompt,
             **tokens,
         )
-        return str(written)
+        return str(written[0][0])
 
     return write
 

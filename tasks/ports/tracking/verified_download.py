@@ -22,7 +22,7 @@ PARTS = {"model": "", "components/tokenizer": "", "evaluation": "evaluation/"}
 """Folders of a package, and the prefixes of their files in a pulled folder."""
 EVALUATION, EVALUATION_TAG = "evaluation", "evaluation.sha256"
 PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet", ".pte"}
-BY_NAME = {*SENTENCEPIECE, CHAT_TEMPLATE}
+ALLOWED_NAMES = {*SENTENCEPIECE, CHAT_TEMPLATE}
 """Suffixes of the files of a model folder, and names of others."""
 
 
@@ -50,7 +50,7 @@ def add_file(found: dict[str, Path], name: str, path: Path) -> None:
     """Add a file to ``found`` under its name in the pulled folder, after checks of name and kind."""
     if name in found:
         raise RegistryError(f"the stored model holds two files for {name}; nothing was written")
-    if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in BY_NAME):
+    if not is_safe(name) or (path.suffix.lower() not in PLAIN and path.name not in ALLOWED_NAMES):
         raise RegistryError(f"the stored model holds {name}, which is not a file of a model; nothing was written")
     found[name] = path
 

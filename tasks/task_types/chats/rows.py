@@ -9,16 +9,16 @@ from typing import Any
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, TableGuess, TableRows
 from tasks.task_types.next_words.rows import CHAT_COLUMNS, judging_counts, stored_counts
 from tasks.task_types.next_words.rows import READER as DOCUMENTS
-from tasks.task_types.texts.messages import answers_in
+from tasks.task_types.texts.messages import said_by_assistant
 from tasks.task_types.types import CHAT, NO_LABEL
 
-FITS = 0.9
+FIT_OF_CHATS = 0.9
 """How well a table with a column of messages fits."""
 
 
 def answers_alone(rows: TableRows) -> TableRows:
     """Return rows whose texts are what the assistant says."""
-    texts = [answers_in(text) if isinstance(text, str) else text for text in rows.columns["text"]]
+    texts = [said_by_assistant(text) if isinstance(text, str) else text for text in rows.columns["text"]]
     return replace(rows, columns={**rows.columns, "text": texts})
 
 
@@ -28,7 +28,7 @@ def counts_of_answers(rows: TableRows, names: Sequence[str] | None) -> list[str 
     return stored_counts(answers_alone(rows), names)
 
 
-def judging_answers(
+def judging_chats(
     rows: TableRows, given: JudgingLabels, names: Sequence[str] | None
 ) -> tuple[list[str | None], list[int] | None]:
     """Return the labels of a judging set. Raises DataError for a mapping of classes, which chats do not have."""
@@ -56,14 +56,14 @@ def guess_chats(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> T
     if chosen.text not in columns or not is_chats(columns[chosen.text]):
         return None
     reason = "lists of messages: what the assistant says is what is learned"
-    return TableGuess(FITS, reason, ("word_perplexity", "token_perplexity", "bits_per_byte"))
+    return TableGuess(FIT_OF_CHATS, reason, ("word_perplexity", "token_perplexity", "bits_per_byte"))
 
 
 READER = replace(
     DOCUMENTS,
     columns=(CHAT, NO_LABEL),
     labels=counts_of_answers,
-    judging_labels=judging_answers,
+    judging_labels=judging_chats,
     guess=guess_chats,
     columns_of=column_of_chats,
 )

@@ -26,12 +26,12 @@ def written_by_template(frame: ModelFrame, messages: Sequence[Message], *, asks:
             "the tokenizer has no template for chats (chat_template); name a model that answers in chats, or write "
             "each chat as one text, and set task.kind: next-words"
         )
-    from jinja2 import TemplateError
-
     chat = [{"role": one.role, "content": one.content} for one in messages]
     try:
         return frame.write_chat(chat, add_generation_prompt=asks)
-    except TemplateError as error:
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "jinja2":
+            raise
         roles = ", ".join(one.role for one in messages)
         raise ModelError(
             f"the template of the tokenizer does not write a chat of {roles} ({error}); leave such chats out, or name "

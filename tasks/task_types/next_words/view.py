@@ -26,6 +26,24 @@ def nats_in_words(given: Any, names: Sequence[str]) -> str:
     return f"{float(numbers[0]) / max(1.0, float(numbers[1])):.3f} nats a token" if len(numbers) == 2 else "—"
 
 
+WRITES_ON = (
+    'end, written = tokenizer.token_to_id(card["frame"]["end"]), []\n'
+    'shapes = card["memory"].items()\n'
+    "memory = {name: np.zeros((1, heads, 0, size), np.float32) for name, (heads, size) in shapes}\n"
+    'wanted = ["next_logits", *(name.replace("past", "present") for name in memory)]\n'
+    "read, following = 0, tokens  # the whole text first, then word by word\n"
+    "while len(written) < 20:\n"
+    "    read += len(following)\n"
+    '    feeds = {"input_ids": np.array([following]), "attention_mask": np.ones((1, read), np.int64), **memory}\n'
+    "    logits, *present = session.run(wanted, feeds)\n"
+    "    memory = dict(zip(memory, present))\n"
+    "    word = int(logits[0].argmax())\n"
+    "    if word == end:\n"
+    "        break\n"
+    "    written.append(word)\n"
+    "    following = [word]\n"
+)
+"""Lines that write the words behind ``tokens`` by a graph with a memory."""
 TOKENS_FIGURE = ErrorFigure("token_perplexity", "perplexity of a token (its own tokenizer's)", "token perplexity")
 VIEW = View(
     example=example_prompt,
@@ -40,22 +58,8 @@ VIEW = View(
         "pad_token_id=tokenizer.eos_token_id)\n"
         "print(tokenizer.decode(found[0], skip_special_tokens=True))",
         export='tokens = tokenizer.encode(card["frame"]["begin"] + {text}, add_special_tokens=False).ids\n'
-        'end, written = tokenizer.token_to_id(card["frame"]["end"]), []\n'
-        'shapes = card["memory"].items()\n'
-        "memory = {name: np.zeros((1, heads, 0, size), np.float32) for name, (heads, size) in shapes}\n"
-        'wanted = ["next_logits", *(name.replace("past", "present") for name in memory)]\n'
-        "read, following = 0, tokens  # the whole text first, then word by word\n"
-        "while len(written) < 20:\n"
-        "    read += len(following)\n"
-        '    feeds = {"input_ids": np.array([following]), "attention_mask": np.ones((1, read), np.int64), **memory}\n'
-        "    logits, *present = session.run(wanted, feeds)\n"
-        "    memory = dict(zip(memory, present))\n"
-        "    word = int(logits[0].argmax())\n"
-        "    if word == end:\n"
-        "        break\n"
-        "    written.append(word)\n"
-        "    following = [word]\n"
-        "print(tokenizer.decode(tokens + written))",
+        + WRITES_ON
+        + "print(tokenizer.decode(tokens + written))",
     ),
     analysis_title="Likelihood of held-out documents",
     figures=(

@@ -15,9 +15,9 @@ from tasks.errors import DataError
 
 MESSAGE, CONTENT = "␞", "␟"
 """The sign before a message, and the one between its role and its content."""
-MARK = re.compile(rf"(?:^|\n){MESSAGE}([a-z]+){CONTENT} ")
+MESSAGE_BEGINS = re.compile(rf"(?:^|\n){MESSAGE}([a-z]+){CONTENT} ")
 ASSISTANT = "assistant"
-ROLES = ("system", "user", ASSISTANT)
+ROLES_OF_CHATS = ("system", "user", ASSISTANT)
 OTHER_ROLES = {"human": "user", "gpt": ASSISTANT, "bot": ASSISTANT, "model": ASSISTANT}
 """Names of roles in tables of conversations, and those that templates know."""
 LEAST_ANSWERED = "a model learns from the assistant's messages alone"
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 def messages_in(text: str) -> list[Message]:
     """Return the messages of a stored chat; a text without a sign is one message of the user."""
-    marks = list(MARK.finditer(text))
+    marks = list(MESSAGE_BEGINS.finditer(text))
     if not marks or marks[0].start() != 0:
         return [Message("user", text)]
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
@@ -54,7 +54,7 @@ def stored_chat(messages: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{MESSAGE}{role}{CONTENT} {content}" for role, content in messages)
 
 
-def answers_in(text: str) -> str:
+def said_by_assistant(text: str) -> str:
     """Return what the assistant says in a stored chat, a line or more for each of its messages."""
     return "\n".join(one.content for one in messages_in(text) if one.role == ASSISTANT)
 
@@ -90,21 +90,21 @@ def read_json(text: str, where: str) -> Any:
 
 def chat_of(messages: Sequence[Any], where: str) -> str:
     """Return a list of messages as a stored chat. Raises DataError for one that a model cannot learn from."""
-    found = [message_of(one, number, where) for number, one in enumerate(messages, start=1)]
+    found = [role_and_content(one, number, where) for number, one in enumerate(messages, start=1)]
     if not any(role == ASSISTANT for role, _ in found):
         raise DataError(f"{where}: the chat has no message of the assistant, and {LEAST_ANSWERED}; leave it out")
     return stored_chat(found)
 
 
-def message_of(message: Any, number: int, where: str) -> tuple[str, str]:
+def role_and_content(message: Any, number: int, where: str) -> tuple[str, str]:
     """Return the role and the content of one message. Raises DataError for one that is not a text of a known role."""
     here = f"{where}, message {number}"
     if not isinstance(message, Mapping):
         raise DataError(f"{here}: {short(message)} is no message; a message is a mapping with a role and a content")
     given = message.get("role", message.get("from"))
     role = OTHER_ROLES.get(str(given).lower(), str(given).lower())
-    if role not in ROLES:
-        raise DataError(f"{here}: the role is {short(given)}; the roles of a chat are {', '.join(ROLES)}")
+    if role not in ROLES_OF_CHATS:
+        raise DataError(f"{here}: the role is {short(given)}; the roles of a chat are {', '.join(ROLES_OF_CHATS)}")
     content = message.get("content", message.get("value"))
     if not isinstance(content, str):
         raise DataError(f"{here}: the content is {short(content)}; a content is a text")
@@ -117,9 +117,9 @@ def chat_asked(text: str) -> str:
     """Return a text of a user as a stored chat: a list of messages as JSON, one that is stored already, or the user's
     first message. Raises DataError for a list that is no chat."""
     if not text.lstrip().startswith("[{"):
-        return text if MARK.match(text) else stored_chat([("user", text)])
+        return text if MESSAGE_BEGINS.match(text) else stored_chat([("user", text)])
     messages = read_json(text, "the text")
-    return stored_chat([message_of(one, number, "the text") for number, one in enumerate(messages, start=1)])
+    return stored_chat([role_and_content(one, number, "the text") for number, one in enumerate(messages, start=1)])
 
 
 def short(value: Any) -> str:

@@ -20,7 +20,7 @@ from tasks.recipe.slices import RowsSlice
 from tasks.task_types.chats.rows import READER
 from tasks.task_types.interfaces import TableRows
 from tasks.task_types.next_words.rows import READER as DOCUMENTS
-from tasks.task_types.texts.messages import answers_in, chat_asked, chat_in_cell, messages_in, stored_chat
+from tasks.task_types.texts.messages import chat_asked, chat_in_cell, messages_in, said_by_assistant, stored_chat
 from tests.task_types.chats.tables import chats, write_chats
 
 ASKED = [{"role": "user", "content": "How are you?\n\nTell me."}, {"role": "assistant", "content": " Fine.\n"}]
@@ -53,7 +53,7 @@ def test_what_the_assistant_says_is_counted() -> None:
     rows = TableRows("f", {"text": "messages", "label": "label"}, {"text": [STORED, "␞user␟ a b\n␞assistant␟ a"]})
     answers = TableRows("f", {"text": "messages", "label": "label"}, {"text": [" Fine.\n", "a"]})
     assert READER.labels(rows, None) == DOCUMENTS.labels(answers, None)
-    assert answers_in(stored_chat([("assistant", "a"), ("user", "b"), ("assistant", "c d")])) == "a\nc d"
+    assert said_by_assistant(stored_chat([("assistant", "a"), ("user", "b"), ("assistant", "c d")])) == "a\nc d"
 
 
 @pytest.mark.parametrize(
