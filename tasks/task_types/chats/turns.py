@@ -15,7 +15,7 @@ import numpy as np
 from tasks.errors import ModelError
 from tasks.task_types.next_words.document import JUDGED_TOKENS, LEARNED_TOKENS, predicted_tokens
 from tasks.task_types.texts.messages import ASSISTANT, Message, chat_asked, messages_in
-from tasks.task_types.units import FramedText, ModelFrame, Units
+from tasks.task_types.units import FramedText, ModelFrame
 
 
 def written_by_template(frame: ModelFrame, messages: Sequence[Message], *, asks: bool = False) -> str:
@@ -55,7 +55,8 @@ def in_its_template(frame: ModelFrame, text: str) -> FramedText:
         if one.role != ASSISTANT:
             continue
         before = written_by_template(frame, messages[:number], asks=True) if number else ""
-        behind = written_by_template(frame, messages[: number + 1]).rstrip()
+        is_last = number + 1 == len(messages)
+        behind = (whole if is_last else written_by_template(frame, messages[: number + 1])).rstrip()
         if not (whole.startswith(before) and whole.startswith(behind) and len(before) <= len(behind)):
             raise ModelError(
                 "the template of the tokenizer writes a message otherwise when others follow it, so it is unknown "
@@ -104,11 +105,4 @@ LEARNED_ANSWERS = replace(
     prepared=chat_asked,
     are_chats=True,
 )
-JUDGED_ANSWERS: Units = replace(
-    JUDGED_TOKENS,
-    places=judged_answers,
-    frame=in_its_template,
-    prompt=asked_by_template,
-    prepared=chat_asked,
-    are_chats=True,
-)
+JUDGED_ANSWERS = replace(LEARNED_ANSWERS, places=judged_answers, shared=JUDGED_TOKENS.shared)

@@ -20,7 +20,6 @@ ASSISTANT = "assistant"
 ROLES_OF_CHATS = ("system", "user", ASSISTANT)
 OTHER_ROLES = {"human": "user", "gpt": ASSISTANT, "bot": ASSISTANT, "model": ASSISTANT}
 """Names of roles in tables of conversations, and those that templates know."""
-LEAST_ANSWERED = "a model learns from the assistant's messages alone"
 
 
 class Message(NamedTuple):
@@ -92,7 +91,10 @@ def chat_of(messages: Sequence[Any], where: str) -> str:
     """Return a list of messages as a stored chat. Raises DataError for one that a model cannot learn from."""
     found = [role_and_content(one, number, where) for number, one in enumerate(messages, start=1)]
     if not any(role == ASSISTANT for role, _ in found):
-        raise DataError(f"{where}: the chat has no message of the assistant, and {LEAST_ANSWERED}; leave it out")
+        raise DataError(
+            f"{where}: the chat has no message of the assistant, and a model learns from the assistant's messages "
+            f"alone; leave it out"
+        )
     return stored_chat(found)
 
 
