@@ -23,6 +23,7 @@ from tasks.exports.speed_check import too_slow
 from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.knobs import Knobs
+from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ExportSlice, ProgramSlice, QuantizeSlice, SpeedSlice
 from tasks.results.export_formats import EXPORT_FORMATS, IN_FULL, is_program, ways_of
@@ -120,7 +121,12 @@ async def quantized(
     recipe: Recipe, knobs: Exports, candidate: Candidate, name: str, full: Artifact, rows: Artifact
 ) -> Artifact:
     """Quantize a candidate's fp32 graph to one format. Four bits need no calibration, and no seven-bit weights."""
-    judged = {"task_type": recipe.spec.kind, "max_length": recipe.scoring.max_length, "metric": recipe.spec.headline}
+    judged = {
+        "task_type": recipe.spec.kind,
+        "max_length": recipe.scoring.max_length,
+        "metric": recipe.spec.headline,
+        **generation_of(recipe),
+    }
     if name == "four-bit" and name in grids_of(recipe, candidate):
         slice_ = QuantizeSlice(ways=(TRAINED,), **judged)
         return await quantize_as_trained(slice_, export=full, rows=rows, label=f"{candidate.name}-{name}")

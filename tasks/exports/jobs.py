@@ -28,7 +28,9 @@ from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.recipe.slices import ExportSlice, QuantizeSlice
 from tasks.scoring.continuing import largest_step_difference
 from tasks.scoring.onnx_models import FILES, OnnxModel, QuantizedWay, card_of
+from tasks.scoring.predict import outputs_of_graph
 from tasks.scoring.speed.flops import weight_bytes
+from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.units import Parts, Units, frame_of, texts_as_asked
 
@@ -42,18 +44,17 @@ def export(job: Job) -> dict[str, object]:
     from tasks.scoring.predict import load
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)
-    graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(folder, knobs.task_type)
-    names = [output.name for output in graph.outputs]
+    model, tokenizer = load(folder, knobs.task_type)
     card = card_of_checkpoint(folder, model, tokenizer, knobs, knobs.opset)
-    copy_beside(folder, job.output)
     texts, pairs = rows_to_compare(job, knobs)
     path = job.output / FILES["onnx"]
     if weight_bytes(folder) > LARGEST:
         return unmade(
             job, card, f"its weights take {weight_bytes(folder):,} bytes, and one ONNX file holds {LARGEST:,}"
         )
-    job.log("torch traces the model with two rows")
     try:
+        copy_beside(folder, job.output)
+        job.log("torch traces the model with two rows")
         traced = traced_graph(model, tokenizer, texts, pairs, path, knobs)
     except OnnxExporterError as error:
         path.unlink(missing_ok=True)
@@ -62,12 +63,27 @@ def export(job: Job) -> dict[str, object]:
         return unmade(job, card, str(error))
     tidy(path)
     write_card(job.output, {**card, **traced, "engine": "onnxruntime fp32"})
-    theirs = ask_torch(*load(folder, knobs.task_type), texts, pairs, card["max_length"], names, graph.units)
-    near = apart(ask_together(job, texts, pairs, card["max_length"], graph.units), theirs, knobs.task_type)
+    return {**facts_of(path, card), "rows": len(texts), **parity_of(job, knobs, texts, pairs, card["max_length"])}
+
+
+def parity_of(
+    job: Job, knobs: ExportSlice, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int
+) -> Mapping[str, object]:
+    """Return how far the graph is from its checkpoint on some rows, and the number of rows where it is not theirs."""
+    from tasks.exports.two_stacks import TWO_STACKS
+    from tasks.scoring.predict import load
+
+    graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(job.inputs["model"], knobs.task_type)
+    if knobs.task_type in TWO_STACKS:
+        made = OnnxModel(job.output, threads=job.threads)
+        return TWO_STACKS[knobs.task_type].compare(model, tokenizer, made, texts, max_length)
+    names = [output.name for output in graph.outputs]
+    theirs = ask_torch(model, tokenizer, texts, pairs, max_length, names, graph.units)
+    near = apart(ask_together(job, texts, pairs, max_length, graph.units), theirs, knobs.task_type)
     if graph.remembers:
         parts = largest_step_difference(OnnxModel(job.output, threads=job.threads), texts)
         near["largest_difference"] = max(parts, near["largest_difference"])
-    return {**facts_of(path, card), "rows": len(texts), **near}
+    return near
 
 
 def traced_graph(
@@ -75,9 +91,12 @@ def traced_graph(
 ) -> dict[str, object]:
     """Write the graph; return the entries of its card that are known from its inputs."""
     from tasks.exports.tracing import trace, trace_with_memory
+    from tasks.exports.two_stacks import TWO_STACKS
 
     graph = GRAPHS[knobs.task_type]
     names = [output.name for output in graph.outputs]
+    if knobs.task_type in TWO_STACKS:
+        return TWO_STACKS[knobs.task_type].trace(model, tokenizer, texts, path, opset=knobs.opset)
     if not graph.remembers:
         return {"inputs": trace(model, tokenizer, texts, pairs, path, outputs=names, opset=knobs.opset)}
     inputs, memory = trace_with_memory(model, tokenizer, texts, path, outputs=names, opset=knobs.opset)
@@ -193,6 +212,10 @@ def quantize_and_score(
         said = str(error).strip().splitlines()
         return {"because": f"{type(error).__name__}: {said[0][:160] if said else ''}"}
     value, near = score(ours, rows, knobs.metric, knobs.task_type), apart(ours, theirs, knobs.task_type)
+    if knobs.task_type in WRITING_GRAPHS:
+        both = [OnnxModel(source.parent, threads=job.threads, graph=one) for one in (path, source)]
+        own = WRITING_GRAPHS[knobs.task_type].differ
+        near["largest_difference"] = own(both[0], both[1], rows.texts, theirs, knobs.max_length)
     return {
         "score": value,
         "loss": loss(value, full, knobs.metric),
@@ -209,11 +232,13 @@ def asked(
     count, total = len(rows), len(rows) * (1 + len(knobs.ways))
     model = OnnxModel(job.inputs["export"], threads=job.threads, graph=graph)
     job.log(f"{what}: running {count:,} rows")
-    return model.outputs(
+    return outputs_of_graph(
+        model,
         rows.texts,
         rows.pairs,
         knobs.max_length,
-        units=GRAPHS[knobs.task_type].units,
+        task_type=knobs.task_type,
+        generation=knobs.generation,
         report=lambda done: job.progress(number * count + done, total, unit="rows"),
     )
 
@@ -224,10 +249,13 @@ def calibration(job: Job, knobs: QuantizeSlice) -> Callable[[], Iterator[Mapping
     def feeds() -> Iterator[Mapping[str, np.ndarray]]:
         rows = read_split(job.inputs["rows"], "train")
         model = OnnxModel(job.inputs["export"], threads=job.threads)
-        drawn = part_of(rows, draw(len(rows), knobs.calibration_rows, knobs.seed))
-        texts, pairs = texts_as_asked(GRAPHS[knobs.task_type].units, *drawn)
+        chosen = draw(len(rows), knobs.calibration_rows, knobs.seed)
+        texts, pairs = texts_as_asked(GRAPHS[knobs.task_type].units, *part_of(rows, chosen))
         for row, text in enumerate(texts):
-            yield model.given(model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length))
+            given = model.given(model.encode([text], None if pairs is None else [pairs[row]], knobs.max_length))
+            if knobs.task_type in WRITING_GRAPHS:
+                given |= WRITING_GRAPHS[knobs.task_type].taught(model, str(rows.labels_N[chosen[row]]))
+            yield given
 
     return feeds
 

@@ -227,9 +227,15 @@ def require_parts_of_words(name: str, kind: str, pretraining: object, general: o
     given = next((section for section, (there, _) in without.items() if there is not None), None)
     if given is not None:
         raise ValueError(f"{given} {without[given][1]}, and {name} is of type {kind}; remove the section {given}")
-    if continues and (programs := [one for one in formats if one.startswith("executorch")]):
+    if continues or TASK_TYPES[kind].writes:
+        require_memory(name, kind, formats)
+
+
+def require_memory(name: str, kind: str, formats: Sequence[str]) -> None:
+    """Raise ValueError for exports that cannot write a text word by word."""
+    if programs := [one for one in formats if one.startswith("executorch")]:
         raise ValueError(
-            f"exports.formats: programs for phones have no memory, so they continue no texts, and {name} is of type "
+            f"exports.formats: programs for phones have no memory, so they write no texts, and {name} is of type "
             f"{kind}; remove {programs[0]}"
         )
 

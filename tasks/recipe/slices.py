@@ -276,6 +276,7 @@ class QuantizeSlice(OfTask, Quantizing):
     metric: str = Field(description="Metric for the comparison of quantization methods.")
     max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
     reduce_range: bool = Field(False, description="Seven bits for weights.")
+    generation: Generation | None = added_knob(None, "How models write, of a type whose models write.")
 
 
 class ContrastSlice(Knobs):

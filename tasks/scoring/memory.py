@@ -1,27 +1,52 @@
-"""The memory of a graph that continues texts: keys and values of the tokens that it has read, by layer.
+"""The memory of a graph that writes, or continues texts, keys and values of the tokens that it has read, by layer; and
+the rules by which it writes.
 
 A graph takes them as inputs ``past_0_key``, ``past_0_value``, … and returns them, with those of the tokens that it has
-just read behind them, as outputs ``present_0_key``, …; at the beginning of a text they have no tokens. Shape letters:
-B batch, H heads, P tokens that were read before, D size of a head, V vocabulary.
+just read behind them, as outputs ``present_0_key``, …; at the beginning of a text they have no tokens. A graph that
+reads a source has those of the source, too: ``source_0_key``, …, and ``present_source_0_key``, …. Shape letters: B
+batch, H heads, P tokens that were read before, D size of a head, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-PAST, PRESENT = "past_", "present_"
+PAST, READ_SOURCE, PRESENT = "past_", "source_", "present_"
 NEXT_WORD = "next_logits"
 """The output with the logits of the token behind the last one [B, V]."""
 Memory = Mapping[str, Sequence[int]]
 """Heads and their size, by the name of an input, as the card of an export states them."""
 
 
-def past_names(layers: int) -> list[str]:
-    """Return the names of the inputs of a graph with so many layers."""
-    return [f"{PAST}{layer}_{part}" for layer in range(layers) for part in ("key", "value")]
+class WritingRules(TypedDict):
+    """The settings of a generation config that change which text is written. Words are ids of the vocabulary."""
+
+    begin: int
+    """The word that stands before a text."""
+    ends: list[int]
+    """The words that end one."""
+    never: list[int]
+    """Words that are never written."""
+    first: int | None
+    """The first word, if it is prescribed."""
+    last: int | None
+    """The word at the place where a text becomes as long as allowed, if it is prescribed."""
+    no_repeat: int
+    """A run of so many words occurs once; 0: runs may repeat."""
+    normalized: bool
+    """Whether probabilities of the words that are left sum to 1."""
+    beams: int
+    length_penalty: float
+    most: int
+    """Beams, length penalty and tokens of a text, where nothing else is asked for."""
+
+
+def past_names(layers: int, of: str = PAST) -> list[str]:
+    """Return the names of the inputs of a graph with so many layers: those of the text, or of the source."""
+    return [f"{of}{layer}_{part}" for layer in range(layers) for part in ("key", "value")]
 
 
 def presents(memory: Memory) -> list[str]:

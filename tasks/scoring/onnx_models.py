@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 
 from tasks.errors import ModelError
-from tasks.scoring.memory import NEXT_WORD, nothing_read, presents
+from tasks.scoring.memory import NEXT_WORD, WritingRules, nothing_read, presents
 from tasks.scoring.windows import ReadTexts, outputs_of_parts, outputs_of_units
 from tasks.task_types.units import (
     ModelFrame,
@@ -78,7 +78,9 @@ class ExportCard(TypedDict):
     """The tokens ``begin`` and ``end`` of a text, for a task type whose texts stand between them, and the template
     ``chat_template`` by which chats are written."""
     memory: NotRequired[dict[str, list[int]]]
-    """Heads and their size by input that holds what was read before, of a graph that continues texts."""
+    """Heads and their size by input that holds what was read before, of a graph that writes or continues texts."""
+    writing: NotRequired[WritingRules]
+    """What a model writes, of one that reads a source and writes a text."""
 
 
 def template_of_card(template: str, begin: str, end: str) -> WritesChats:

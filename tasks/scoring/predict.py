@@ -22,8 +22,9 @@ from tasks.modeling.registration import register_if_own
 from tasks.recipe.distillation import Generation
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.executorch_programs import exported_model
-from tasks.scoring.onnx_models import card_of, is_export
+from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts, written_by_checkpoint
+from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
@@ -75,7 +76,9 @@ def outputs_of(
     graph = GRAPHS[task_type]
     if is_export(folder):
         model = exported_model(folder, threads=threads)
-        outputs = model.outputs(texts, pairs, max_length, units=graph.units, report=report)
+        outputs = outputs_of_graph(
+            model, texts, pairs, max_length, task_type=task_type, generation=generation, report=report
+        )
     else:
         outputs = outputs_of_checkpoint(folder, texts, pairs, max_length, task_type, generation, report)
     numbers = (outputs[one.name] for one in graph.outputs if outputs[one.name].dtype.kind != "U")
@@ -84,6 +87,22 @@ def outputs_of(
             f"{folder} predicts values that are not finite; its training diverged: lower the learning rate"
         )
     return outputs
+
+
+def outputs_of_graph(
+    model: OnnxModel,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    *,
+    task_type: str,
+    generation: Generation | None = None,
+    report: Callable[[int], None] = lambda done: None,
+) -> dict[str, np.ndarray]:
+    """Return a graph's outputs in row order, computed row by row; ``generation`` applies to graphs that write."""
+    if task_type in WRITING_GRAPHS:
+        return WRITING_GRAPHS[task_type].outputs(model, texts, max_length, generation, report)
+    return model.outputs(texts, pairs, max_length, units=GRAPHS[task_type].units, report=report)
 
 
 def outputs_of_checkpoint(
@@ -200,7 +219,7 @@ def predict_texts(
     if isinstance(graph.units, Units):
         texts = [graph.units.prepared(text) for text in written]
     if is_export(folder):
-        outputs = outputs_of_published(folder, texts, pairs, length, export_format, graph.units)
+        outputs = outputs_of_published(folder, texts, pairs, length, export_format, task_type)
     else:
         outputs = outputs_of(folder, texts, pairs, length, task_type=task_type)
     card = card_of_model(folder, task_type)
@@ -244,7 +263,7 @@ def outputs_of_published(
     pairs: Sequence[str] | None,
     max_length: int,
     export_format: str | None,
-    units: Units | Parts | None = None,
+    task_type: str,
 ) -> dict[str, np.ndarray]:
     """Return the outputs of one graph in a folder of published exports, by default the fastest, for every row, rows
     first."""
@@ -253,7 +272,7 @@ def outputs_of_published(
         files = ", ".join(one.file for one in EXPORT_FORMATS.values())
         raise ModelError(f"{folder} holds no graph ({files}); name the onnx folder of a pulled model")
     graph = folder / EXPORT_FORMATS[export_format or found[0]].file
-    outputs = exported_model(folder, graph=graph).outputs(texts, pairs, max_length, units=units)
+    outputs = outputs_of_graph(exported_model(folder, graph=graph), texts, pairs, max_length, task_type=task_type)
     finite = [np.isfinite(flattened(one)).all() for one in outputs.values() if one.dtype.kind != "U"]
     if not all(finite):
         raise ModelError(f"{graph} predicts values that are not finite; predict with its model instead")

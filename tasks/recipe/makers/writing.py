@@ -92,7 +92,6 @@ def check_writing(recipe: WritingSections) -> None:
 LAYERS_ALONE = "compares layers of one stack, and a model that writes has two"
 NOT_BUILT = {
     "pretraining": "trains an encoder alone",
-    "exports": "writes graphs, and graphs of models that read and write are not built",
     "transfer": "has texts without a target",
     "layer_dropping": "drops layers of one stack; a student with start: teacher has evenly spread ones of both",
     "sweep": "drops layers of one stack",

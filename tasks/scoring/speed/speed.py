@@ -16,6 +16,7 @@ from tasks.errors import ModelError
 from tasks.scoring.executorch_programs import exported_model
 from tasks.scoring.onnx_models import card_of, is_export
 from tasks.scoring.speed.timing import NEAR, Median, median_of, quotient_of, time_in_turn
+from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.units import Writing
 
@@ -52,9 +53,10 @@ class Checkpoint:
 class Export:
     """An export in ONNX Runtime, ready to be timed."""
 
-    def __init__(self, folder: Path, threads: int) -> None:
+    def __init__(self, folder: Path, threads: int, write: Any = None) -> None:
         from transformers import AutoConfig
 
+        self.write = write
         self.model = exported_model(folder, threads=threads)
         self.config = AutoConfig.from_pretrained(folder, local_files_only=True)
         self.engine, self.vocabulary = str(card_of(folder)["engine"]), self.config.vocab_size
@@ -62,6 +64,8 @@ class Export:
     def call(self, inputs: Inputs) -> Callable[[], Any]:
         """Return a function that runs the model once on these inputs."""
         given = {name: inputs[name] for name in self.model.card["inputs"]}
+        if self.write is not None:  # as many tokens as it reads
+            return lambda: self.write(self.model, given, given["input_ids"].shape[1])
         return lambda: self.model.ask(given)
 
 
@@ -70,7 +74,8 @@ def opened(folder: Path, threads: int, task_type: str) -> Checkpoint | Export:
     from tasks.scoring.predict import load
 
     if is_export(folder):
-        return Export(folder, threads)
+        writes = task_type in WRITING_GRAPHS
+        return Export(folder, threads, WRITING_GRAPHS[task_type].timed if writes else None)
     from tasks.task_types.heads import HEADS
 
     return Checkpoint(*load(folder, task_type), HEADS[task_type].write)

@@ -1,4 +1,4 @@
-"""Predictions of models that read and write; graphs of them are not built. Shape letter: N rows."""
+"""Graphs and predictions of models that read and write. Shape letter: N rows."""
 
 from __future__ import annotations
 

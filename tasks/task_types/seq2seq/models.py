@@ -15,10 +15,8 @@ from transformers import AutoModelForSeq2SeqLM as PlainAutoModel
 
 from tasks.errors import ModelError
 from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
+from tasks.task_types.seq2seq.target import WRITTEN_IDS
 from tasks.task_types.units import Writing
-
-WRITTEN_IDS = "written_ids"
-"""The argument by which a model is given the text whose every token it predicts from those before."""
 
 
 def first_token(model: Any) -> int:

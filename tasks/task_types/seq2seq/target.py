@@ -11,6 +11,8 @@ from tasks.metrics.of_texts import references_in
 
 WRITTEN_OUTPUT = "written"
 """What a model has written, by row."""
+WRITTEN_IDS = "written_ids"
+"""The input by which a model is given a text, or a word of it, whose next words it predicts."""
 
 
 def first_reference(label: Any) -> str:

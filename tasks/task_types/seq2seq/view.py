@@ -30,6 +30,24 @@ def text_in_words(given: Any, names: Sequence[str], texts: Sequence[str | None])
     return " / ".join(references_in(str(given or ""))) or "nothing"
 
 
+WRITES_A_TEXT = (
+    'rules, word, written = card["writing"], card["writing"]["begin"], []\n'
+    "source, mask = (np.array([part]) for part in (text.ids, text.attention_mask))\n"
+    'shapes = card["memory"].items()\n'
+    "memory = {name: np.zeros((1, heads, 0, size), np.float32) for name, (heads, size) in shapes}\n"
+    'wanted = ["next_logits", *("present_" + name.removeprefix("past_") for name in memory)]\n'
+    'while len(written) < rules["most"]:  # the likeliest word each time; limbeck predict has beams\n'
+    '    feeds = {"input_ids": source, "attention_mask": mask, "written_ids": np.array([[word]]), **memory}\n'
+    "    logits, *present = session.run(wanted, feeds)\n"
+    "    memory, source = dict(zip(memory, present)), source[:, :0]  # the source is read once\n"
+    '    logits[0, rules["never"]] = -np.inf\n'
+    "    word = int(logits[0].argmax())\n"
+    '    if word in rules["ends"]:\n'
+    "        break\n"
+    "    written.append(word)\n"
+    "print(tokenizer.decode(written))"
+)
+"""Lines that write the text of a source by a graph with a memory."""
 CHRF_FIGURE = ErrorFigure("sentence_chrf", "mean chrF of a sentence", "sentence chrF")
 VIEW = View(
     example=example_source,
@@ -39,9 +57,10 @@ VIEW = View(
         checkpoint="import torch\n\n"
         'given = tokenizer({text}, return_tensors="pt")\n'
         "with torch.inference_mode():\n"
-        "    found = model.generate(input_ids=given.input_ids, attention_mask=given.attention_mask)\n"
+        "    ids, mask = given.input_ids, given.attention_mask\n"
+        "    found = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=128)\n"
         "print(tokenizer.decode(found[0], skip_special_tokens=True))",
-        export="",
+        export=WRITES_A_TEXT,
     ),
     analysis_title="Written texts",
     figures=(

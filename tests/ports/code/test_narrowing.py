@@ -252,6 +252,8 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "ANSWERS": {"task_type", "task.kind"},
         "HEADS": {"task_type", "task.kind"},
         "GRAPHS": {"task_type", "task.kind"},
+        "TWO_STACKS": {"task_type"},
+        "WRITING_GRAPHS": {"task_type", "task.kind"},
         "OF_HEADS": {"importance"},
         "OF_ROWS": {"importance"},
         "OF_STREAM": {"importance"},

@@ -114,7 +114,7 @@ def test_a_language_model_is_distilled_and_continues_a_text(
         ({"general_distillation": {}, "corpus": {"source": "a"}}, "remove the section general_distillation"),
         (
             {"exports": {"formats": ["onnx", "executorch"]}},
-            "no memory, so they continue no texts, .* remove executorch",
+            "no memory, so they write no texts, .* remove executorch",
         ),
         ({"ensemble": {"teachers": [{"model": "another"}]}}, "are not mixed; remove the section ensemble"),
     ],

@@ -20,6 +20,16 @@ from tests.task_types.seq2seq.tables import sentences, write_sentences, write_tr
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 120, "learning_rate": 3e-3, "batch_size": 16, "max_length": 48}
 
+EXPORTS: dict[str, Any] = {
+    "exports": {
+        "formats": ["onnx", "int8"],
+        "ways": ["dynamic"],
+        "of": ["words"],
+        "min_speedup": 0,
+        "tolerance": 1.0,
+    }
+}
+
 
 def values_for(model: Path, table: Path) -> dict[str, Any]:
     """Return a recipe with students of each signal."""
@@ -47,14 +57,21 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("exported", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_translator_is_distilled_and_writes(
-    prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exported: bool, prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home, model = Home(tmp_path / "home").create(), write_translator(tmp_path / "translator")
-    recipe = Recipe.model_validate(values_for(model, write_sentences(tmp_path / "table")))
+    values = values_for(model, write_sentences(tmp_path / "table")) | (EXPORTS if exported else {})
+    recipe = Recipe.model_validate(values)
     result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
     models = {one["name"]: one for one in result["models"]}
+    graphs = [models.pop(name) for name in ("words-onnx", "words-int8") if exported]
     assert {*models} == {"teacher", "words", "texts", "golds"}
+    for graph in graphs:
+        assert graph["export"]["published"] and graph["latency_ms"] > 0, graph
+        of_graph, own = (one["metrics"]["validation"]["bleu"]["value"] for one in (graph, models["words"]))
+        assert of_graph == own or graph["name"].endswith("int8")
     found = {name: one["metrics"]["validation"]["bleu"] for name, one in models.items()}
     assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
     assert found["teacher"]["value"] > 0.5
@@ -75,7 +92,12 @@ def test_a_translator_is_distilled_and_writes(
     Tracker(home.own_tracking_uri, home.artifacts).download("translator", str(number), folder)
     (one,) = predict_texts(folder, sentences(1)[0])
     assert isinstance(one["written"], str)
+    if exported:
+        assert [one] == predict_texts(folder, sentences(1)[0], export_format="onnx")
     card = (folder / "README.md").read_text()
     assert "pipeline_tag: text2text-generation" in card
-    snippet = card.split("```python\n")[1].split("```")[0]
-    exec(compile(snippet.replace("FOLDER", str(folder)), "card", "exec"), {})
+    programs = card.split("```python\n")[1:]
+    for snippet in programs[: 2 if exported else 1]:  # of the checkpoint, and of its graph
+        capsys.readouterr()
+        exec(compile(snippet.split("```")[0].replace("FOLDER", str(folder)), "card", "exec"), {})
+        assert capsys.readouterr().out.strip(), snippet

@@ -1,0 +1,54 @@
+"""What a model may write, as its generation config and the card of its export state it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.errors import ModelError
+from tasks.scoring.memory import WritingRules
+from tasks.task_types.units import Writing
+
+OTHER_RULES = {
+    "encoder_no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "exponential_decay_length_penalty": None,
+    "begin_suppress_tokens": None,
+    "sequence_bias": None,
+    "guidance_scale": 1.0,
+    "watermarking_config": None,
+}
+"""Settings that would change a text and are not built, with the value that changes none."""
+
+
+def rules_of(generation: Any, begin: int) -> WritingRules:
+    """Return the rules of a generation config of transformers, and the word that begins a text. Raises ModelError for a
+    setting that is not built."""
+    other = [name for name, none in OTHER_RULES.items() if getattr(generation, name, None) not in (None, none)]
+    several = [words for words in generation.bad_words_ids or [] if len(words) > 1]
+    if other or several:
+        raise ModelError(
+            f"its generation config sets {other[0] if other else 'bad_words_ids with several tokens'}, which graphs do "
+            f"not follow; remove it from generation_config.json of the teacher"
+        )
+    most = generation.max_new_tokens or generation.max_length or Writing.most
+    return {
+        "begin": begin,
+        "ends": ids_in(generation.eos_token_id),
+        "never": [*(words[0] for words in generation.bad_words_ids or []), *(generation.suppress_tokens or [])],
+        "first": generation.forced_bos_token_id,
+        "last": next(iter(ids_in(generation.forced_eos_token_id)), None),
+        "no_repeat": generation.no_repeat_ngram_size or 0,
+        "normalized": bool(generation.renormalize_logits),
+        "beams": generation.num_beams or 1,
+        "length_penalty": 1.0 if generation.length_penalty is None else generation.length_penalty,
+        "most": int(most),
+    }
+
+
+def ids_in(ids: int | Sequence[int] | None) -> list[int]:
+    """Return ids that may be one, several or none as a list."""
+    if ids is None:
+        return []
+    return [ids] if isinstance(ids, int) else list(ids)

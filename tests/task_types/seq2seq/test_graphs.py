@@ -1,0 +1,87 @@
+"""Graphs of models that read and write: as near as their checkpoints, read word by word, and what they write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tasks.catalog import TaskSpec
+from tasks.engine.job import Job
+from tasks.exports.jobs import export, quantize
+from tasks.ports.rows.prepared import prepare_rows
+from tasks.recipe.distillation import Generation
+from tasks.recipe.slices import ExportSlice, QuantizeSlice, RowsSlice
+from tasks.scoring.predict import outputs_of, predict_texts
+from tasks.scoring.speed.speed import opened
+from tasks.task_types.stored import STATED
+from tests.task_types.seq2seq.tables import sentences, write_sentences, write_translator
+
+SOURCES = sentences(6)[0]
+GENERATION = Generation(beams=3, length_penalty=1.5, max_length=12)
+FULL = ExportSlice(task_type="seq2seq", max_length=32)
+SMALL = QuantizeSlice(
+    task_type="seq2seq", max_length=32, metric="chrf", ways=("dynamic", "static"), generation=GENERATION
+)
+
+
+def job(folder: Path, knobs: Any, **inputs: Path) -> Job:
+    """A job that writes a folder of its own."""
+    folder.mkdir()
+    order = {"job": "test", "knobs": knobs.model_dump(mode="json"), "output": str(folder), "checkpoints": str(folder)}
+    return Job({**order, "inputs": {name: str(one) for name, one in inputs.items()}}, silent=True)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences, some of them held back."""
+    folder = tmp_path_factory.mktemp("rows")
+    knobs = RowsSlice(task=TaskSpec(name="texts", kind="seq2seq"), selection_rows=4, purge=False)
+    prepare_rows(write_sentences(folder / "table", 40), knobs, folder / "rows")
+    return folder / "rows"
+
+
+@pytest.mark.parametrize(
+    "family", ["t5", pytest.param("bart", marks=pytest.mark.slow), pytest.param("marian", marks=pytest.mark.slow)]
+)
+def test_a_graph_writes_what_its_checkpoint_writes(family: str, rows: Path, tmp_path: Path) -> None:
+    """One file reads the source and writes every word, alone or in several beams; the same in int8."""
+    folder = write_translator(tmp_path / "model", family, layers=1)
+    if family == "marian":  # with larger weights its texts depend on their sources
+        weights = {name: 2 * value for name, value in load_file(folder / "model.safetensors").items()}
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, STATED: "seq2seq"}))
+    graph, small = tmp_path / "graph", tmp_path / "small"
+    facts = export(job(graph, FULL, model=folder, rows=rows))
+    assert facts["made"] and facts["equal_answers"] == 1.0 and 0 < facts["largest_difference"] < 1e-4, facts
+    assert facts["rows"] == 4
+    ours, theirs = (
+        outputs_of(one, SOURCES, None, 32, task_type="seq2seq", generation=GENERATION)["written"]
+        for one in (graph, folder)
+    )
+    assert np.array_equal(ours, theirs) and len(set(theirs)) > 1, (ours, theirs)
+    by_card = [one["written"] for one in predict_texts(graph, SOURCES)]
+    assert by_card == [one["written"] for one in predict_texts(folder, SOURCES)]
+
+    facts = quantize(job(small, SMALL, export=graph, rows=rows))
+    assert facts["made"] and {*facts["ways"]} == {"dynamic", "static"}, facts
+    assert all("because" not in way and 0 < way["largest_difference"] < 1 for way in facts["ways"].values()), facts
+    assert (small / "model_int8.onnx").stat().st_size < 0.6 * (graph / "model.onnx").stat().st_size
+    ids = np.full((2, 5), 7)
+    inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    timed = opened(graph, 1, "seq2seq").call(inputs)()
+    assert timed.shape == (2,)
+
+
+def test_what_a_graph_cannot_follow_is_told_and_no_error(rows: Path, tmp_path: Path) -> None:
+    folder = write_translator(tmp_path / "model", "t5", layers=1)
+    settings = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**settings, "repetition_penalty": 1.3}))
+    facts = export(job(tmp_path / "graph", FULL, model=folder, rows=rows))
+    assert facts == {"made": False, "because": facts["because"]} and "repetition_penalty" in facts["because"]
+    assert not (tmp_path / "graph" / "model.onnx").exists()
