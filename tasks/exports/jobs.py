@@ -20,7 +20,7 @@ from tasks.exports.checkpoints import (
     unmade,
 )
 from tasks.exports.graph import LARGEST, opset_of, tidy
-from tasks.exports.package import copy_beside, write_card
+from tasks.exports.package import copy_beside, has_own_tokenizer, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.programs import export_program
 from tasks.exports.quantizing import WayFacts, best, draw, quantize_by
@@ -62,7 +62,8 @@ def export(job: Job) -> dict[str, object]:
     except ModelError as error:
         return unmade(job, card, str(error))
     tidy(path)
-    write_card(job.output, {**card, **traced, "engine": "onnxruntime fp32"})
+    own = {"own_tokenizer": True} if has_own_tokenizer(folder) else {}
+    write_card(job.output, {**card, **traced, **own, "engine": "onnxruntime fp32"})
     return {**facts_of(path, card), "rows": len(texts), **parity_of(job, knobs, texts, pairs, card["max_length"])}
 
 

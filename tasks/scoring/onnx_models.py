@@ -79,6 +79,8 @@ class ExportCard(TypedDict):
     ``chat_template`` by which chats are written."""
     memory: NotRequired[dict[str, list[int]]]
     """Heads and their size by input that holds what was read before, of a graph that writes or continues texts."""
+    own_tokenizer: NotRequired[bool]
+    """Whether its model has no ``tokenizer.json``."""
     writing: NotRequired[WritingRules]
     """What a model writes, of one that reads a source and writes a text."""
 

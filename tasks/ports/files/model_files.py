@@ -15,11 +15,20 @@ from tasks.ports.files.model_settings import read_settings
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
 """File names of SentencePiece vocabularies in DeBERTa, XLM-R, ALBERT, XLNet, T5 and similar models."""
+MARIAN_PIECES = ("source.spm", "target.spm")
+"""Where a Marian translator keeps the pieces of its two languages; their ids are in ``vocab.json``."""
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE)
 """Vocabulary files; a tokenizer needs one of them."""
 CHAT_TEMPLATE = "chat_template.jinja"
 """Where a tokenizer keeps the template by which it writes chats; transformers runs it in a sandbox."""
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", CHAT_TEMPLATE)
+BESIDE = (
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    CHAT_TEMPLATE,
+    *MARIAN_PIECES,
+)
 POOLING = "1_Pooling/config.json"
 """Where sentence-transformers states how token states become a vector."""
 SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)

@@ -14,7 +14,7 @@ from typing import Any
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.files.bounded_json import read_json
-from tasks.ports.files.model_files import CHAT_TEMPLATE, SENTENCEPIECE
+from tasks.ports.files.model_files import CHAT_TEMPLATE, MARIAN_PIECES, SENTENCEPIECE
 from tasks.ports.files.model_settings import LARGEST_FILE, WORD_FILES, foreign
 from tasks.ports.store.artifacts import digest_of, is_safe, may_carry_code
 
@@ -22,7 +22,7 @@ PARTS = {"model": "", "components/tokenizer": "", "evaluation": "evaluation/"}
 """Folders of a package, and the prefixes of their files in a pulled folder."""
 EVALUATION, EVALUATION_TAG = "evaluation", "evaluation.sha256"
 PLAIN = {".safetensors", ".json", ".txt", ".md", ".onnx", ".parquet", ".pte"}
-ALLOWED_NAMES = {*SENTENCEPIECE, CHAT_TEMPLATE}
+ALLOWED_NAMES = {*SENTENCEPIECE, *MARIAN_PIECES, CHAT_TEMPLATE}
 """Suffixes of the files of a model folder, and names of others."""
 
 

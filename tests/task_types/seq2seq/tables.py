@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -74,4 +76,29 @@ def write_translator(folder: Path, model_type: str = "marian", *, layers: int = 
     config = config_of(model_type, len(tokenizer), layers)
     AutoModelForSeq2SeqLM.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_opus_translator(folder: Path, *, layers: int = 1) -> Path:
+    """Write a random translator as those of OPUS are: pieces of two languages by SentencePiece, and common ids."""
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM, MarianTokenizer
+
+    folder.mkdir(parents=True)
+    pieces = list[str]()
+    for name, texts in zip(("source", "target"), sentences(300), strict=True):
+        options = {"vocab_size": 70, "hard_vocab_limit": False, "bos_id": -1, "eos_id": 0, "unk_id": 1}
+        model = io.BytesIO()
+        SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=model, minloglevel=2, **options)
+        (folder / f"{name}.spm").write_bytes(model.getvalue())
+        own = SentencePieceProcessor(model_proto=model.getvalue())
+        pieces += [own.id_to_piece(number) for number in range(own.get_piece_size())]
+    names = list(dict.fromkeys(["</s>", "<unk>", ">>en<<", *sorted({*pieces} - {"</s>", "<unk>"}), "<pad>"]))
+    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(names)}))
+    files = [str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")]
+    MarianTokenizer(*files, source_lang="de", target_lang="en").save_pretrained(folder)
+    last = len(names) - 1
+    ids = {"pad_token_id": last, "decoder_start_token_id": last, "eos_token_id": 0, "bad_words_ids": [[last]]}
+    values = config_of("marian", len(names), layers).to_dict()
+    AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(**{**values, **ids})).save_pretrained(folder)
     return folder

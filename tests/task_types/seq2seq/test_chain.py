@@ -16,7 +16,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
 from tests.flows.test_compress import FAST
-from tests.task_types.seq2seq.tables import sentences, write_sentences, write_translator
+from tests.task_types.seq2seq.tables import sentences, write_opus_translator, write_sentences, write_translator
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 120, "learning_rate": 3e-3, "batch_size": 16, "max_length": 48}
 
@@ -61,7 +61,8 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
 def test_a_translator_is_distilled_and_writes(
     exported: bool, prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home, model = Home(tmp_path / "home").create(), write_translator(tmp_path / "translator")
+    home, folder = Home(tmp_path / "home").create(), tmp_path / "translator"
+    model = write_opus_translator(folder, layers=3) if exported else write_translator(folder)
     values = values_for(model, write_sentences(tmp_path / "table")) | (EXPORTS if exported else {})
     recipe = Recipe.model_validate(values)
     result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
@@ -74,7 +75,7 @@ def test_a_translator_is_distilled_and_writes(
         assert of_graph == own or graph["name"].endswith("int8")
     found = {name: one["metrics"]["validation"]["bleu"] for name, one in models.items()}
     assert all(one["low"] <= one["value"] <= one["high"] for one in found.values())
-    assert found["teacher"]["value"] > 0.5
+    assert found["teacher"]["value"] > (0.2 if exported else 0.5)  # texts of smaller pieces are learned more slowly
     assert all(one["latency_ms"] > 0 for one in models.values())
     assert models["words"]["parameters"] < models["teacher"]["parameters"]
     assert models["words"]["flops"] < models["teacher"]["flops"]

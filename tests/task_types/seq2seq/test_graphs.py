@@ -9,17 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
 
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
+from tasks.errors import ModelError
 from tasks.exports.jobs import export, quantize
+from tasks.exports.package import copy_beside
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.distillation import Generation
 from tasks.recipe.slices import ExportSlice, QuantizeSlice, RowsSlice
 from tasks.scoring.predict import outputs_of, predict_texts
 from tasks.scoring.speed.speed import opened
 from tasks.task_types.stored import STATED
-from tests.task_types.seq2seq.tables import sentences, write_sentences, write_translator
+from tests.task_types.seq2seq.tables import (
+    sentences,
+    write_opus_translator,
+    write_sentences,
+    write_translator,
+)
 
 SOURCES = sentences(6)[0]
 GENERATION = Generation(beams=3, length_penalty=1.5, max_length=12)
@@ -85,3 +93,30 @@ def test_what_a_graph_cannot_follow_is_told_and_no_error(rows: Path, tmp_path: P
     facts = export(job(tmp_path / "graph", FULL, model=folder, rows=rows))
     assert facts == {"made": False, "because": facts["because"]} and "repetition_penalty" in facts["because"]
     assert not (tmp_path / "graph" / "model.onnx").exists()
+
+
+def test_pieces_of_two_languages_are_one_tokenizer(tmp_path: Path) -> None:
+    """A Marian translator of the hub has no ``tokenizer.json``; the one that is made of its files reads the
+    source language alike, also signs that it has not, and writes both."""
+    from transformers import AutoTokenizer
+
+    folder = write_opus_translator(tmp_path / "opus")
+    (tmp_path / "export").mkdir()
+    copy_beside(folder, tmp_path / "export")
+    theirs, ours = AutoTokenizer.from_pretrained(folder), Tokenizer.from_file(str(tmp_path / "export/tokenizer.json"))
+    assert not theirs.is_fast
+    further = [">>en<< Film gut", "", "  Film   gut ", "xyz ß 漢字 😀 film", "a\nb\tc"]
+    for text in [*sentences(40, seed=5)[0], *further]:
+        assert ours.encode(text).ids == theirs(text)["input_ids"], text
+    for text in sentences(40, seed=5)[1]:
+        ids = theirs(text_target=text)["input_ids"]
+        own = theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert ours.decode(ids).strip() == own.strip()
+
+
+def test_pieces_without_likelihoods_are_refused(tmp_path: Path) -> None:
+    folder = write_opus_translator(tmp_path / "opus")
+    ids = json.loads((folder / "vocab.json").read_text())
+    (folder / "vocab.json").write_text(json.dumps({piece: 2 * number for piece, number in ids.items()}))
+    with pytest.raises(ModelError, match="pieces of another kind than Marian's, and no tokenizer.json is made"):
+        copy_beside(folder, tmp_path)
