@@ -254,15 +254,19 @@ def metrics_that_fit(kind: str, guess: TableGuess) -> tuple[str, ...]:
 def student_of(teacher: str | None, own: TaskType) -> tuple[dict[str, str], str]:
     """Return the lines of a student that is smaller than its teacher, and the reason of its size."""
     layers, width = (own.usual_layers, None) if teacher is None else shape_of_teacher(teacher)
+    # each word takes another pass of the decoder, so its depth counts most
+    more, also = (
+        (", decoder_layers: 1", ", and one of its decoder, where writing takes its time") if own.writes else ("", "")
+    )
     if layers is None:
         return (
-            {"student": "small", "shape": "layers: 2", "start": "teacher"},
-            f"2 layers, because the config of {teacher} is not at hand; its depth is unknown",
+            {"student": "small", "shape": f"layers: 2{more}", "start": "teacher"},
+            f"2 layers{also}, because the config of {teacher} is not at hand; its depth is unknown",
         )
     if layers > 1:
         half = layers // 2
-        shape = {"student": "half", "shape": f"layers: {half}", "start": "teacher"}
-        return shape, f"{half} of the teacher's {layers} layers"
+        shape = {"student": "half", "shape": f"layers: {half}{more}", "start": "teacher"}
+        return shape, f"{half} of the teacher's {layers} layers{also}"
     if width is None:
         raise ModelError(f"the config of {teacher} states no width; use a BERT-like encoder")
     shape = {

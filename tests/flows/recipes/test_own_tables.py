@@ -408,9 +408,12 @@ def test_a_recipe_with_trials_tries_ways_that_its_student_can_take(
     assert of_a_search(recipe) is recipe
 
 
-def test_a_recipe_of_models_that_write_has_no_trials(command: Command, tmp_path: Path) -> None:
+def test_a_recipe_of_models_that_write_has_a_short_decoder_and_no_trials(command: Command, tmp_path: Path) -> None:
     table = [{"source": text, "target": text.upper()} for text in texts()]
     (tmp_path / "both.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in table))
+    recipe, said = started(command, tmp_path / "both.jsonl", "--task", "seq2seq")
+    assert {(one.layers, one.decoder_layers) for one in recipe.students} == {(3, 1)}
+    assert "and one of its decoder, where writing takes its time" in said
     done = command(
         "init", str(tmp_path / "both.jsonl"), "--task", "seq2seq", "--search", "-o", str(tmp_path / "no.yaml")
     )
