@@ -247,7 +247,10 @@ def test_a_run_that_trains_survives(
         # On a busy machine the second one may miss its heartbeats, and be run again as well.
         assert running.ask(f"flow_runs/{run}")["run_count"] >= 2
     if TRAINS in KILLED[killed]:
-        assert running.log(TRAINS).count("resuming at step") == resumed + 1, running.log(TRAINS)[-3000:]
+        # The process of a stage may outlive its worker, and end before it is known to be lost; not its machine.
+        least = 1 if "machine" in killed else 0
+        found = running.log(TRAINS).count("resuming at step") - resumed
+        assert least <= found <= 1, running.log(TRAINS)[-3000:]
     print(f"FIGURE {killed} killed under training: the run completed {time.monotonic() - began:.0f} s later")
     ours = made(running, monkeypatch)
     undisturbed = run_recipe(wanted, home=Home(tmp_path / "embedded").create())
