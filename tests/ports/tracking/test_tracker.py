@@ -116,6 +116,19 @@ def test_importing_it_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_two_homes_of_one_process_do_not_share_a_registry(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow's own variable stays as the user set it: a home without one takes its own database."""
+    shutil.copyfile(template, tmp_path / "mlflow.db")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    new_tracker(tmp_path).open()
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://the-users-own:1")
+    new_tracker(tmp_path).open()
+    assert os.environ["MLFLOW_TRACKING_URI"] == "http://the-users-own:1"
+
+
 def test_a_stage_becomes_a_child_run_with_knobs_curves_and_facts(tracker: Tracker) -> None:
     stage = record()
     tracker.stage_started(stage)
