@@ -26,8 +26,6 @@ from tasks.ports.tracking.migrations import create_mlflow_tables, one_at_a_time
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}  # default ports of the databases that MLflow supports
 SQL_NOISE = re.compile(r"\n(?=\[SQL:|\[parameters:|\(Background on)")  # the statement of a database error follows
 
-ADDRESS_VARIABLE = "MLFLOW_TRACKING_URI"
-
 
 class Client:
     """The MLflow at an address; ``artifact_root`` is the folder of its artifacts if it is on this machine."""
@@ -50,12 +48,12 @@ class Client:
 
         # Registration reads the model back through MLflow's default address, even if the client has another address.
         # MLflow sets the variable as well, and another home in this process would take it for the user's.
-        before = os.environ.get(ADDRESS_VARIABLE)
+        before = os.environ.get("MLFLOW_TRACKING_URI")
         mlflow.set_tracking_uri(self.uri)
         if before is None:
-            os.environ.pop(ADDRESS_VARIABLE, None)
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
         else:
-            os.environ[ADDRESS_VARIABLE] = before
+            os.environ["MLFLOW_TRACKING_URI"] = before
         resolve_served_artifacts(self.uri, self.served)
         with one_at_a_time(self.uri):
             create_mlflow_tables(self.uri)
