@@ -253,6 +253,9 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
     with moto_cloud() as cloud:
         assert up(cloud, "dev", ("network", "storage", "workers")) == []
         storage, workers = outputs(cloud, "limbeck-dev-storage"), outputs(cloud, "limbeck-dev-workers")
+        # the password of the server of these tests, which no stack made
+        own = {"SecretId": storage["PrefectAuth"], "SecretString": os.environ["PREFECT_API_AUTH_STRING"]}
+        cloud.client("secretsmanager").put_secret_value(**own)
         tasks = RunningTasks(cloud, machine, workers["EventsQueue"])
         monkeypatch.setattr(
             "moto.ecs.models.EC2ContainerServiceBackend.run_task", lambda *given, **more: tasks.run_task(*given, **more)
