@@ -25,6 +25,7 @@ from tasks.scoring.executorch_programs import exported_model
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
 from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts, written_by_checkpoint
 from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
+from tasks.scoring.writing.rules import writing_of_config
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.stored import STATED, type_of
@@ -143,9 +144,7 @@ def writing_of(generation: Generation | None, model: Any) -> Writing:
     """Return how a checkpoint writes: as it is judged, or as its own folder says."""
     if generation is not None:
         return Writing(generation.beams, generation.length_penalty, generation.max_length)
-    own = model.generation_config
-    most = own.max_new_tokens or own.max_length or Writing.most
-    return Writing(own.num_beams or 1, 1.0 if own.length_penalty is None else own.length_penalty, most)
+    return writing_of_config(model.generation_config)
 
 
 def ask_in_batches(

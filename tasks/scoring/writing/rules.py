@@ -32,7 +32,7 @@ def rules_of(generation: Any, begin: int) -> WritingRules:
             f"its generation config sets {other[0] if other else 'bad_words_ids with several tokens'}, which graphs do "
             f"not follow; remove it from generation_config.json of the teacher"
         )
-    most = generation.max_new_tokens or generation.max_length or Writing.most
+    own = writing_of_config(generation)
     return {
         "begin": begin,
         "ends": ids_in(generation.eos_token_id),
@@ -41,10 +41,20 @@ def rules_of(generation: Any, begin: int) -> WritingRules:
         "last": next(iter(ids_in(generation.forced_eos_token_id)), None),
         "no_repeat": generation.no_repeat_ngram_size or 0,
         "normalized": bool(generation.renormalize_logits),
-        "beams": generation.num_beams or 1,
-        "length_penalty": 1.0 if generation.length_penalty is None else generation.length_penalty,
-        "most": int(most),
+        "beams": own.beams,
+        "length_penalty": own.length_penalty,
+        "most": own.most,
     }
+
+
+def writing_of_config(generation: Any) -> Writing:
+    """Return how a model writes by its generation config of transformers."""
+    most = generation.max_new_tokens or generation.max_length or Writing.most
+    return Writing(
+        generation.num_beams or 1,
+        1.0 if generation.length_penalty is None else generation.length_penalty,
+        int(most),
+    )
 
 
 def ids_in(ids: int | Sequence[int] | None) -> list[int]:
