@@ -38,6 +38,7 @@ from tasks.training.objectives.signals import Recorded, TeacherSignals, recorded
 from tasks.training.objectives.trimmed_teacher import pieces_of_student, read_alike
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
 from tasks.training.selection import selector
+from tasks.training.steps.batch_loss import BatchInputs, BatchLoss
 from tasks.training.writing.answer_texts import rows_with_texts
 
 OTHERWISE = "labels (signal: labels), on its texts if it writes some (signal: sequence), or trim its vocabulary later"
@@ -99,9 +100,14 @@ def inner_spec(
     pad = augmented.tokenizer.pad_token_id
     signals = None if kept is None else TeacherSignals(kept, objective.of_teacher, pad)
 
-    def loss(indices: Indices) -> Loss:
-        batch = collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width)
+    def read(indices: Indices) -> BatchInputs:
+        return BatchInputs(collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width))
+
+    def beside_stored(indices: Indices) -> Loss:
+        batch = read(indices).batch
         return objective.loss(batch, None if signals is None else signals.of(indices, batch))
+
+    live = BatchLoss(read, lambda given: objective.loss(given.batch))
 
     def tally(indices: Indices) -> dict[str, int]:
         computed = len(indices.rows_B if signals is None else indices.changed())
@@ -110,7 +116,8 @@ def inner_spec(
     return TrainingSpec(
         modules=objective.modules,
         epoch=augmented_epochs(augmented, knobs, objective.width),
-        loss=loss,
+        loss=live if signals is None else beside_stored,
+        repeats=objective.repeats,
         pad=pad,
         begin=objective.begin,
         after_step=(objective.after_step,),
@@ -158,6 +165,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
             knobs,
         ),
         facts=lambda last: {"truncated": truncated(last.encoded, knobs.max_length)},
+        repeats=True,
     )
     # Take labels from the task's own rows: transfer text has none, and may be the only training text.
     with task.head.start_from_labels(student, lambda: read_rows(job.inputs["rows"], "train", task.head).labels_N):
@@ -166,7 +174,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
 
 def answered_loss(
     job: Job, knobs: PredictionSlice | DropSlice, pair: TeacherStudent, augmented: AugmentedRows
-) -> Callable[[Indices], Loss]:
+) -> BatchLoss:
     """Return the loss of a batch against the teacher's answers and, if the knobs enable them, against the labels and
     the teacher's summary tokens."""
     student, head, pad = pair.student, pair.task.head, pair.tokenizer.pad_token_id
@@ -185,17 +193,22 @@ def answered_loss(
         formula=formula,
     )
 
-    def loss(indices: Indices) -> Loss:
+    def read(indices: Indices) -> BatchInputs:
         batch = collate(indices.epoch.encoded, indices.rows_B, pad, student.device)
         theirs = answers.of(indices, batch)
+        summaries = {} if theirs.summaries_BLD is None else {"summaries": theirs.summaries_BLD}
+        return BatchInputs(batch, {"targets": targets[batch.at_B], **summaries}, theirs.outputs)
+
+    def loss(given: BatchInputs) -> Loss:
+        batch, beside = given.batch, given.beside
         ours = capture(**batch.inputs(student))
-        total = loss_of(batch.answers(ours.outputs), theirs.outputs, targets[batch.at_B])
-        if patience is None or theirs.summaries_BLD is None:
+        total = loss_of(batch.answers(ours.outputs), given.outputs, beside["targets"])
+        if patience is None or "summaries" not in beside:
             return total
         own_BLD = torch.stack([summary_of(student, ours.hidden[layer], batch.mask_BT) for layer in capture.hidden], 1)
-        return total + patience.weight * patience_loss(own_BLD, theirs.summaries_BLD, normalise=patience.normalise)
+        return total + patience.weight * patience_loss(own_BLD, beside["summaries"], normalise=patience.normalise)
 
-    return loss
+    return BatchLoss(read, loss)
 
 
 def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.device) -> TeacherStudent:

@@ -22,6 +22,7 @@ from tasks.training.models.students import load_classifier, save_model, set_drop
 from tasks.training.objectives.capture import outputs_of
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import all_outputs, selection_score, selector
+from tasks.training.steps.batch_loss import BatchInputs, BatchLoss
 
 
 def finetune(job: Job) -> dict[str, object]:
@@ -63,24 +64,28 @@ def train_with_labels(
             tokenizer.pad_token_id,
             knobs,
         ),
+        repeats=True,
     )
     with task.head.start_from_labels(model, lambda: rows.labels_N):
         facts = train(job, knobs, spec, model.device)
     return facts | {"truncated": truncated(encoded, knobs.max_length)}
 
 
-def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int) -> Any:
+def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int) -> BatchLoss:
     """Return the loss of a batch against its labels."""
     if len(rows) == 0:
         raise DataError("the train split has no labelled rows; check the label column")
     targets = torch.from_numpy(rows.targets_in(encoded)).to(model.device)
 
-    def loss(indices: Indices) -> Loss:
+    def read(indices: Indices) -> BatchInputs:
         batch = collate(encoded, indices.rows_B, pad, model.device)
-        outputs = batch.answers(outputs_of(task.head, model(**batch.inputs(model))))
-        return task.head.label_loss(outputs, targets[batch.at_B])
+        return BatchInputs(batch, {"targets": targets[batch.at_B]})
 
-    return loss
+    def loss(given: BatchInputs) -> Loss:
+        outputs = given.batch.answers(outputs_of(task.head, model(**given.batch.inputs(model))))
+        return task.head.label_loss(outputs, given.beside["targets"])
+
+    return BatchLoss(read, loss)
 
 
 def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokenizer: Any) -> dict[str, object]:

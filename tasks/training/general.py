@@ -23,6 +23,7 @@ from tasks.training.models.students import build_student, freeze, load_encoder, 
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.objectives import objective_of
 from tasks.training.precision import arithmetic, device, make_deterministic, store_as_multiplied
+from tasks.training.steps.batch_loss import BatchInputs, BatchLoss
 
 
 def distill_general(job: Job) -> dict[str, object]:
@@ -60,7 +61,11 @@ def general_spec(
         epoch=lambda number: Epoch(
             number, encoded, [learned[batch] for batch in plan(lengths, epoch=number, **options)]
         ),
-        loss=lambda indices: objective.loss(collate(encoded, indices.rows_B, pad, place, objective.width)),
+        loss=BatchLoss(
+            lambda indices: BatchInputs(collate(encoded, indices.rows_B, pad, place, objective.width)),
+            lambda given: objective.loss(given.batch),
+        ),
+        repeats=objective.repeats,
         score=(lambda: -held_loss(objective, encoded, held, pad, knobs, place)) if len(held) else None,
         begin=objective.begin,
         after_step=(objective.after_step,),

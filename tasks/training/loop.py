@@ -8,9 +8,9 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,13 +22,15 @@ from tasks.methods.losses.means import Loss
 from tasks.recipe.training import SeededTraining
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
-from tasks.training.data.epochs import Epoch, Indices
+from tasks.training.data.epochs import Epoch, Epochs, Indices
 from tasks.training.distributed import ProcessGroup, join
 from tasks.training.models.dropout import MASKS, cheap_masks
 from tasks.training.models.phases import Phase, Phases
 from tasks.training.models.snapshots import copy_snapshot, require_steps, write_snapshot
 from tasks.training.models.sparse_embedding import SparseEmbedding, used_rows_only
 from tasks.training.precision import arithmetic
+from tasks.training.steps.batch_loss import BatchInputs, BatchLoss
+from tasks.training.steps.captured_steps import CapturedSteps, GraphRecorder, make_capturable, own_stream, set_rate
 
 
 @dataclass
@@ -59,21 +61,25 @@ class TrainingSpec:
     """Further facts for result tables, computed from the last planned epoch."""
     optimizer: Callable[[nn.Module, SeededTraining], torch.optim.Optimizer] | None = None
     """Makes another optimizer than AdamW; it divides gradients by its ``grad_scale``."""
+    repeats: bool = False
+    """Whether all steps of a phase do the same with batches of the same sizes, whatever ``begin`` and ``after_step``
+    did before; a GPU then repeats them (``captured_steps.py``), if ``loss`` is a ``BatchLoss``."""
 
 
 def train(job: Job, knobs: SeededTraining, spec: TrainingSpec, place: torch.device) -> dict[str, object]:
     """Train to the end, from the newest checkpoint if there is one; return facts. The modules end up with the best
     weights, or with the last ones if there is no score."""
-    epochs = Epochs(spec, ahead=place.type == "cuda")
+    epochs = Epochs(spec.epoch, ahead=place.type == "cuda")
     total = knobs.steps or max(1, round(len(epochs.current.batches) * knobs.epochs))
     require_steps(spec.snapshots, total)
     group = join(place)
-    with cpu_optimisations(spec, epochs.current, group, place) as table:
+    with own_stream(place), cpu_optimisations(spec, epochs.current, group, place) as table:
         optimizer = (spec.optimizer or make_optimizer)(spec.modules, knobs)
         progress = checkpoints.load(job.checkpoints, spec.modules, optimizer, job.log)
         if progress.step:
             job.log(f"resuming at step {progress.step:,} of {total:,}")
         run = Run(job, knobs, spec, optimizer, progress, total, group, table)
+        run.capture_steps(place)
         run.restore_snapshots()
         with StopSignal() as stop, epochs, run.saver:
             while progress.step < total:
@@ -99,34 +105,6 @@ def cpu_optimisations(
         yield spared.enter_context(used_rows_only(spec.modules)) if few else None
 
 
-class Epochs:
-    """Finds the batch of a step; epochs are planned once, in order, and only the current one is stored, or with
-    ``ahead`` the next one, too: a thread then tokenizes it, so that a GPU need not wait for that."""
-
-    def __init__(self, spec: TrainingSpec, *, ahead: bool = False) -> None:
-        self.spec, self.start, self.current = spec, 0, spec.epoch(0)
-        self.planner = ThreadPoolExecutor(1, "next epoch") if ahead else None
-        self.next: Future[Epoch] | None = None
-
-    def __enter__(self) -> Epochs:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.planner is not None:
-            self.planner.shutdown(cancel_futures=True)
-
-    def at(self, step: int, total: int) -> Indices:
-        """Return the batch of a step of ``total``; step numbers must not decrease."""
-        while step >= self.start + len(self.current.batches):
-            self.start += len(self.current.batches)
-            number = self.current.number + 1
-            self.current = self.spec.epoch(number) if self.next is None else self.next.result()
-            self.next = None
-        if self.planner is not None and self.next is None and self.start + len(self.current.batches) < total:
-            self.next = self.planner.submit(self.spec.epoch, self.current.number + 1)
-        return Indices(self.current, self.current.batches[step - self.start])
-
-
 class Run:
     """A training in progress: one step, and all work between steps."""
 
@@ -149,6 +127,14 @@ class Run:
         self.losses: list[Tensor] = []
         self.seconds_before, self.saver = progress.seconds, checkpoints.Saver()
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
+        self.captured: CapturedSteps | None = None
+
+    def capture_steps(self, place: torch.device) -> None:
+        """Let a GPU repeat the steps, if all of them do the same."""
+        if place.type == "cuda" and self.spec.repeats and self.spec.optimizer is None and self.group.size == 1:
+            make_capturable(self.optimizer, place)
+            recorder = GraphRecorder(place, self.optimizer)
+            self.captured = CapturedSteps(partial(self.step_on_inputs, place), self.job.log, recorder)
 
     def one_step(self, indices: Indices, place: torch.device) -> None:
         """Take one optimizer step on a batch."""
@@ -156,30 +142,51 @@ class Run:
             self.begin_phase()
         self.spec.modules.train()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.knobs.learning_rate * rate(
-                self.progress.step - self.phases.start,
-                self.phases.end - self.phases.start,
-                self.knobs.warmup,
-                self.knobs.schedule,
-            )
+            set_rate(group, self.rate_now())
         self.spec.begin(self.progress.step, self.total)
         self.prepare(indices.epoch)
-        with arithmetic(self.knobs.precision, place):
-            loss = self.loss(self.group.share(indices))
-        loss.backward()
-        self.update()
+        self.losses.append(self.take_step(self.group.share(indices), place))
         self.progress.step += 1
         self.finish_step()
         self.examples += len(indices.rows_B)
         for name, count in self.spec.tally(indices).items():
             self.progress.tallies[name] = self.progress.tallies.get(name, 0) + count
-        self.losses.append(loss.detach())
+
+    def take_step(self, indices: Indices, place: torch.device) -> Tensor:
+        """Change the weights by a batch, and return its loss."""
+        if self.captured is None or self.batch_loss is None:
+            return self.descend(partial(self.loss, indices), place)
+        with arithmetic(self.knobs.precision, place):
+            given = self.batch_loss.read(indices)
+        return self.captured.take(given, self.phases.start)
+
+    def step_on_inputs(self, place: torch.device, given: BatchInputs) -> Tensor:
+        """Change the weights by what was read for a batch, and return its loss."""
+        assert self.batch_loss is not None
+        of = self.batch_loss.of
+        return self.descend(lambda: of(given).mean(), place)
+
+    def descend(self, loss: Callable[[], Tensor], place: torch.device) -> Tensor:
+        """Compute a loss, update the weights by its gradients, and return it without them."""
+        with arithmetic(self.knobs.precision, place):
+            computed = loss()
+        computed.backward()
+        self.update()
+        return computed.detach()
+
+    def rate_now(self) -> float:
+        """Return the learning rate of the next step."""
+        phase = self.phases.end - self.phases.start
+        share = rate(self.progress.step - self.phases.start, phase, self.knobs.warmup, self.knobs.schedule)
+        return self.knobs.learning_rate * share
 
     def begin_phase(self) -> None:
         """Begin the phase of the next step, or go on with it after a resume."""
         phase = self.phases.at(self.progress.step, self.optimizer)
         # Gradients are averaged over processes only for parameters that learn when this is called.
-        self.loss = self.group.synchronised(self.spec.modules, phase.loss or self.spec.loss)
+        loss = phase.loss or self.spec.loss
+        self.loss = self.group.synchronised(self.spec.modules, loss)
+        self.batch_loss = loss if isinstance(loss, BatchLoss) else None
 
     def prepare(self, epoch: Epoch) -> None:
         """Seed the dropout masks of this step, and activate the embedding rows of new tokens."""

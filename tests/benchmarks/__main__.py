@@ -4,6 +4,7 @@
     make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
     make bench MODEL=folder ROWS=dev.parquet LEARNED=train.parquet BENCH=shrinking-peers    other pruners, quantizers
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
+    make bench GPU=1 BENCH=gpu       the engine on a GPU
     make bench BENCH=distill-bert    one benchmark
     make bench QUICK=1               those of minutes, one thread, few rounds, to see that nothing has collapsed
     make bench KEEP=1                keep the results of this kind of machine in tests/benchmarks/results
@@ -43,11 +44,12 @@ BENCHMARKS = {
     "sweep": ("tests.benchmarks.orchestration", "sweep"),
     "fleet": ("tests.benchmarks.fleet.measuring", "fleet"),
     "quality": ("tests.benchmarks.quality", "quality"),
+    "gpu": ("tests.benchmarks.gpu.measuring", "gpu"),
     "shrinking-peers": ("tests.benchmarks.shrinking.peers", "shrinking_peers"),
 }
 WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality")  # their threads are their own choice
-NEEDED = {"quality": ("BASE", "ROWS"), "shrinking-peers": ("MODEL", "ROWS", "LEARNED")}
-"""What must be named in the environment for a benchmark that needs real models and rows."""
+NEEDED = {"quality": ("BASE", "ROWS"), "shrinking-peers": ("MODEL", "ROWS", "LEARNED"), "gpu": ("GPU",)}
+"""What must be named in the environment for a benchmark that needs real models and rows, or a GPU."""
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, QUICK_ROUNDS = 5, 2
 NOT_QUICK = ("memory", "cold", "sweep", "fleet", "quality")
@@ -151,7 +153,7 @@ def run_apart(name: str, threads: int, asked: argparse.Namespace) -> dict[str, A
         started = time.monotonic()
         done = subprocess.run(
             [*words, *(["--quick"] if asked.quick else [])],
-            env=os.environ | with_tests(environment(threads)),
+            env=os.environ | with_tests(environment(threads, "cuda" if is_set("GPU") else "cpu")),
             stdout=subprocess.DEVNULL,
         )
         if done.returncode or not answer.exists():

@@ -9,9 +9,10 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,8 @@ from tasks.training.objectives.layers import Matcher
 from tasks.training.objectives.signal_files import StoragePlan
 from tasks.training.objectives.signals import Recorded, write_signals
 from tasks.training.precision import store_as_multiplied
-from tests.benchmarks.measure import Contest, Contestant, Figure, Lap, interleave, timed
+from tasks.training.steps.batch_loss import BatchLoss
+from tests.benchmarks.measure import Contest, Contestant, Figure, Lap, interleave, settle, timed
 from tests.benchmarks.models import classifier
 from tests.benchmarks.peers import BATCH, Pupil, examples_of, in_bf16, inner_loss, label_loss, plain_loop, trainer_loop
 from tests.benchmarks.sentences import sample, split, vocabulary
@@ -60,28 +62,39 @@ def workplace(name: str, **knobs: Any) -> Iterator[Job]:
         yield Job({"job": name, "knobs": knobs, "output": folder})
 
 
-def ours(name: str, spec: TrainingSpec, knobs: Any, batches: int) -> Contestant:
+def ours(name: str, spec: TrainingSpec, knobs: Any, batches: float, place: torch.device = CPU) -> Contestant:
     """Return our loop as a contestant: an epoch over the sample, timed from its first step, its set-up left out as a
     Trainer's is."""
 
     def once() -> Lap:
         lap = Lap(amount=batches)
 
-        def loss(indices: Indices) -> Loss:
+        def begin(indices: Indices) -> None:
             if not lap.wall:
                 gc.collect()
+                settle()
                 lap.wall, lap.cpu = -time.perf_counter(), -time.process_time()
             lengths_B = indices.epoch.encoded.lengths_N[indices.rows_B]
             lap.tokens += int(lengths_B.max()) * len(lengths_B)
-            return spec.loss(indices)
 
         with workplace(name) as job:
-            train(job, knobs, replace(spec, loss=loss), CPU)
+            train(job, knobs, replace(spec, loss=begun(spec.loss, begin)), place)
+        settle()
         lap.wall += time.perf_counter()
         lap.cpu += time.process_time()
         return lap
 
     return once
+
+
+def begun(loss: Callable[[Indices], Loss], begin: Callable[[Indices], None]) -> Callable[[Indices], Loss]:
+    """Return a loss that calls ``begin`` with each batch, in two parts if it has two."""
+
+    def first(then: Callable[[Indices], Any], indices: Indices) -> Any:
+        begin(indices)
+        return then(indices)
+
+    return replace(loss, read=partial(first, loss.read)) if isinstance(loss, BatchLoss) else partial(first, loss)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,13 +38,22 @@ Contestant = Callable[[], Lap]
 """Does its work once and returns the lap; what it prepares outside of ``timed`` does not count."""
 
 
+def settle() -> None:
+    """Wait until the GPU, if one is in use, has nothing left to do."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 @contextmanager
 def timed(amount: float = 1.0, tokens: float = 0.0) -> Iterator[Lap]:
     """Time a block of work."""
     lap = Lap(amount=amount, tokens=tokens)
     gc.collect()
+    settle()
     wall, cpu = time.perf_counter(), time.process_time()
     yield lap
+    settle()
     lap.cpu, lap.wall = time.process_time() - cpu, time.perf_counter() - wall
 
 

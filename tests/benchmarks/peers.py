@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from tasks.training.data.batches import plan
-from tests.benchmarks.measure import Lap, timed
+from tests.benchmarks.measure import Lap, settle, timed
 
 BATCH = 32
 Example = dict[str, list[int]]
@@ -130,7 +130,13 @@ def products_in_bf16() -> Iterator[None]:
 
 
 def plain_loop(
-    model: nn.Module, loss: Loss, examples: list[Example], width: int, *, helped: bool = False
+    model: nn.Module,
+    loss: Loss,
+    examples: list[Example],
+    width: int,
+    *,
+    helped: bool = False,
+    place: torch.device | None = None,
 ) -> Callable[[], Lap]:
     """Return a contestant: a handwritten loop over batches of one fixed width, in the order given; one unit is a
     batch. ``helped``: published code with its own optimizer, and with products in bf16."""
@@ -144,7 +150,10 @@ def plain_loop(
             timed(len(examples) / BATCH, len(examples) * width) as lap,
         ):
             for start in range(0, len(examples), BATCH):
-                loss(model, collate(examples[start : start + BATCH])).backward()
+                batch = collate(examples[start : start + BATCH])
+                if place is not None:
+                    batch = {name: values.to(place) for name, values in batch.items()}
+                loss(model, batch).backward()
                 if not helped:  # that optimizer clips by itself
                     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
@@ -165,20 +174,20 @@ def counting(collate: Collator, lap: Lap) -> Collator:
     return counted
 
 
-def in_bf16(loss: Loss) -> Loss:
+def in_bf16(loss: Loss, device: str = "cpu") -> Loss:
     """Return a loss whose every matrix product runs in bf16."""
 
     def narrow(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             return loss(model, batch)
 
     return narrow
 
 
-def in_batches_of_like_length(examples: list[Example]) -> list[Example]:
+def in_batches_of_like_length(examples: list[Example], size: int = BATCH) -> list[Example]:
     """Return examples in the order in which an epoch grouped by length would pass them."""
     lengths_N = np.asarray([len(example["input_ids"]) for example in examples])
-    batches = plan(lengths_N, size=BATCH, tokens=10**9, seed=0, epoch=0)
+    batches = plan(lengths_N, size=size, tokens=10**9, seed=0, epoch=0)
     return [examples[row] for batch in batches for row in batch]
 
 
@@ -190,9 +199,11 @@ class Clocked(TrainerCallback):
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         gc.collect()
+        settle()
         self.lap.wall, self.lap.cpu = -time.perf_counter(), -time.process_time()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
+        settle()
         self.lap.wall += time.perf_counter()
         self.lap.cpu += time.process_time()
 
@@ -212,25 +223,33 @@ class Distiller(Trainer):
 
 
 def trainer_loop(
-    model: nn.Module, loss: Loss, examples: list[Example], *, width: int | None = None, tuned: bool = False
+    model: nn.Module,
+    loss: Loss,
+    examples: list[Example],
+    *,
+    width: int | None = None,
+    tuned: bool = False,
+    size: int = BATCH,
+    unit: float = 1.0,
+    on_cpu: bool = True,
 ) -> Callable[[], Lap]:
     """Return a contestant: one epoch of a Trainer with its defaults, or with its switches set (sentences of like length
-    together, bf16)."""
+    together, bf16). ``unit`` is the work of one batch of ``size``."""
     better = {"train_sampling_strategy": "sequential", "bf16": True} if tuned else {}
-    ordered = in_batches_of_like_length(examples) if tuned else examples
+    ordered = in_batches_of_like_length(examples, size) if tuned else examples
 
     def once() -> Lap:
-        lap = Lap(amount=len(examples) / BATCH)
+        lap = Lap(amount=unit * len(examples) / size)
         with tempfile.TemporaryDirectory() as folder:
             options = TrainingArguments(
                 folder,
-                per_device_train_batch_size=BATCH,
+                per_device_train_batch_size=size,
                 num_train_epochs=1,
                 learning_rate=1e-4,
                 save_strategy="no",
                 report_to=[],
                 disable_tqdm=True,
-                use_cpu=True,
+                use_cpu=on_cpu,
                 remove_unused_columns=False,
                 dataloader_pin_memory=False,
                 logging_strategy="no",

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 LIBRARIES = ("torch", "transformers", "numpy", "accelerate", "prefect", "mlflow")
@@ -35,5 +35,13 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg(),
         "python": platform.python_version(),
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": {name: version_or_none(name) for name in LIBRARIES},
     }
+
+
+def version_or_none(library: str) -> str:
+    """Return the version of a library; ``none`` where it is not installed, such as on a machine with an engine only."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "none"

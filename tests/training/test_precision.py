@@ -12,7 +12,7 @@ from tasks.errors import ModelError
 from tasks.task_types.heads import HEADS
 from tasks.training.data.rows import Task
 from tasks.training.models.students import freeze, load_classifier, load_masked_lm
-from tasks.training.precision import arithmetic, device, store_as_multiplied
+from tasks.training.precision import NarrowLayerNorm, arithmetic, device, narrow_norms, store_as_multiplied
 
 CPU = torch.device("cpu")
 
@@ -65,3 +65,36 @@ def test_what_is_keyed_as_a_gpus_is_never_computed_on_the_processor(monkeypatch:
         device()
     monkeypatch.setenv("LIMBECK_DEVICE", "cpu")
     assert device() == CPU
+
+
+def test_norms_are_narrow_where_products_are_and_as_they_were_elsewhere(tiny_bert: Path) -> None:
+    wide = freeze(load_masked_lm(tiny_bert, CPU))
+    model = narrow_norms(copy.deepcopy(wide))
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert norms and all(type(norm) is NarrowLayerNorm for norm in norms)
+    ids_BT, asked = torch.randint(5, 60, (4, 12)), {"output_hidden_states": True}
+    with torch.no_grad():
+        assert torch.equal(model(input_ids=ids_BT).logits, wide(input_ids=ids_BT).logits)
+        exact = wide(input_ids=ids_BT, **asked).hidden_states
+        with arithmetic("bf16", CPU):
+            shown, before = (one(input_ids=ids_BT, **asked).hidden_states for one in (model, wide))
+    for ours, theirs, true in zip(shown, before, exact, strict=True):
+        assert ours.dtype == torch.bfloat16 and theirs.dtype == torch.float32
+        assert (ours - true).norm() / true.norm() < 0.01, "bfloat16 has 8 bits, of which a few layers lose one"
+
+
+def test_narrow_norms_learn_in_float32_and_are_the_same_when_stored_narrow() -> None:
+    norm = NarrowLayerNorm(16)
+    torch.nn.init.normal_(norm.weight)
+    states_BD = torch.randn(8, 16).bfloat16()
+    with arithmetic("bf16", CPU):
+        norm(states_BD).float().square().sum().backward()
+    assert norm.weight.dtype == torch.float32 and norm.weight.grad is not None
+    stored = copy.deepcopy(norm).requires_grad_(False)
+    model = torch.nn.Sequential(stored)
+    model.device = CPU  # type: ignore[assignment]
+    store_as_multiplied(model, "bf16")
+    assert stored.weight.dtype == torch.bfloat16
+    with torch.no_grad(), arithmetic("bf16", CPU):
+        assert torch.equal(stored(states_BD), norm(states_BD))
+        assert stored(states_BD.float()).dtype == torch.bfloat16

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 WINDOW_IDS = 2**42
 """Between the ids of two windows of a row: more than any id of a row."""
+
+
+GPU_WIDTHS = 8
+"""Tokens by which the widths of batches differ on a GPU, whose matrix units multiply in eights."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,15 @@ class Encoded:
     written: WrittenTokens | None = None
     """The texts to write, where a model writes texts; lengths and offsets are those of their sources."""
 
-    @property
+    @cached_property
     def lengths_N(self) -> np.ndarray:
-        """Return the number of tokens in each row."""
+        """The number of tokens in each row."""
         return np.diff(self.offsets)
+
+    @cached_property
+    def longest(self) -> int:
+        """The number of tokens in the longest row."""
+        return int(self.lengths_N.max(initial=0))
 
     def padded_to(self, width: int | None) -> np.ndarray:
         """Return the number of tokens in each row when padded to ``width``; without a width, its own length."""
@@ -247,16 +257,17 @@ class Batch:
 def collate(
     encoded: Encoded, rows: Sequence[int] | np.ndarray, pad: int, place: torch.device, width: int | None = None
 ) -> Batch:
-    """Pad the named rows to the longest of them, or to ``width`` tokens if it is given."""
+    """Pad the named rows to the longest of them, or to ``width`` tokens if it is given; on a GPU, to a multiple of
+    eight tokens, but never beyond the longest of all rows."""
     lengths = encoded.lengths_N[rows]
-    width = int(lengths.max()) if width is None else width
-    ids_BT = np.full((len(rows), width), pad, dtype=np.int64)
-    segments_BT, mask_BT = (np.zeros((len(rows), width), dtype=np.int64) for _ in range(2))
-    for place_in_batch, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        start, there = encoded.offsets[row], valid(length, width, left=encoded.left)
-        ids_BT[place_in_batch, there] = encoded.ids_S[start : start + length]
-        segments_BT[place_in_batch, there] = encoded.segments_S[start : start + length]
-        mask_BT[place_in_batch, there] = 1
+    width = width_of(int(lengths.max()), encoded, place) if width is None else width
+    # The places of all rows at once: a loop over rows would take as long as a GPU takes for the step.
+    from_start_BT = np.arange(width) - (width - lengths if encoded.left else np.zeros_like(lengths))[:, None]
+    there_BT = (from_start_BT >= 0) & (from_start_BT < lengths[:, None])
+    at_K = (encoded.offsets[rows][:, None] + from_start_BT)[there_BT]
+    ids_BT = np.full(there_BT.shape, pad, dtype=np.int64)
+    segments_BT, mask_BT = np.zeros(there_BT.shape, dtype=np.int64), there_BT.astype(np.int64)
+    ids_BT[there_BT], segments_BT[there_BT] = encoded.ids_S[at_K], encoded.segments_S[at_K]
     answers, answered_K, written_BL = np.asarray(rows, dtype=np.int64), None, None
     if encoded.written is not None:
         written_BL, answers, answered_K = encoded.written.padded(rows, pad)
@@ -269,6 +280,14 @@ def collate(
     if written_BL is not None:
         batch = replace(batch, written_BL=torch.from_numpy(written_BL).to(place, non_blocking=True))
     return batch if answered_K is None else replace(batch, answered_K=torch.from_numpy(answered_K).to(place))
+
+
+def width_of(longest: int, encoded: Encoded, place: torch.device) -> int:
+    """Return the width of a batch whose longest row is given. A GPU repeats a captured step for batches of one size
+    (``captured_steps.py``), so it gets few sizes."""
+    if place.type != "cuda":
+        return longest
+    return min(-(-longest // GPU_WIDTHS) * GPU_WIDTHS, encoded.longest)
 
 
 def answers_in(

@@ -6,6 +6,8 @@ Shape letters: N rows, S tokens of all rows, B batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +55,34 @@ class Indices:
         """Return the positions in the batch of rows whose text is a variant."""
         variants = self.epoch.variants
         return np.empty(0, np.int64) if variants is None else np.flatnonzero(variants.changed_N[self.rows_B])
+
+
+class Epochs:
+    """Finds the batch of a step; epochs are planned once, in order, and only the current one is stored, or with
+    ``ahead`` the next one, too: a thread then tokenizes it, so that a GPU need not wait for that."""
+
+    def __init__(self, epoch: Callable[[int], Epoch], *, ahead: bool = False) -> None:
+        self.epoch, self.start, self.current = epoch, 0, epoch(0)
+        self.planner = ThreadPoolExecutor(1, "next epoch") if ahead else None
+        self.next: Future[Epoch] | None = None
+
+    def __enter__(self) -> Epochs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.planner is not None:
+            self.planner.shutdown(cancel_futures=True)
+
+    def at(self, step: int, total: int) -> Indices:
+        """Return the batch of a step of ``total``; step numbers must not decrease."""
+        while step >= self.start + len(self.current.batches):
+            self.start += len(self.current.batches)
+            number = self.current.number + 1
+            self.current = self.epoch(number) if self.next is None else self.next.result()
+            self.next = None
+        if self.planner is not None and self.next is None and self.start + len(self.current.batches) < total:
+            self.next = self.planner.submit(self.epoch, self.current.number + 1)
+        return Indices(self.current, self.current.batches[step - self.start])
 
 
 def planned(

@@ -23,7 +23,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 from tasks.architectures.architecture import SCORES
 from tasks.architectures.known_architectures import architecture_of
 from tasks.training.models.dropout import MASKS
-from tasks.training.precision import FUSED
+from tasks.training.precision import FUSED, narrow_norms
 
 WRITTEN_OUT = "limbeck-written-out"
 LANES = 16  # 32-bit numbers in the largest vector register
@@ -47,15 +47,15 @@ _watches: list[Watch] = []
 
 
 def own_attention(model: Any) -> Any:
-    """Make a model compute its attention by the functions of this file, if its family allows that, and return the
-    model."""
+    """Make a model compute its attention by the functions of this file, if its family allows that, and on a GPU its
+    layer norms narrow where products are; return the model."""
     if open_to_watch(model):
         AttentionInterface.register(WRITTEN_OUT, written_out)
         AttentionMaskInterface.register(WRITTEN_OUT, eager_mask)
         AttentionInterface.register(FUSED, fused)
         AttentionMaskInterface.register(FUSED, fused_mask)
         model.set_attn_implementation(FUSED if model.device.type == "cuda" else WRITTEN_OUT)
-    return model
+    return narrow_norms(model) if model.device.type == "cuda" else model
 
 
 def open_to_watch(model: Any) -> bool:

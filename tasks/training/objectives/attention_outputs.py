@@ -29,6 +29,8 @@ from tasks.training.objectives.context import DistillationContext, Objective
 class AttentionBlocks(Objective):
     """Compares attention blocks of a student with those of the teacher's layers that its own come from."""
 
+    repeats = True
+
     def __init__(self, student: Any, teacher: Any) -> None:
         if student.config.model_type != "limbeck-encoder":
             raise ModelError(

@@ -49,6 +49,8 @@ class Objective:
     modules: nn.Module
     width: int | None = None
     """Tokens that every row is padded to, if padding is part of the loss; None: to the longest row of a batch."""
+    repeats = False
+    """Whether all steps of a phase do the same with batches of the same sizes, so that a GPU can repeat them."""
     of_teacher: Capture
     """Runs the teacher; an objective that can read recorded signals has it, for the rows that have none."""
 

@@ -35,6 +35,8 @@ class Matcher(Objective):
     are taken over padding as well, so their size depends on the amount of padding.
     """
 
+    repeats = True
+
     def __init__(self, student: Any, teacher: Any, knobs: Matching, longest: int | None = None) -> None:
         layers = student.config.num_hidden_layers
         self.knobs, self.student, self.teacher = knobs, student, teacher

@@ -25,6 +25,8 @@ KINDS = ("query", "key", "value")
 class Relations(Objective):
     """Compares the relations of queries, of keys and of values; ``knobs`` are those of the section ``relations``."""
 
+    repeats = True
+
     def __init__(self, student: Any, teacher: Any, knobs: RelationsKnobs) -> None:
         depth, widths = teacher.config.num_hidden_layers, (student.config.hidden_size, teacher.config.hidden_size)
         self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs

@@ -23,6 +23,8 @@ from tasks.training.objectives.context import DistillationContext, Objective
 class SelfAttention(Objective):
     """Compares the last layers of student and teacher; ``knobs`` are those of the section ``self_attention``."""
 
+    repeats = True
+
     def __init__(self, student: Any, teacher: Any, knobs: SelfAttentionKnobs) -> None:
         self.modules, self.student, self.teacher, self.knobs = student, student, teacher, knobs
         self.own, self.copied = student.config.num_hidden_layers - 1, teacher.config.num_hidden_layers - 1

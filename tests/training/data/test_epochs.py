@@ -8,16 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
-from tasks.methods.losses.means import Loss, mean_of
 from tasks.task_types.heads import HEADS
 from tasks.training.data import augmented_rows
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.encoded import Encoded, encode
-from tasks.training.data.epochs import Epoch, Indices, planned
+from tasks.training.data.epochs import Epoch, Epochs, Indices, planned
 from tasks.training.data.rows import load_tokenizer, read_rows
-from tasks.training.loop import Epochs, TrainingSpec
 
 KNOBS = SimpleNamespace(batch_size=8, batch_tokens=4096, seed=0)
 
@@ -85,10 +82,7 @@ def test_steps_find_their_batches_epoch_by_epoch(ahead: bool) -> None:
         planned_epochs.append(number)
         return Epoch(number, text, [np.asarray([number, at]) for at in range(number + 1)])
 
-    def loss(indices: Indices) -> Loss:
-        return mean_of(torch.zeros(()), 1)
-
-    epochs = Epochs(TrainingSpec(torch.nn.Linear(1, 1), epoch, loss), ahead=ahead)
+    epochs = Epochs(epoch, ahead=ahead)
     with epochs:
         found = [epochs.at(step, 6) for step in (0, 1, 2, 4, 5)]
     assert planned_epochs == [0, 1, 2], "each is planned once, and none that has no step"
