@@ -71,7 +71,7 @@ def janitor() -> None:
 def deploy(
     site: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.yaml", help="Site variables of the work pools: image, cluster, roles, secrets."),
+        typer.Option(metavar="FILE.yaml", help="Site variables of the work pools: image, cluster, roles, secrets, hardware."),
     ] = None,
     gpus: Annotated[
         int | None,

@@ -31,7 +31,7 @@ from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
 from flows.deploy.gpu_pool import Pools, create_request, gpu_pool, limit_pool, make_local_pool, require_pool
-from flows.deploy.pools import LOCAL_GPUS, POOLS, RUNS, Site, read_pool, settled
+from flows.deploy.pools import LOCAL_GPUS, POOLS, RUNS, Site, definition_of, settled
 from flows.deploy.renamed import FORMER, SetByPeople, former, set_by_people
 from flows.deploy.timetable import (
     GPU_POOLS,
@@ -75,7 +75,8 @@ class Change:
 async def deploy(options: DeployOptions) -> list[Change]:
     """Create or update all objects; return the outcome for each."""
     async with server() as client:
-        lines = [await apply_pool(client, name, options) for name in POOLS]
+        named_local = [LOCAL_GPUS] if LOCAL_GPUS in options.site else []
+        lines = [await apply_pool(client, name, options) for name in (*POOLS, *named_local)]
         lines += [await apply_queue(client, RUNS, name) for name in QUEUES]
         lines += await apply_run_limit(client, options)
         pools = {pool.name: pool for pool in await client.read_work_pools(limit=200)}
@@ -140,7 +141,7 @@ def detail(response: httpx.Response) -> str:
 
 async def apply_pool(client: PrefectClient, name: str, options: DeployOptions) -> Change:
     """Create or update a work pool from its file, with the values set at this site."""
-    ours, set_here = read_pool(name), options.site.get(name, {})
+    ours, set_here = definition_of(name), options.site.get(name, {})
     try:
         there: WorkPool | None = await client.read_work_pool(name)
     except ObjectNotFound:

@@ -40,7 +40,7 @@ def with_hardware(pools: Pools) -> list[str]:
 def gpu_pool(pools: Pools, before: str | None, named: str | None, site: Site) -> str:
     """Return the pool for stages on GPUs: the named one, the one whose hardware the site file names, the one of the
     earlier deploy, or the first that names its hardware."""
-    of_site = [name for name, values in site.items() if values.get(DEVICE) and name in GPU_POOLS]
+    of_site = [name for name, values in site.items() if values.get(DEVICE) and name in (LOCAL_GPUS, *GPU_POOLS)]
     ready = with_hardware(pools)
     if named or of_site:
         return named or of_site[0]

@@ -31,6 +31,8 @@ RESERVED_GIB = 3.0
 """Memory of the servers of `limbeck up`."""
 FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "pools"
 POOLS = (RUNS, "ecs-gpu", "k8s-gpu")
+SILENT = {"LIMBECK_SILENT_MINUTES": "60"}
+"""A stage on a GPU whose engine has reported nothing for an hour is ended: it would keep the GPU for half a day."""
 OURS = "limbeck"
 """The key under which a template stores the defaults with which it was deployed."""
 Site = Mapping[str, Mapping[str, object]]
@@ -82,6 +84,11 @@ def read_pool(name: str) -> PoolDefinition:
     return found
 
 
+def definition_of(name: str) -> PoolDefinition:
+    """Return the definition of a pool for `limbeck deploy`."""
+    return local_pool(name) if name == LOCAL_GPUS else read_pool(name)
+
+
 def local_pool(name: str) -> PoolDefinition:
     """Return the definition of a pool of processes whose workers are on this machine: the pool of GPU stages names its
     hardware and has one place for each GPU; every other pool has as many places as the machine has memory for."""
@@ -89,6 +96,9 @@ def local_pool(name: str) -> PoolDefinition:
     if name == LOCAL_GPUS:
         template = pool["base_job_template"]
         template["variables"]["properties"][DEVICE] = device_variable(device_class())
+        known = template["variables"]["properties"]["env"].get("default")
+        template["variables"]["properties"]["env"]["default"] = {**(known if isinstance(known, dict) else {}), **SILENT}
+        template["limbeck"] = {"defaults": defaults_in(template) | {DEVICE: None}}
         pool["description"] = "Stages that run models, as processes of one machine."
         pool["concurrency_limit"] = gpu_places()
     return pool
@@ -133,10 +143,11 @@ def read_site(path: Path | None) -> Site:
         raise RecipeError(
             f"--site {path} is not a mapping of pools to variables; write lines such as ecs-gpu: {{image: …}}"
         )
+    known = (*POOLS, LOCAL_GPUS)
     for pool, values in found.items():
-        if pool not in POOLS:
-            raise RecipeError(f"--site {path} names the unknown pool {pool!r}; known are {', '.join(POOLS)}")
-        template = read_pool(pool)["base_job_template"]
+        if pool not in known:
+            raise RecipeError(f"--site {path} names the unknown pool {pool!r}; known are {', '.join(known)}")
+        template = definition_of(pool)["base_job_template"]
         variables = variables_of(template)
         for name, value in values.items():
             if name not in variables:

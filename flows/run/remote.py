@@ -108,9 +108,9 @@ async def usual_place(new: Dispatcher) -> Placement:
 def shares_store(kind: str) -> bool:
     """Return whether the workers of a pool of this type use the store of this run: one that the environment names, or,
     for a run that a worker started, the folder of that worker's machine."""
-    from prefect.runtime import flow_run
+    from prefect.runtime import deployment
 
-    return "LIMBECK_STORE" in os.environ or (kind == "process" and bool(flow_run.deployment_id))
+    return "LIMBECK_STORE" in os.environ or (kind == "process" and bool(deployment.id))
 
 
 def grace() -> float:

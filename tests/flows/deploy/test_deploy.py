@@ -333,7 +333,7 @@ def test_what_a_place_sets_is_kept(first: dict[str, str], tmp_path: Path) -> Non
     ("text", "said"),
     [
         ("k8s-gpu: {imago: x}", "the pool k8s-gpu has no variable 'imago'; it has active_deadline_seconds, "),
-        ("gpu: {}", "names the unknown pool 'gpu'; known are cpu, ecs-gpu, k8s-gpu"),
+        ("gpu: {}", "names the unknown pool 'gpu'; known are cpu, ecs-gpu, k8s-gpu, gpu-local"),
         ("k8s-gpu: {image: 'example.org/limbeck:2'}", "k8s-gpu.image: 'example.org/limbeck:2' does not match"),
         ("k8s-gpu: {gpu_count: 0}", "k8s-gpu.gpu_count: 0 is less than the minimum of 1; GPUs of a job"),
         ("k8s-gpu: {tolerations: [{effect: Never}]}", "'Never' is not one of"),
@@ -380,6 +380,13 @@ def test_the_number_of_gpus_limits_the_pool_that_gets_the_stages(first: dict[str
     assert set(set_up().values()) == {"unchanged"}, "a later deploy leaves the stages there"
     set_up(gpu_pool="gpu-local")
     assert pool_of_stages() == "gpu-local"
+    site.write_text("gpu-local: {device: cuda-l4}\n")
+    assert set_up(site=read_site(site), gpus=3)["work pool gpu-local"] == "updated (base_job_template)"
+    there = with_client(lambda client: client.read_work_pool("gpu-local")).base_job_template
+    assert device_of(there) == "cuda-l4", "workers of another machine have its hardware"
+    assert there["variables"]["properties"]["env"]["default"]["LIMBECK_SILENT_MINUTES"] == "60"
+    assert (pool_of_stages(), limits("gpu-local")) == ("gpu-local", (3, 3))
+    assert set(set_up().values()) == set(set_up(site=read_site(site)).values()) == {"unchanged"}
     with pytest.raises(RecipeError, match="--gpu-pool cpu: runs wait in this pool for their stages; choose another"):
         set_up(gpu_pool="cpu")
     assert set_up(runs=3)["work queue cpu/default"] == "updated (concurrency_limit)"

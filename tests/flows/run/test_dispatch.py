@@ -22,16 +22,21 @@ from uuid import UUID
 import pytest
 
 from flows.cli.runner import plan_recipe, run_recipe
+from flows.deploy.gpu_pool import create_request
+from flows.deploy.pools import LOCAL_GPUS, device_variable, local_pool
 from flows.home import Home
+from flows.run.remote import USUAL_DEPLOYMENT, find_placement
 from flows.stage_run import STAGE_TASKS, make_stage
 from tasks.errors import DispatchError, NoWorker, RecipeError
 from tasks.ports.machine import device_class
 from tasks.ports.store.open import open_store
 from tasks.ports.tracking.run_files import read_curves
 from tasks.ports.tracking.tracker import Tracker
+from tasks.ports.work_pools import DEVICE
 from tasks.recipe.recipe import Recipe
 from tasks.stage.keys import WITHOUT_A_MODEL
 from tasks.stage.orders import StageOrder
+from tests.command_line import Command
 from tests.flows.test_compress import FAST, recipe_for, teacher_alone
 from tests.s3_server import BUCKET, S3Server
 
@@ -41,18 +46,16 @@ PATIENCE = 1500.0  # a hang ends the test; a slow machine does not
 
 @dataclass
 class Pool:
-    """A work pool with the deployment ``stage/NAME``, and what its workers know."""
+    """A work pool that names its hardware, the deployment ``stage/gpu`` that `limbeck deploy` makes for it, and what
+    its workers know."""
 
     name: str
     url: str
     home: Home
+    device: str = field(default_factory=device_class)
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
     """Runs that tests started; one that a test gave up must not outlive it."""
-
-    @property
-    def deployment(self) -> str:
-        return f"stage/{self.name}"
 
     def environment(self, **more: str) -> dict[str, str]:
         """Return what a worker's processes find in their environment."""
@@ -74,18 +77,19 @@ class Pool:
 
         async def apply() -> None:
             from prefect.client.orchestration import get_client
-            from prefect.client.schemas.actions import WorkPoolCreate
             from prefect.deployments.runner import EntrypointType
             from prefect.exceptions import ObjectAlreadyExists
 
+            definition = local_pool(LOCAL_GPUS)
+            definition["base_job_template"]["variables"]["properties"][DEVICE] = device_variable(self.device)
             async with get_client() as client:
                 with contextlib.suppress(ObjectAlreadyExists):
-                    await client.create_work_pool(WorkPoolCreate(name=self.name, type="process"))
+                    await client.create_work_pool(create_request(self.name, definition))
             deployment = await make_stage.ato_deployment(
-                self.name,
+                "gpu",
                 work_pool_name=self.name,
                 entrypoint_type=EntrypointType.MODULE_PATH,
-                job_variables={"env": self.environment(**more)},
+                job_variables={"env": {"LIMBECK_HOME": str(self.home.root), "PREFECT_LOGGING_LEVEL": "INFO", **more}},
             )
             await deployment.aapply()
 
@@ -136,7 +140,7 @@ class Pool:
             from prefect.client.schemas.sorting import FlowRunSort
 
             async with get_client() as client:
-                own = DeploymentFilter(name=DeploymentFilterName(any_=[self.name]))
+                own = DeploymentFilter(name=DeploymentFilterName(any_=["gpu"]))
                 return await client.read_flow_runs(deployment_filter=own, sort=FlowRunSort.ID_DESC, limit=200)
 
         return sorted(asyncio.run(ask()), key=lambda run: run.created)
@@ -155,10 +159,20 @@ class Pool:
         return "".join(path.read_text(errors="replace") for path in sorted(self.home.root.glob("worker-*.log")))
 
     def stop(self) -> None:
+        asyncio.run(self.withdraw())
         for process in (*self.workers, *self.started):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    async def withdraw(self) -> None:
+        """Delete the deployment: other tests have no pool for their stages."""
+        from prefect.client.orchestration import get_client
+        from prefect.exceptions import ObjectNotFound
+
+        async with get_client() as client:
+            with contextlib.suppress(ObjectNotFound):
+                await client.delete_deployment((await client.read_deployment_by_name(USUAL_DEPLOYMENT)).id)
 
 
 def hear_signals() -> None:
@@ -168,12 +182,12 @@ def hear_signals() -> None:
 
 @pytest.fixture
 def pool(prefect_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    """A pool without a worker; runs of this test send their stages there."""
+    """A pool without a worker; runs of this test send their stages there, because it is deployed and all share a
+    store."""
     made = Pool(f"gpu-{tmp_path.name[-40:]}".replace("_", "-"), prefect_url, Home(tmp_path / "home").create())
-    monkeypatch.setenv("LIMBECK_DISPATCH", made.deployment)
-    monkeypatch.setenv("LIMBECK_DISPATCH_DEVICE", device_class())
     monkeypatch.setenv("LIMBECK_DISPATCH_GRACE", "3")
     monkeypatch.setenv("LIMBECK_HOME", str(made.home.root))
+    monkeypatch.setenv("LIMBECK_STORE", str(made.home.root / "store"))
     yield made
     made.stop()
 
@@ -200,6 +214,14 @@ def small(bert: Path, rows: Path, served: Mapping[str, Any] = SERVED, **teacher:
 def digests(result: dict[str, Any]) -> dict[str, str]:
     """Return what every stage made that measures nothing."""
     return {row["stage"]: row["sha256"] for row in result["manifest"]["stages"] if not row["measured"]}
+
+
+def made_alone(recipe: Recipe, root: Path) -> dict[str, Any]:
+    """Return the result of a run that computes everything itself, in a home and a store of its own."""
+    with pytest.MonkeyPatch.context() as alone:
+        alone.setenv("LIMBECK_DISPATCH", "none")
+        alone.delenv("LIMBECK_STORE")
+        return run_recipe(recipe, home=Home(root).create())
 
 
 def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
@@ -235,8 +257,9 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     ):
         asyncio.run(make_stage(other))
 
-    monkeypatch.delenv("LIMBECK_DISPATCH")
+    monkeypatch.setenv("LIMBECK_DISPATCH", "none")
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "embedded"))
+    monkeypatch.delenv("LIMBECK_STORE")
     embedded = asyncio.run(teacher_alone(recipe))
     assert [(record.cache, record.artifact.sha256) for record in embedded] == [
         ("miss", record.artifact.sha256) for record in first
@@ -246,7 +269,7 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
 def test_a_pool_that_nobody_serves_stops_a_run_or_leaves_the_stages_to_it(
     pool: Pool, engines_here: None, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LIMBECK_DISPATCH_DEVICE", "cuda-a10g")
+    pool.device = "cuda-a10g"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", pool.home.own_tracking_uri)
     pool.deploy()
     stops = small(tiny_bert, tiny_rows, {"gpu_pool": "require", "worker_seconds": 1})
@@ -264,6 +287,33 @@ def test_a_pool_that_nobody_serves_stops_a_run_or_leaves_the_stages_to_it(
 def kept(pool: Pool) -> list[Mapping[str, Any]]:
     """Return the manifests of the pool's store."""
     return list(open_store(pool.home.store, pool.home.cache).manifests())
+
+
+def test_where_stages_go_follows_from_what_is_deployed(
+    pool: Pool, tiny_bert: Path, tiny_rows: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small(tiny_bert, tiny_rows, {"worker_seconds": 1})
+    monkeypatch.setenv("PREFECT_API_URL", pool.url)  # as after eval "$(limbeck env)"
+    path = pool.home.root / "small.json"
+    path.write_text(recipe.model_dump_json(exclude_unset=True))
+
+    def said() -> str:
+        placed = asyncio.run(find_placement(recipe))
+        assert placed.words in " ".join(command("plan", str(path)).output.split()), "a plan says it, too"
+        return placed.words
+
+    nowhere = "stages that run models are computed in the run itself: "
+    assert said() == f"{nowhere}this Prefect server has no deployment stage/gpu with a pool (limbeck deploy)"
+    pool.deploy()
+    there = f"stages that run models go to the work pool {pool.name} of the deployment stage/gpu, on {device_class()}"
+    assert said() == there
+    monkeypatch.delenv("LIMBECK_STORE")
+    assert (
+        said() == f"{nowhere}the workers of the pool {pool.name} cannot be known to share the store; set LIMBECK_STORE"
+    )
+    monkeypatch.setenv("LIMBECK_STORE", str(pool.home.store))
+    ignored = small(tiny_bert, tiny_rows, {"gpu_pool": "ignore"})
+    assert asyncio.run(find_placement(ignored)).dispatcher is None
 
 
 @pytest.mark.parametrize(
@@ -292,8 +342,9 @@ def kept(pool: Pool) -> list[Mapping[str, Any]]:
 def test_a_setting_that_cannot_be_is_refused_before_anything_is_spent(
     pool: Pool, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, said: str
 ) -> None:
-    if not setting.startswith("LIMBECK_DISPATCH"):
-        monkeypatch.delenv("LIMBECK_DISPATCH")
+    if setting.startswith("LIMBECK_DISPATCH"):
+        monkeypatch.setenv("LIMBECK_DISPATCH", USUAL_DEPLOYMENT)
+        monkeypatch.setenv("LIMBECK_DISPATCH_DEVICE", device_class())
     monkeypatch.setenv(setting, value)
     with pytest.raises((DispatchError, RecipeError), match=said):
         run_recipe(small(tiny_bert, tiny_rows), home=pool.home)
@@ -375,8 +426,7 @@ def test_a_whole_recipe_by_the_pool_is_the_same_as_here(
     assert {run.state.type.value for run in pool.runs()} == {"COMPLETED"} and mlflow_statuses(pool) == {"FINISHED"}
     again = run_recipe(recipe, home=pool.home)
     assert {stage["cache"] for stage in again["stages"]} == {"hit"} and len(pool.runs()) == len(sent)
-    monkeypatch.delenv("LIMBECK_DISPATCH")
-    assert digests(run_recipe(recipe, home=Home(tmp_path / "embedded").create())) == digests(first)
+    assert digests(made_alone(recipe, tmp_path / "embedded")) == digests(first)
 
 
 @pytest.mark.slow
@@ -452,9 +502,9 @@ def test_a_stage_whose_worker_gets_sigterm_goes_on_elsewhere(
         pool.names() == ["finetune-teacher", "answer-rows", "distill-predictions/half"]
         and pool.runs()[0].run_count == times + 1
     )
-    os.environ.pop("LIMBECK_DISPATCH")
-    undisturbed = run_recipe(recipe, home=Home(tmp_path / "embedded").create())
-    assert digests(undisturbed) == digests(json.loads((tmp_path / "out.json").read_text()))
+    assert digests(made_alone(recipe, tmp_path / "embedded")) == digests(
+        json.loads((tmp_path / "out.json").read_text())
+    )
 
 
 def processes_of(run: UUID) -> list[int]:
