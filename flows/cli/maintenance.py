@@ -71,7 +71,9 @@ def janitor() -> None:
 def deploy(
     site: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.yaml", help="Site variables of the work pools: image, cluster, roles, secrets, hardware."),
+        typer.Option(
+            metavar="FILE.yaml", help="Site variables of the pools: image, cluster, roles, secrets, hardware."
+        ),
     ] = None,
     gpus: Annotated[
         int | None,

@@ -31,7 +31,7 @@ RESERVED_GIB = 3.0
 """Memory of the servers of `limbeck up`."""
 FOLDER = Path(__file__).resolve().parents[2] / "deployments" / "pools"
 POOLS = (RUNS, "ecs-gpu", "k8s-gpu")
-SILENT = {"LIMBECK_SILENT_MINUTES": "60"}
+ENV_OF_GPU_STAGES = {"LIMBECK_SILENT_MINUTES": "60"}
 """A stage on a GPU whose engine has reported nothing for an hour is ended: it would keep the GPU for half a day."""
 OURS = "limbeck"
 """The key under which a template stores the defaults with which it was deployed."""
@@ -97,7 +97,10 @@ def local_pool(name: str) -> PoolDefinition:
         template = pool["base_job_template"]
         template["variables"]["properties"][DEVICE] = device_variable(device_class())
         known = template["variables"]["properties"]["env"].get("default")
-        template["variables"]["properties"]["env"]["default"] = {**(known if isinstance(known, dict) else {}), **SILENT}
+        template["variables"]["properties"]["env"]["default"] = {
+            **(known if isinstance(known, dict) else {}),
+            **ENV_OF_GPU_STAGES,
+        }
         template["limbeck"] = {"defaults": defaults_in(template) | {DEVICE: None}}
         pool["description"] = "Stages that run models, as processes of one machine."
         pool["concurrency_limit"] = gpu_places()

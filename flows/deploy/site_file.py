@@ -59,8 +59,9 @@ def image_of(client: Any, repository: str, tag: str) -> str:
     return f"{repository}@{answer['imageDetails'][0]['imageDigest']}"
 
 
-def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str) -> SiteValues:
-    """Return the variables of the GPU pool, from the outputs of the stacks by their names."""
+def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str, tags: Mapping[str, str]) -> SiteValues:
+    """Return the variables of the GPU pool, from the outputs of the stacks by their names; ``tags`` are those by which
+    AWS adds up the costs of tasks."""
     storage, workers, control = (stacks[name] for name in STACKS_READ)
     template = read_pool(AWS_POOL)["base_job_template"]
     environment = cast(Mapping[str, str], defaults_of(template)["env"])
@@ -77,6 +78,7 @@ def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str) -> 
         "prefect_api_auth_string_secret_arn": storage["PrefectAuth"],
         "secrets": [{"name": name, "valueFrom": value} for name, value in account.items()],
         "env": {**environment, "LIMBECK_STORE": storage["Store"], "MLFLOW_TRACKING_URI": control["MlflowUrl"]},
+        "labels": dict(tags),
         "configure_cloudwatch_logs": True,
         "cloudwatch_logs_prefix": "stage",
         # The group is there, encrypted and with a retention; a task may not create another one.
@@ -94,7 +96,7 @@ def from_stacks(project: str, stage: str, tag: str) -> SiteValues:
     stacks = {name: outputs_of(formation, f"{project}-{stage}-{name}") for name in STACKS_READ}
     try:
         image = image_of(aws_client("ecr"), stacks["storage"]["RepositoryUri"], tag)
-        return pool_values(stacks, image, formation.meta.region_name)
+        return pool_values(stacks, image, formation.meta.region_name, {"Project": project, "Stage": stage})
     except KeyError as error:
         raise ServerError(
             f"the stacks of {project}-{stage} have no output {error}; deploy the templates of this version first"

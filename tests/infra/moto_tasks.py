@@ -68,6 +68,7 @@ class RunningTasks:
                 "strategy": strategy,
                 "launch_type": launch_type,
                 "overrides": overrides,
+                "tags": {tag["key"]: tag["value"] for tag in tags or []},
                 "container": container,
             }
         )

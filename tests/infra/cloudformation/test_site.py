@@ -62,6 +62,7 @@ def test_the_site_file_is_filled_from_the_stacks(here: Cloud, digest: str, tmp_p
         f"{storage['MlflowWorker']}:username::",
         f"{storage['MlflowWorker']}:password::",
     }
+    assert pool["labels"] == {"Project": "limbeck", "Stage": "dev"}, "tags of its tasks, by which costs are added up"
     assert pool["configure_cloudwatch_logs"] and pool["cloudwatch_logs_options"]["awslogs-group"] == workers["LogGroup"]
     assert not (tmp_path / "site.yaml.unfinished").exists()
 
