@@ -14,13 +14,13 @@ from flows.home import Home
 from flows.stack import credentials, databases, probes, supervision
 from flows.stack.checks.certificate import certificate
 from flows.stack.checks.finding import BAD, OK, WARNING, Finding
+from flows.stack.checks.gpu_stages import gpu_stages_of
 from flows.stack.checks.machine import clock, gpu, machine
 from flows.stack.credentials import PERSON
 from flows.stack.programs import SOFTWARE, missing_packages, version_of
 from flows.stack.services import s3_environment
 from flows.stack.settings import INNER, SHOWN, Stack, is_free
 from tasks.errors import StoreError
-from tasks.ports.work_pools import device_of
 
 LOCK = Path(__file__).resolve().parents[2] / "infra" / "lock" / "stack.txt"
 
@@ -33,6 +33,8 @@ def examine(home: Home) -> list[Finding]:
         checks += [secrets_kept, certificate, processes]
         if supervision.connect(stack) is not None:
             checks += [servers, accounts, migrations, conditional_writes, workers, gpu_stages]
+    elif os.environ.get("PREFECT_API_URL"):
+        checks.append(gpu_stages_elsewhere)
     found = []
     for check in checks:
         try:
@@ -243,22 +245,16 @@ def workers(stack: Stack) -> Iterator[Finding]:
 def gpu_stages(stack: Stack) -> Iterator[Finding]:
     """Report where runs of this stack compute the stages that run models."""
     secret = credentials.load(stack.secrets_file)
-    deployed = probes.found(stack, secret, "deployments/name/stage/gpu")
-    if not deployed:
-        yield Finding("GPU stages", WARNING, "in the runs themselves: nothing is deployed yet", "limbeck deploy")
-        return
-    pool = probes.found(stack, secret, f"work_pools/{deployed['work_pool_name']}")
-    device = device_of(pool.get("base_job_template", {}))
-    if not device:
-        said = f"in the runs themselves: the pool {deployed['work_pool_name']} names no hardware"
-        yield Finding("GPU stages", WARNING, said, "limbeck up --pools cpu,gpu-local, limbeck deploy")
-        return
-    limit = pool.get("concurrency_limit")
-    served = bool(probes.workers_online(stack, secret, str(pool["name"])))
-    said = f"in the pool {pool['name']}, on {device}, {f'{limit} at once' if limit else 'without a limit'}"
-    yield Finding(
-        "GPU stages",
-        OK if served else WARNING,
-        said if served else f"{said}; it has no live worker",
-        "" if served else f"prefect worker start --pool {pool['name']}",
-    )
+    yield gpu_stages_of(partial(probes.ask_prefect, stack, secret))
+
+
+def gpu_stages_elsewhere(stack: Stack) -> Iterator[Finding]:
+    """Report the same of the server that the environment names, where this machine has no stack."""
+    address, login = os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING", "")
+    user, _, password = login.partition(":")
+    try:
+        yield gpu_stages_of(lambda path, body: probes.ask(f"{address}/{path}", user, password, body))
+    except OSError as error:
+        yield Finding(
+            "GPU stages", BAD, f"the Prefect server of PREFECT_API_URL does not tell: {error}", 'eval "$(limbeck env)"'
+        )

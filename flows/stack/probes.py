@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 from flows.deploy.pools import PoolDefinition, is_outdated
 from flows.stack import databases
 from flows.stack.credentials import PERSON
@@ -134,16 +132,6 @@ def workers_online(stack: Stack, secret: Mapping[str, str], pool: str) -> list[s
 def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mapping[str, object] | None = None) -> Any:
     """Send a request to Prefect's API with the people's account and return the JSON of its response."""
     return ask(f"{stack.prefect_url}/api/{path}", PERSON, secret["LIMBECK_PREFECT_PASSWORD"], body, stack.authorities)
-
-
-def found(stack: Stack, secret: Mapping[str, str], path: str) -> dict[str, JsonValue]:
-    """Return an object of Prefect's; empty if there is none."""
-    try:
-        return dict(ask_prefect(stack, secret, path))
-    except urllib.error.HTTPError as error:
-        if error.code != 404:
-            raise
-        return {}
 
 
 def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: PoolDefinition) -> None:

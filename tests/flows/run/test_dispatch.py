@@ -26,6 +26,9 @@ from flows.deploy.gpu_pool import create_request
 from flows.deploy.pools import LOCAL_GPUS, device_variable, local_pool
 from flows.home import Home
 from flows.run.remote import USUAL_DEPLOYMENT, find_placement
+from flows.stack.checks.finding import WARNING
+from flows.stack.doctor import gpu_stages_elsewhere
+from flows.stack.settings import Stack
 from flows.stage_run import STAGE_TASKS, make_stage
 from tasks.errors import DispatchError, NoWorker, RecipeError
 from tasks.ports.machine import device_class
@@ -302,11 +305,19 @@ def test_where_stages_go_follows_from_what_is_deployed(
         assert placed.words in " ".join(command("plan", str(path)).output.split()), "a plan says it, too"
         return placed.words
 
+    def doctor() -> tuple[str, str]:
+        (found,) = gpu_stages_elsewhere(Stack.of(pool.home))
+        return found.state, found.said
+
     nowhere = "stages that run models are computed in the run itself: "
+    assert doctor() == (WARNING, "in the runs themselves: nothing is deployed yet")
     assert said() == f"{nowhere}this Prefect server has no deployment stage/gpu with a pool (limbeck deploy)"
     pool.deploy()
     there = f"stages that run models go to the work pool {pool.name} of the deployment stage/gpu, on {device_class()}"
     assert said() == there
+    limit = local_pool(LOCAL_GPUS)["concurrency_limit"]
+    nobody = f"in the pool {pool.name}, on {device_class()}, {limit} at once; it has no live worker"
+    assert doctor() == (WARNING, nobody), "the doctor says it of a server of another machine, too"
     monkeypatch.delenv("LIMBECK_STORE")
     assert (
         said() == f"{nowhere}the workers of the pool {pool.name} cannot be known to share the store; set LIMBECK_STORE"
