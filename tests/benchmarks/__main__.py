@@ -4,7 +4,7 @@
     make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
     make bench MODEL=folder ROWS=dev.parquet LEARNED=train.parquet BENCH=shrinking-peers    other pruners, quantizers
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
-    make bench GPU=1 BENCH=gpu       the engine on a GPU
+    make bench GPU=1 BENCH="gpu-tuning gpu-distilling"       the engine on a GPU
     make bench BENCH=distill-bert    one benchmark
     make bench QUICK=1               those of minutes, one thread, few rounds, to see that nothing has collapsed
     make bench KEEP=1                keep the results of this kind of machine in tests/benchmarks/results
@@ -44,11 +44,18 @@ BENCHMARKS = {
     "sweep": ("tests.benchmarks.orchestration", "sweep"),
     "fleet": ("tests.benchmarks.fleet.measuring", "fleet"),
     "quality": ("tests.benchmarks.quality", "quality"),
-    "gpu": ("tests.benchmarks.gpu.measuring", "gpu"),
+    "gpu-tuning": ("tests.benchmarks.gpu.measuring", "gpu_tuning"),
+    "gpu-distilling": ("tests.benchmarks.gpu.measuring", "gpu_distilling"),
     "shrinking-peers": ("tests.benchmarks.shrinking.peers", "shrinking_peers"),
 }
-WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality")  # their threads are their own choice
-NEEDED = {"quality": ("BASE", "ROWS"), "shrinking-peers": ("MODEL", "ROWS", "LEARNED"), "gpu": ("GPU",)}
+WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality", "gpu-tuning", "gpu-distilling")
+"""Benchmarks that choose their threads themselves, or whose threads do not matter."""
+NEEDED = {
+    "quality": ("BASE", "ROWS"),
+    "shrinking-peers": ("MODEL", "ROWS", "LEARNED"),
+    "gpu-tuning": ("GPU",),
+    "gpu-distilling": ("GPU",),
+}
 """What must be named in the environment for a benchmark that needs real models and rows, or a GPU."""
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, QUICK_ROUNDS = 5, 2

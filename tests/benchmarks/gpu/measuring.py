@@ -50,12 +50,21 @@ SIZE = 8192
 STEPS = {"tuning": 80, "distillation": 800, "peers": 30}
 
 
-def gpu(setting: Setting) -> list[Figure]:
-    """All figures of a GPU; raises RuntimeError where there is none."""
+def gpu_tuning(setting: Setting) -> list[Figure]:
+    """Fine-tuning; raises RuntimeError where there is no GPU."""
+    return tuning(setting, gpu())
+
+
+def gpu_distilling(setting: Setting) -> list[Figure]:
+    """Distillation; raises RuntimeError where there is no GPU."""
+    return distilling(setting, gpu())
+
+
+def gpu() -> torch.device:
+    """Return the GPU."""
     if not torch.cuda.is_available():
         raise RuntimeError("there is no GPU that torch can use")
-    place = torch.device("cuda")
-    return [*tuning(setting, place), *distilling(setting, place)]
+    return torch.device("cuda")
 
 
 def peak(place: torch.device) -> Contestant:
