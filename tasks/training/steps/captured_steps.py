@@ -7,12 +7,13 @@ Getting Started with CUDA Graphs, NVIDIA Technical Blog.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,8 +24,16 @@ MOST = 48
 """Captured sizes of one training: widths of 8, 16, … 128 tokens, with and without padding, leave room for others."""
 TakeStep = Callable[[BatchInputs], Tensor]
 """Takes a whole step on a batch, from the forward pass to the optimizer, and returns its loss, a scalar."""
-Record = Callable[[TakeStep, BatchInputs], tuple[Callable[[], None], Tensor]]
-"""Records a step on tensors that stay where they are; returns a function that repeats it, and its loss."""
+
+
+class Recorder(Protocol):
+    """Records steps, so that they can be repeated."""
+
+    def __call__(self, step: TakeStep, held: BatchInputs) -> tuple[Callable[[], None], Tensor]:
+        """Record a step on tensors that stay where they are; return a function that repeats it, and its loss."""
+
+    def release(self) -> None:
+        """Give back the memory of steps that nobody repeats any more, and forget a step that was broken off."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +56,11 @@ class CapturedSteps:
     such as the moments of the optimizer. The second one is captured.
 
     A step that cannot be captured, because it must know a value on the host or draws random numbers there, is reported
-    once; from then on, every operation is started by itself.
+    once; from then on, every operation is started by itself. So it is where captured steps, which keep their memory,
+    leave too little of it to others.
     """
 
-    def __init__(self, step: TakeStep, tell: Callable[[str], None], record: Record) -> None:
+    def __init__(self, step: TakeStep, tell: Callable[[str], None], record: Recorder) -> None:
         self.step, self.tell, self.record = step, tell, record
         self.seen, self.captured, self.is_refused = Counter[Hashable](), dict[Hashable, CapturedStep](), False
 
@@ -61,7 +71,20 @@ class CapturedSteps:
         if self.seen[sizes] > 1 and sizes not in self.captured and len(self.captured) < MOST and not self.is_refused:
             self.capture(sizes, given)
         found = self.captured.get(sizes)
-        return self.step(given) if found is None else found.take(given)
+        return self.take_single(given) if found is None else found.take(given)
+
+    def take_single(self, given: BatchInputs) -> Tensor:
+        """Take a step operation by operation; once more without captured steps if they left too little memory: weights
+        change at the end of a step alone."""
+        try:
+            return self.step(given)
+        except torch.OutOfMemoryError:
+            if not self.captured:
+                raise
+        self.captured.clear()
+        self.record.release()
+        self.refuse("they need more memory than the GPU has")
+        return self.step(given)
 
     def capture(self, sizes: Hashable, given: BatchInputs) -> None:
         """Capture the step on a batch, without taking it."""
@@ -114,6 +137,12 @@ class GraphRecorder:
             generator.graphsafe_set_state(drawn)  # the one that took part in a broken capture draws no more numbers
             raise
         return graph.replay, loss
+
+    def release(self) -> None:
+        """Forget the gradients of a step that was broken off, and give back the memory of graphs that are gone."""
+        self.optimizer.zero_grad(set_to_none=True)
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 @contextmanager

@@ -46,7 +46,10 @@ class Repeated:
     """Stands for a graph: repeats a step on the inputs it was recorded on."""
 
     def __init__(self) -> None:
-        self.recorded, self.error = 0, ""
+        self.recorded, self.released, self.error = 0, 0, ""
+
+    def release(self) -> None:
+        self.released += 1
 
     def __call__(self, step: Callable[[BatchInputs], Tensor], held: BatchInputs) -> tuple[Callable[[], None], Tensor]:
         if self.error:
@@ -93,6 +96,27 @@ def test_not_more_sizes_are_captured_than_memory_may_hold() -> None:
     assert graphs.recorded == MOST
 
 
+def test_captured_steps_give_their_memory_back_to_one_that_needs_it() -> None:
+    told, graphs, sizes = list[str](), Repeated(), list[int]()
+
+    def step(given: BatchInputs) -> Tensor:
+        sizes.append(len(given.batch.ids_BT))
+        if sizes[-1] == 16 and not graphs.released:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return of_tokens(given)
+
+    steps = CapturedSteps(step, told.append, graphs)
+    for count in (8, 8, 16, 8, 16):
+        given = inputs(np.arange(count))
+        assert steps.take(given, phase=0) == of_tokens(given)
+    assert graphs.released == 1 and not steps.captured and len(told) == 1 and "more memory" in told[0]
+    assert sizes == [8, 8, 16, 16, 8, 16], "the step that found too little memory is taken once more"
+
+    full = CapturedSteps(step, told.append, graphs := Repeated())
+    with pytest.raises(torch.OutOfMemoryError):
+        full.take(inputs(np.arange(16)), phase=0)
+
+
 def test_a_step_that_cannot_be_captured_is_taken_all_the_same_and_told_once() -> None:
     told, graphs = list[str](), Repeated()
     graphs.error = "operation not permitted when stream is capturing\nmore of it"
@@ -113,13 +137,16 @@ def test_a_step_that_draws_numbers_on_the_host_is_not_repeated(draw: Callable[[]
         drawn.append(draw())
         return of_tokens(given)
 
-    def record(step: Callable[[BatchInputs], Tensor], held: BatchInputs) -> tuple[Callable[[], None], Tensor]:
-        return lambda: None, step(held)
+    class Drawing(Repeated):
+        def __call__(
+            self, step: Callable[[BatchInputs], Tensor], held: BatchInputs
+        ) -> tuple[Callable[[], None], Tensor]:
+            return lambda: None, step(held)
 
     torch.manual_seed(0), random.seed(0)
     expected = [draw() for _ in range(4)]
     torch.manual_seed(0), random.seed(0)
-    steps = CapturedSteps(step, told.append, record)
+    steps = CapturedSteps(step, told.append, Drawing())
     for _ in range(4):
         steps.take(inputs(np.arange(8)), phase=0)
     assert len(told) == 1 and told[0].endswith("they draw random numbers on the host")
