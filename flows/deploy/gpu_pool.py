@@ -14,6 +14,8 @@ from tasks.errors import RecipeError
 from tasks.ports.work_pools import DEVICE, device_of
 
 Pools = Mapping[str, WorkPool]
+STAGE_POOLS = (LOCAL_GPUS, *GPU_POOLS)
+"""Pools that stages go to by default if they name their workers' hardware, that of this machine first."""
 UNCHOSEN_POOL = GPU_POOLS[0]
 """The pool of ``prefect.yaml``, which nobody has chosen."""
 
@@ -34,13 +36,13 @@ def require_pool(name: str | None, known: Sequence[str]) -> None:
 def with_hardware(pools: Pools) -> list[str]:
     """Return the pools that runs send stages to by default: those that name their workers' hardware, this machine's
     first."""
-    return [name for name in (LOCAL_GPUS, *GPU_POOLS) if name in pools and device_of(pools[name].base_job_template)]
+    return [name for name in STAGE_POOLS if name in pools and device_of(pools[name].base_job_template)]
 
 
 def gpu_pool(pools: Pools, before: str | None, named: str | None, site: Site) -> str:
     """Return the pool for stages on GPUs: the named one, the one whose hardware the site file names, the one of the
     earlier deploy, or the first that names its hardware."""
-    of_site = [name for name, values in site.items() if values.get(DEVICE) and name in (LOCAL_GPUS, *GPU_POOLS)]
+    of_site = [name for name, values in site.items() if values.get(DEVICE) and name in STAGE_POOLS]
     ready = with_hardware(pools)
     if named or of_site:
         return named or of_site[0]

@@ -14,7 +14,7 @@ from flows.home import Home
 from flows.stack import credentials, databases, probes, supervision
 from flows.stack.checks.certificate import certificate
 from flows.stack.checks.finding import BAD, OK, WARNING, Finding
-from flows.stack.checks.gpu_stages import gpu_stages_of
+from flows.stack.checks.gpu_stages import SHOWN_AS, gpu_stages_of
 from flows.stack.checks.machine import clock, gpu, machine
 from flows.stack.credentials import PERSON
 from flows.stack.programs import SOFTWARE, missing_packages, version_of
@@ -255,6 +255,5 @@ def gpu_stages_elsewhere(stack: Stack) -> Iterator[Finding]:
     try:
         yield gpu_stages_of(lambda path, body: probes.ask(f"{address}/{path}", user, password, body))
     except OSError as error:
-        yield Finding(
-            "GPU stages", BAD, f"the Prefect server of PREFECT_API_URL does not tell: {error}", 'eval "$(limbeck env)"'
-        )
+        said = f"the Prefect server of PREFECT_API_URL does not tell: {error}"
+        yield Finding(SHOWN_AS, BAD, said, 'eval "$(limbeck env)"')

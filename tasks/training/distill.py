@@ -103,9 +103,9 @@ def inner_spec(
     def read(indices: Indices) -> BatchInputs:
         return BatchInputs(collate(indices.epoch.encoded, indices.rows_B, pad, place, objective.width))
 
-    def beside_stored(indices: Indices) -> Loss:
+    def beside(stored: TeacherSignals, indices: Indices) -> Loss:
         batch = read(indices).batch
-        return objective.loss(batch, None if signals is None else signals.of(indices, batch))
+        return objective.loss(batch, stored.of(indices, batch))
 
     live = BatchLoss(read, lambda given: objective.loss(given.batch))
 
@@ -116,7 +116,7 @@ def inner_spec(
     return TrainingSpec(
         modules=objective.modules,
         epoch=augmented_epochs(augmented, knobs, objective.width),
-        loss=live if signals is None else beside_stored,
+        loss=live if signals is None else partial(beside, signals),
         repeats=objective.repeats,
         pad=pad,
         begin=objective.begin,

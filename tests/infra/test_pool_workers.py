@@ -203,9 +203,9 @@ def worker(pool: str, kind: str, folder: Path, url: str, **environment: str) -> 
         process.wait()
 
 
-def wait_for(what: Callable[[], Any], told: Callable[[], str]) -> None:
+def wait_for(what: Callable[[], Any], told: Callable[[], str], seconds: float = PATIENCE) -> None:
     """Wait until something is so."""
-    limit = time.monotonic() + PATIENCE
+    limit = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < limit, told()[-4000:]
         time.sleep(0.3)

@@ -11,7 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -150,9 +150,22 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         yield running
 
 
-def programs(folder: Path) -> str:
+def for_this_cloud(cloud: Cloud, text: str) -> str:
+    """Return commands of the runbook with a certificate and the region of a cloud."""
+    certificate = cloud.client("acm").request_certificate(DomainName="*.example.com")["CertificateArn"]
+    return re.sub(r"CERTIFICATE=arn:\S+", f"CERTIFICATE={certificate}", text).replace("eu-west-1", REGION)
+
+
+def link_sources(folder: Path) -> None:
+    """Let a folder look like a checkout to the commands that run in it."""
+    for name in ("infra", "flows", "tasks", "deployments"):
+        (folder / name).symlink_to(ROOT / name)
+
+
+def programs(folder: Path, stand_ins: Mapping[str, str] = STAND_INS) -> str:
     """Write the stand-ins, each of which notes how it was called; return the path of programs."""
-    for name, body in STAND_INS.items():
+    folder.mkdir()
+    for name, body in stand_ins.items():
         (folder / name).write_text(f'#!/bin/bash\necho "{name} $*" >> {folder}/called.txt\n{body}\n')
         (folder / name).chmod(0o755)
     return os.pathsep.join([str(folder), str(Path(sys.executable).parent), str(AWS.parent), os.environ["PATH"]])
@@ -162,11 +175,8 @@ def programs(folder: Path) -> str:
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not AWS.is_file(), reason="NO AWS CLIENT HERE: `make awscli` sets an environment up for it")
 def test_the_runbook_from_nothing_and_back(cloud: Cloud, tmp_path: Path) -> None:
-    certificate = cloud.client("acm").request_certificate(DomainName="*.example.com")["CertificateArn"]
-    text = re.sub(r"CERTIFICATE=arn:\S+", f"CERTIFICATE={certificate}", script()).replace("eu-west-1", REGION)
-    for name in ("infra", "flows", "tasks", "deployments"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / "programs").mkdir()
+    text = for_this_cloud(cloud, script())
+    link_sources(tmp_path)
     settings = cloud.environment() | {"PATH": programs(tmp_path / "programs"), "PYTHONPATH": str(ROOT)}
     before = inventory(cloud)
     done = subprocess.run(["bash"], input=text, text=True, capture_output=True, cwd=tmp_path, env=os.environ | settings)

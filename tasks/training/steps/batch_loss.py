@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tasks.methods.losses.means import Loss
@@ -17,7 +18,7 @@ from tasks.training.data.epochs import Indices
 
 PARTS = ("ids_BT", "mask_BT", "segments_BT", "at_B", "answered_K", "written_BL")
 """The tensors of a batch on the device."""
-NamedSizes = tuple[tuple[str, tuple[int, ...], str], ...]
+NamedSizes = tuple[tuple[str, torch.Size, torch.dtype], ...]
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class BatchInputs:
     def sizes(self) -> tuple[bool, NamedSizes]:
         """Return what is the same in two steps that do the same: whether rows are padded, and names, sizes and types of
         all tensors."""
-        found = tuple((name, tuple(value.shape), str(value.dtype)) for name, value in self.tensors())
-        return self.batch.is_padded, found
+        return self.batch.is_padded, tuple((name, value.shape, value.dtype) for name, value in self.tensors())
 
     def copied(self) -> BatchInputs:
         """Return the same with tensors of its own; nothing of it is on the host."""

@@ -7,37 +7,35 @@ says where stages go.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
-from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.home import Home
 from tasks.ports.machine import device_class
 from tests.flows.run.test_dispatch import small
-from tests.infra.cloudformation.moto_cloud import REGION, Cloud
+from tests.infra.cloudformation.moto_cloud import Cloud
 from tests.infra.cloudformation.test_stacks import outputs
 from tests.infra.containers import Container, Machine
 from tests.infra.moto_tasks import RunningTasks
-from tests.infra.test_pool_workers import CLOUD, needs_workers
-from tests.infra.test_runbook import AWS, ROOT, STAND_INS, cloud, shell_of
+from tests.infra.test_pool_workers import CLOUD, needs_workers, state_of, wait_for
+from tests.infra.test_runbook import AWS, ROOT, STAND_INS, cloud, for_this_cloud, link_sources, programs, shell_of
 from tests.prefect_server import guarded, prefect_server_of_our_own
 from tests.s3_server import BUCKET, S3Server
 
 __all__ = ["cloud"]
 PATIENCE = 1200.0
+LIMBECK = {"limbeck": f'exec {sys.executable} -m flows.cli "$@"'}
+"""The real command line in place of its stand-in."""
 BRIDGES = {
     # The servers of this test have passwords and an account of their own.
     "up workers": """up workers
@@ -61,22 +59,13 @@ PYTHON
 }
 
 
-def script(certificate: str) -> str:
+def script() -> str:
     """Return the runbook from nothing to deployed flows, with the bridges."""
     text = "\n".join(["set -euo pipefail", shell_of("Prepare"), shell_of("Bring it up")])
     for gap, bridge in BRIDGES.items():
         assert gap in text, f"the runbook has no {gap} any more"
         text = text.replace(gap, bridge)
-    return re.sub(r"CERTIFICATE=arn:\S+", f"CERTIFICATE={certificate}", text).replace("eu-west-1", REGION)
-
-
-def programs(folder: Path) -> str:
-    """Write the stand-ins for images and for what asks MLflow; limbeck is the real one. Return the path of programs."""
-    limbeck = f'exec {sys.executable} -m flows.cli "$@"'
-    for name, body in (STAND_INS | {"limbeck": limbeck}).items():
-        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
-        (folder / name).chmod(0o755)
-    return os.pathsep.join([str(folder), str(Path(sys.executable).parent), str(AWS.parent), os.environ["PATH"]])
+    return text
 
 
 def service(tasks: RunningTasks, name: str, interpreter: str, **here: str) -> Container:
@@ -102,25 +91,6 @@ def servers(tmp_path: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
             yield prefect, mlflow.client
 
 
-def run_named(run: UUID) -> Any:
-    """Return a flow run."""
-
-    async def ask() -> Any:
-        async with get_client() as client:
-            return await client.read_flow_run(run)
-
-    return asyncio.run(ask())
-
-
-def wait(what: Callable[[], Any], told: Callable[[], str]) -> Any:
-    """Wait until something is so, and return it."""
-    limit = time.monotonic() + PATIENCE
-    while not (found := what()):
-        assert time.monotonic() < limit, told()[-6000:]
-        time.sleep(1)
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @needs_workers
@@ -134,10 +104,7 @@ def test_a_run_trains_on_ecs_after_the_commands_of_the_runbook(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    certificate = cloud.client("acm").request_certificate(DomainName="*.example.com")["CertificateArn"]
-    for name in ("infra", "flows", "tasks", "deployments"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / "programs").mkdir()
+    link_sources(tmp_path)
     machine = Machine(tmp_path)
     with servers(tmp_path) as (prefect, mlflow):
         account = {field: mlflow[f"MLFLOW_TRACKING_{field.upper()}"] for field in ("username", "password")}
@@ -146,7 +113,7 @@ def test_a_run_trains_on_ecs_after_the_commands_of_the_runbook(
             "MLFLOW_TRACKING_URI": mlflow["MLFLOW_TRACKING_URI"],
         }
         settings = cloud.environment() | {
-            "PATH": programs(tmp_path / "programs"),
+            "PATH": programs(tmp_path / "programs", STAND_INS | LIMBECK),
             "PYTHONPATH": str(ROOT),
             "LIMBECK_HOME": str(tmp_path / "home"),
             "SERVERS_ADDRESS": prefect["PREFECT_API_URL"],
@@ -155,7 +122,7 @@ def test_a_run_trains_on_ecs_after_the_commands_of_the_runbook(
             "HARDWARE": device_class(),
             "HERE": json.dumps(here),
         }
-        given = {"input": script(certificate), "text": True, "capture_output": True, "cwd": tmp_path}
+        given = {"input": for_this_cloud(cloud, script()), "text": True, "capture_output": True, "cwd": tmp_path}
         done = subprocess.run(["bash"], env=os.environ | settings, **given)
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
@@ -179,10 +146,10 @@ def test_a_run_trains_on_ecs_after_the_commands_of_the_runbook(
             )
             assert started.returncode == 0, started.stderr
             run = UUID(re.search(r"flow-run/([0-9a-f-]{36})", started.stdout)[1])  # type: ignore[index]
-            wait(lambda: tasks.asked and "steps, loss" in tasks.asked[0]["container"].said(), told)
+            wait_for(lambda: tasks.asked and "steps, loss" in tasks.asked[0]["container"].said(), told, PATIENCE)
             tasks.asked[0]["container"].vanish()  # its instance is gone
-            wait(lambda: run_named(run).state.is_final(), told)
-            assert run_named(run).state.is_completed(), f"{run_named(run).state}\n{told()}"
+            wait_for(lambda: state_of(run).is_final(), told, PATIENCE)
+            assert state_of(run).is_completed(), f"{state_of(run)}\n{told()}"
         finally:
             machine.stop()
     tags = {"Project": "limbeck", "Stage": "dev"}
