@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flows.home import Home
 from flows.servers.local import Server, listening, running
+from flows.servers.worker_tokens import WORKERS_AUTH
 from tests.databases import prepare_prefect
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +29,8 @@ time. The interval is a whole number of seconds: of 0.4 Prefect makes 0, and nev
 WATCHING = ("LATE_RUNS", "PAUSE_EXPIRATIONS", "FOREMAN", "CANCELLATION_CLEANUP", "REPOSSESSOR", "CLEANUP_RECONCILER")
 IDLE = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in WATCHING}
 """Settings of a server whose tests need its scheduler, and nothing else that asks its database every few seconds."""
+WORKER = "limbeck-worker:its-own-token"
+"""What the workers beside a server of the tests send, as those of a stack do."""
 PATIENCE = 400.0  # longer than a person would wait: on a busy machine a new database takes minutes
 
 
@@ -51,6 +54,7 @@ def guarded(home: Home, name: str, **more: str) -> Iterator[Server]:
         "PREFECT_HOME": f"{home.root}/prefect",
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        WORKERS_AUTH: WORKER,
     }
     with listening(name, 0) as taken, running(home, name, taken, links=True, extra=own | more) as server:
         server.wait(PATIENCE)

@@ -75,7 +75,7 @@ def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str, tag
         "capacity_provider_strategy": [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}],
         "task_role_arn": workers["TaskRole"],
         "execution_role_arn": workers["ExecutionRole"],
-        "prefect_api_auth_string_secret_arn": storage["PrefectAuth"],
+        "prefect_api_auth_string_secret_arn": storage["PrefectWorkerAuth"],
         "secrets": [{"name": name, "valueFrom": value} for name, value in account.items()],
         "env": {**environment, "LIMBECK_STORE": storage["Store"], "MLFLOW_TRACKING_URI": control["MlflowUrl"]},
         "labels": dict(tags),

@@ -22,7 +22,7 @@ from uvicorn.importer import import_from_string
 from flows.home import Home
 from flows.servers.access import Access
 from flows.servers.guard import Guard
-from flows.servers.worker_tokens import WorkerTokens
+from flows.servers.worker_tokens import WORKERS_AUTH, WorkerTokens
 from tasks.ports.tracking.migrations import create_mlflow_tables, one_at_a_time
 
 PASSWORD = "LIMBECK_SERVER_PASSWORD"
@@ -81,7 +81,7 @@ def prefect(access: Access, given: argparse.Namespace) -> Any:
     app = import_from_string(PREFECT)(final=True, webserver_only=given.no_services)
     database = os.environ.get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
     waiting = OneStart(app, database) if database.startswith("sqlite") else app
-    workers = WorkerTokens(login, given.workers)
+    workers = WorkerTokens(login, os.environ.pop(WORKERS_AUTH, ""), given.workers)
     return Guard(waiting, access, also=given.also, keeps="storage" if given.links else "", workers=workers)
 
 

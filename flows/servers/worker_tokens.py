@@ -21,8 +21,8 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
-LOCAL = "limbeck-worker"
-"""The name of the workers that ``limbeck up`` starts."""
+WORKERS_AUTH = "LIMBECK_PREFECT_WORKER_AUTH"
+"""The environment variable with the name and the token of the workers beside the servers, as these workers send it."""
 ID = "[0-9a-f-]{36}"
 READS = re.compile(r"/api/([\w%./-]+/)?(filter|count|paginate|history|lateness|get_scheduled_flow_runs)/?")
 """Requests that read, although their method is POST."""
@@ -42,24 +42,21 @@ SOCKETS = ("/api/events/in", "/api/events/out", "/api/logs/out")
 NO_ADMINISTRATION = "the token of a worker may not administer Prefect; use the account of a person"
 
 
-def local_token(password: str) -> str:
-    """Return the token of the workers of this machine; the password cannot be computed from it."""
-    return hmac.new(password.encode(), LOCAL.encode(), hashlib.sha256).hexdigest()
-
-
 def token_digest(token: str) -> str:
     """Return the form in which the server keeps a token; a random token of 192 bits needs no slow hash."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class WorkerTokens:
-    """The tokens that a server accepts: that of its own machine, and those of a file, which is read at each use, so
-    that a new or removed token counts at once."""
+    """The tokens that a server accepts: that of the workers beside it, and those of a file, which is read at each use,
+    so that a new or removed token counts at once."""
 
-    def __init__(self, login: str, file: Path | None) -> None:
-        """Accept tokens in place of ``login``, the user and password of the server."""
+    def __init__(self, login: str, own: str, file: Path | None) -> None:
+        """Accept tokens in place of ``login``, the user and password of the server; ``own`` are the name and the token
+        of the workers beside it, empty if there are none."""
         self.login, self.file = login, file
-        self.own = {LOCAL: token_digest(local_token(login.partition(":")[2]))}
+        name, _, token = own.partition(":")
+        self.own = {name: token_digest(token)} if name and token else {}
 
     def known(self) -> Mapping[str, str]:
         """Return the digest of each worker's token, by the worker's name."""

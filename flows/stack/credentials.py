@@ -39,6 +39,7 @@ SECRETS: dict[str, Callable[[], str]] = {
     "LIMBECK_MLFLOW_DB_PASSWORD": password,
     "LIMBECK_REDIS_PASSWORD": password,
     "LIMBECK_PREFECT_PASSWORD": password,
+    "LIMBECK_PREFECT_WORKER_TOKEN": password,
     "LIMBECK_PREFECT_ENCRYPTION_KEY": fernet_key,
     "LIMBECK_MLFLOW_PASSWORD": password,
     "LIMBECK_MLFLOW_WORKER_PASSWORD": password,
@@ -51,8 +52,8 @@ SECRETS: dict[str, Callable[[], str]] = {
     "LIMBECK_S3_MLFLOW_SECRET_KEY": password,
 }
 PERSON, WORKER = "limbeck", "limbeck-worker"
-"""Accounts of the servers: people share one with all rights; workers have one in MLflow that may not manage
-accounts."""
+"""Accounts of the servers: people share one with all rights; workers have one that may not manage accounts in MLflow,
+and no deployments or pools in Prefect."""
 MONITOR = "limbeck_monitor"
 """The role of the exporter of metrics in PostgreSQL."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from flows.servers.worker_tokens import local_token
+from flows.servers.worker_tokens import WORKERS_AUTH
 from flows.stack.ceph import DAEMONS, Ceph
 from flows.stack.credentials import MONITOR, PERSON, WORKER
 from flows.stack.programs import need
@@ -164,6 +164,7 @@ def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
     )
     # of two servers that register the same blocks at once, one fails
     told = {} if name == "api-1" else {"PREFECT_API_BLOCKS_REGISTER_ON_START": "false"}
+    told |= {WORKERS_AUTH: f"{WORKER}:{secret['LIMBECK_PREFECT_WORKER_TOKEN']}"}
     return Service(name, command, prefect_server(stack, secret) | told)
 
 
@@ -263,10 +264,10 @@ def exporter(stack: Stack, secret: Mapping[str, str]) -> Service:
 def client_environment(stack: Stack, secret: Mapping[str, str], who: str = PERSON) -> dict[str, str]:
     """Return the environment of a client of the stack, which ``limbeck env`` prints and workers get."""
     name = "LIMBECK_MLFLOW_PASSWORD" if who == PERSON else "LIMBECK_MLFLOW_WORKER_PASSWORD"
-    prefect = secret["LIMBECK_PREFECT_PASSWORD"]
+    prefect = "LIMBECK_PREFECT_PASSWORD" if who == PERSON else "LIMBECK_PREFECT_WORKER_TOKEN"
     return {
         "PREFECT_API_URL": f"{stack.prefect_url}/api",
-        "PREFECT_API_AUTH_STRING": f"{who}:{prefect if who == PERSON else local_token(prefect)}",
+        "PREFECT_API_AUTH_STRING": f"{who}:{secret[prefect]}",
         "MLFLOW_TRACKING_URI": stack.mlflow_url,
         "MLFLOW_TRACKING_USERNAME": who,
         "MLFLOW_TRACKING_PASSWORD": secret[name],

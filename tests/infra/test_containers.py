@@ -82,7 +82,7 @@ def test_ports_are_published_on_this_machine_alone(compose: dict[str, Any]) -> N
 
 def test_workers_reach_no_database(compose: dict[str, Any]) -> None:
     assert compose["networks"]["data"]["internal"] is True
-    for name in ("worker-cpu", "worker-gpu", "accounts"):
+    for name in ("worker-cpu", "worker-gpu", "accounts", "pool-cpu", "pool-gpu"):
         assert compose["services"][name]["networks"] == ["front"]
     assert compose["services"]["metrics"]["environment"]["LIMBECK_METRICS_DATABASE"].split()[1:] == [
         "user=limbeck_monitor",
@@ -100,11 +100,28 @@ def test_secrets_come_from_the_environment_or_nothing_starts(compose: dict[str, 
     assert all(refusal for name, refusal in named if name in SECRETS), "an unset secret is refused, not empty"
     for name, service in compose["services"].items():
         for variable, value in (service.get("environment") or {}).items():
-            if re.search(r"PASSWORD|SECRET|_KEY$|AUTH_STRING|ENCRYPTION", variable):
+            if re.search(r"PASSWORD|SECRET|_KEY$|AUTH_STRING|WORKER_AUTH|ENCRYPTION", variable):
                 assert "${LIMBECK_" in value, f"{name}: {variable}"
         assert not any("${" in word and "PASSWORD" in word for word in service.get("command", [])), (
             f"{name}: a command line can be read by all"
         )
+
+
+def test_workers_may_not_administer_prefect(compose: dict[str, Any]) -> None:
+    """Their token is that which the guard knows; pools are made before by services that end."""
+    services, token = compose["services"], compose["x-prefect"]["LIMBECK_PREFECT_WORKER_AUTH"]
+    assert token.startswith("limbeck-worker:${LIMBECK_PREFECT_WORKER_TOKEN")
+    for name in ("worker-cpu", "worker-gpu", "metrics"):
+        told = services[name]["environment"]
+        assert told["PREFECT_API_AUTH_STRING"] == token, name
+        assert not any("LIMBECK_PREFECT_PASSWORD" in value for value in told.values()), name
+    for worker, maker in (("worker-cpu", "pool-cpu"), ("worker-gpu", "pool-gpu")):
+        assert services[worker]["depends_on"][maker]["condition"] == "service_completed_successfully"
+        assert services[maker]["restart"] == "on-failure"
+        pool = services[worker]["command"][4]
+        assert services[worker]["command"][:4] == ["prefect", "worker", "start", "--pool"]
+        assert services[maker]["command"][-2:] == ["flows.deploy.register_pool", pool]
+    assert services["pool-gpu"]["deploy"] == services["worker-gpu"]["deploy"], "it counts the worker's GPUs"
 
 
 def test_auth_is_on_and_nothing_is_unpickled(compose: dict[str, Any]) -> None:

@@ -72,7 +72,8 @@ def test_the_worker_of_runs_is_that_of_the_containers_and_no_root() -> None:
     pod: Any = values_of("cpu-worker.yaml")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     compose: Any = yaml.safe_load((ROOT / "infra" / "compose.yaml").read_text())
-    assert container["command"] == compose["services"]["worker-cpu"]["command"]
+    makes_pool, serves_it = (" ".join(compose["services"][name]["command"]) for name in ("pool-cpu", "worker-cpu"))
+    assert container["command"] == ["sh", "-ec", f"{makes_pool} && exec {serves_it}"]
     assert re.search("@sha256:[0-9a-f]{64}$", container["image"])
     assert pod["securityContext"]["runAsNonRoot"] and pod["automountServiceAccountToken"] is False
     assert container["securityContext"]["readOnlyRootFilesystem"] is True

@@ -29,6 +29,7 @@ from tests.infra.containers import Machine
 from tests.infra.fake_kubernetes import VERSIONS, Cluster
 from tests.infra.moto_tasks import RunningTasks
 from tests.infra.spot_flow import teacher_alone
+from tests.prefect_server import WORKER
 from tests.s3_server import BUCKET, S3Server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,7 +185,7 @@ def worker(pool: str, kind: str, folder: Path, url: str, **environment: str) -> 
         for name, value in os.environ.items()
         if not name.startswith(("PREFECT_", "LIMBECK_", "MLFLOW_", "AWS_"))
     }
-    own = {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": os.environ["PREFECT_API_AUTH_STRING"]}
+    own = {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": WORKER}
     own |= {
         "PREFECT_HOME": str(folder / "worker"),
         "PREFECT_WORKER_QUERY_SECONDS": "1",
@@ -253,8 +254,8 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
     with moto_cloud() as cloud:
         assert up(cloud, "dev", ("network", "storage", "workers")) == []
         storage, workers = outputs(cloud, "limbeck-dev-storage"), outputs(cloud, "limbeck-dev-workers")
-        # the password of the server of these tests, which no stack made
-        own = {"SecretId": storage["PrefectAuth"], "SecretString": os.environ["PREFECT_API_AUTH_STRING"]}
+        # the token of the server of these tests, which no stack made
+        own = {"SecretId": storage["PrefectWorkerAuth"], "SecretString": WORKER}
         cloud.client("secretsmanager").put_secret_value(**own)
         tasks = RunningTasks(cloud, machine, workers["EventsQueue"])
         monkeypatch.setattr(
@@ -268,7 +269,7 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
             "task_role_arn": workers["TaskRole"],
             "image": f"{storage['RepositoryUri']}:gpu-0.1.0",
             "gpu_count": "2",
-            "prefect_api_auth_string_secret_arn": storage["PrefectAuth"],
+            "prefect_api_auth_string_secret_arn": storage["PrefectWorkerAuth"],
             "secrets": [{"name": "MLFLOW_TRACKING_PASSWORD", "valueFrom": f"{storage['MlflowWorker']}:password::"}],
             "env": template_of("ecs-gpu")["variables"]["properties"]["env"]["default"]
             | s3.environment()
@@ -311,7 +312,7 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
     secrets = {entry["name"]: entry["valueFrom"] for entry in container["secrets"]}
     assert secrets == {
         "MLFLOW_TRACKING_PASSWORD": f"{storage['MlflowWorker']}:password::",
-        "PREFECT_API_AUTH_STRING": storage["PrefectAuth"],
+        "PREFECT_API_AUTH_STRING": storage["PrefectWorkerAuth"],
     }
     assert not [
         entry

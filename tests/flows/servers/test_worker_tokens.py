@@ -18,16 +18,16 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from flows.servers.worker_tokens import (
-    LOCAL,
     NO_ADMINISTRATION,
     READS,
     WorkerTokens,
-    local_token,
     may,
     read_tokens,
     token_digest,
 )
+from tests.prefect_server import WORKER
 
+NAME = WORKER.partition(":")[0]
 WRITES = """
 POST /flows/
 POST /flow_runs/
@@ -94,12 +94,12 @@ def test_a_real_server_takes_runs_from_a_worker_and_refuses_to_be_administered(p
     from prefect.client.schemas.actions import WorkPoolCreate
 
     async def ask() -> None:
-        async with client(prefect_url, f"{LOCAL}:{local_token(server_password())}") as worker:
+        async with client(prefect_url, WORKER) as worker:
             assert await worker.read_flows(limit=1) is not None
             with pytest.raises(PrefectHTTPStatusError, match="403") as caught:
                 await worker.create_work_pool(WorkPoolCreate(name="of-a-worker", type="process"))
             assert NO_ADMINISTRATION in caught.value.response.text
-        for login in (f"{LOCAL}:{server_password()}", f"{LOCAL}:", "nobody:token"):
+        for login in (f"{NAME}:{server_password()}", f"{NAME}:", "nobody:token", ":"):
             async with client(prefect_url, login) as stranger:
                 with pytest.raises(PrefectHTTPStatusError, match="401"):
                     await stranger.read_flows(limit=1)
@@ -119,13 +119,14 @@ def test_a_websocket_opens_by_a_worker_s_token_where_runs_need_it(path: str, ope
             assert isinstance(error, ConnectionClosed) or "403" in str(error)
             return False
 
-    assert asyncio.run(greet(f"{LOCAL}:{local_token(server_password())}")) is opens
-    assert not asyncio.run(greet(f"{LOCAL}:wrong"))
+    assert asyncio.run(greet(WORKER)) is opens
+    assert not asyncio.run(greet(f"{NAME}:wrong"))
 
 
 def test_a_removed_token_is_refused_at_once(tmp_path: Path) -> None:
     file = tmp_path / "workers.json"
-    tokens = WorkerTokens("limbeck:password", file)
+    tokens = WorkerTokens("limbeck:password", "", file)
+    assert not tokens.accepts(":") and not tokens.accepts("limbeck:password")
     assert read_tokens(file) == {} and not tokens.accepts("box:token")
     file.write_text(json.dumps({"box": token_digest("token")}))
     assert tokens.accepts("box:token") and not tokens.accepts("box:other") and not tokens.accepts("other:token")
@@ -136,5 +137,6 @@ def test_a_removed_token_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_no_name_of_a_file_takes_the_place_of_the_server_s_own(tmp_path: Path) -> None:
     file = tmp_path / "workers.json"
-    file.write_text(json.dumps({LOCAL: token_digest("mine")}))
-    assert not WorkerTokens("limbeck:password", file).accepts(f"{LOCAL}:mine")
+    file.write_text(json.dumps({NAME: token_digest("mine")}))
+    tokens = WorkerTokens("limbeck:password", WORKER, file)
+    assert not tokens.accepts(f"{NAME}:mine") and tokens.accepts(WORKER)

@@ -108,6 +108,7 @@ def test_workers_hold_no_key_that_is_not_theirs(
     monkeypatch.setenv("PREFECT_API_URL", "https://elsewhere/api")
     told = environment_of(stack, services(stack, secret)["worker-cpu"])
     theirs = {
+        "LIMBECK_PREFECT_WORKER_TOKEN",
         "LIMBECK_MLFLOW_WORKER_PASSWORD",
         "LIMBECK_S3_STORE_ACCESS_KEY",
         "LIMBECK_S3_STORE_SECRET_KEY",

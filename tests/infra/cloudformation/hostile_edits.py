@@ -78,6 +78,12 @@ MORE_HOSTILE = [
     Change("a budget that denies nothing", f"guardrails/NoNewGpuWork/{STORE}/0/Action", "ecs:DescribeTasks"),
     Change("a dead server that is no alarm", "guardrails/PrefectDown/Properties/TreatMissingData", "notBreaching"),
     Change("an alarm after a week", "guardrails/MlflowDown/Properties/EvaluationPeriods", 10_080),
+    Change("a dispatcher that nobody misses", "guardrails/DispatcherDown/Properties/TreatMissingData", "ignore"),
+    Change(
+        "Prefect's password for a worker",
+        f"control/CpuWorkerTask/{CONTAINER}/Secrets/0/ValueFrom",
+        {"Fn::ImportValue": {"Fn::Sub": "${Project}-${Stage}-PrefectAuth"}},
+    ),
 ]
 
 

@@ -340,6 +340,9 @@ def test_alarms_ring_on_the_topic(dev: Cloud) -> None:
         "database-full",
         "prefect-down",
         "mlflow-down",
+        "cpu-worker-down",
+        "dispatcher-down",
+        "waiting-gpu",
     }
     assert all(alarm["AlarmActions"] == [topic] for alarm in alarms)
     (subscribed,) = dev.client("sns").list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]

@@ -29,7 +29,7 @@ from tests.infra.containers import Container, Machine
 from tests.infra.moto_tasks import RunningTasks
 from tests.infra.test_pool_workers import CLOUD, needs_workers, state_of, wait_for
 from tests.infra.test_runbook import AWS, ROOT, STAND_INS, cloud, for_this_cloud, link_sources, programs, shell_of
-from tests.prefect_server import guarded, prefect_server_of_our_own
+from tests.prefect_server import WORKER, guarded, prefect_server_of_our_own
 from tests.s3_server import BUCKET, S3Server
 
 __all__ = ["cloud"]
@@ -40,6 +40,7 @@ BRIDGES = {
     # The servers of this test have passwords and an account of their own.
     "up workers": """up workers
         aws secretsmanager put-secret-value --secret-id limbeck-dev/prefect-auth --secret-string "$SERVERS_PASSWORD"
+        aws secretsmanager put-secret-value --secret-id limbeck-dev/prefect-worker-auth --secret-string "$WORKERS_TOKEN"
         aws secretsmanager put-secret-value --secret-id limbeck-dev/mlflow-worker --secret-string "$SERVERS_ACCOUNT"
     """,
     "https://$PREFECT_HOST/api": "$SERVERS_ADDRESS",
@@ -118,6 +119,7 @@ def test_a_run_trains_on_ecs_after_the_commands_of_the_runbook(
             "LIMBECK_HOME": str(tmp_path / "home"),
             "SERVERS_ADDRESS": prefect["PREFECT_API_URL"],
             "SERVERS_PASSWORD": prefect["PREFECT_API_AUTH_STRING"],
+            "WORKERS_TOKEN": WORKER,
             "SERVERS_ACCOUNT": json.dumps(account),
             "HARDWARE": device_class(),
             "HERE": json.dumps(here),
