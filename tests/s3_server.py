@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.servers.local import free_port
 from flows.stack.ceph import Ceph, answers
 from flows.stack.programs import SOFTWARE, need
+from tests.free_port import free_port
 
 ACCESS, SECRET, BUCKET = "limbeck", "limbeck-secret", "limbeck-tests"
 

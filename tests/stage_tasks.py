@@ -45,6 +45,7 @@ def edited(sources: Mapping[str, str]) -> Program:
     return changed
 
 
+@cache
 def narrowed(there: Program, roots: tuple[Root, ...]) -> Narrowing:
     """Return what a stage can reach in an edited program: as in the package, where it reaches nothing that was
     edited."""

@@ -18,7 +18,7 @@ from flows.branches.search.found import Searched, with_whole_scores
 from flows.branches.search.shapes import find_shapes
 from flows.branches.search.trials import find_recipes, trials_of
 from flows.branches.subflow import in_branch
-from flows.branches.sweep import Search, Swept, first_rung, grid_of, try_strategy
+from flows.branches.sweep import GreedySearch, Swept, first_rung, grid_of, try_strategy
 from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
 from flows.branches.teacher_signals import answers_for
 from flows.run.judging_sources import with_purge
@@ -133,7 +133,7 @@ async def shared_artifacts(
         if recipe.corpus and tokenizes_corpus(recipe.general_distillation, recipe.candidates)
         else None,
         source=sources.get("corpus"),
-        candidates=asyncio.ensure_future(substitutes(recipe, sources, rows, base)) if recipe.augmentation else None,
+        substitutes=asyncio.ensure_future(substitutes(recipe, sources, rows, base)) if recipe.augmentation else None,
         transfer=transfer,
         starts={
             name.removeprefix("start:"): artifact for name, artifact in sources.items() if name.startswith("start:")
@@ -184,7 +184,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
         score_model(scoring, models=[teacher], teacher=teacher, rows=rows, label="teacher"),
         measure_similarity(looked_at, base=base, teacher=trained, rows=rows),
     )
-    search, swept = Search(), Swept(grid, teacher, card, similarity)
+    search, swept = GreedySearch(), Swept(grid, teacher, card, similarity)
     going = (
         await first_rung(recipe, swept, shared, search, session)
         if grid.halving

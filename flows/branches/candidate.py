@@ -38,7 +38,8 @@ class SharedArtifacts:
     """The corpus as the user has it."""
     pretraining: Awaitable[dict[str, Artifact]] | None = None
     """The vocabulary and the sentences of the corpus on which models are pretrained."""
-    candidates: Awaitable[Artifact] | None = None
+    substitutes: Awaitable[Artifact] | None = None
+    """The words with which augmentation replaces others."""
     transfer: Artifact | None = None
     starts: dict[str, Artifact] = field(default_factory=dict)
     layers: int = 0
@@ -112,7 +113,11 @@ class Candidate:
         """The number of the chosen seed: the one with the best score on the selection rows; the first among equals, or
         if a score is missing."""
         scores = self.selection_scores
-        return 0 if None in scores else max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
+        return (
+            0
+            if None in scores
+            else max(range(len(scores)), key=lambda number: (score_or_lowest(scores[number]), -number))
+        )
 
     @property
     def selection_scores(self) -> list[float | None]:
@@ -162,7 +167,7 @@ async def candidate_with_thresholds(recipe: Recipe, candidate: Candidate, rows: 
     return replace(candidate, models=list(models))
 
 
-def known(score: float | None) -> float:
+def score_or_lowest(score: float | None) -> float:
     """Return a score; minus infinity for an unknown one, so that it ranks last."""
     return -math.inf if score is None else score
 

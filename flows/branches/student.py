@@ -50,7 +50,7 @@ async def train_student(
     """Run one student with one seed through the phases of its recipe; return its last checkpoint. ``made`` is the
     checkpoint that it starts from, or None if the engine builds it from the teacher."""
     augmented = (
-        await shared.candidates if shared.candidates is not None and recipe.takes(student, "augmentation") else None
+        await shared.substitutes if shared.substitutes is not None and recipe.takes(student, "augmentation") else None
     )
     text = {"transfer": shared.transfer} if shared.transfer is not None and student.signal == "teacher" else {}
     common = {
@@ -69,7 +69,7 @@ async def train_student(
             knobs, start=made, signals=kept, **await origin_of(recipe, student, made, shared), **common
         )
     prediction = student.prediction or recipe.task_distillation.prediction
-    knobs_2 = PredictionSlice.model_validate(
+    prediction_knobs = PredictionSlice.model_validate(
         {
             **by_signal(knobs_with_seed(prediction, seed), student.signal),
             **of_student(recipe, student, made),
@@ -80,7 +80,7 @@ async def train_student(
     if student.signal in WRITTEN_SIGNALS:
         common["texts"] = await texts_for(recipe, shared, prediction)
     return await distill_predictions(
-        knobs_2, answers=answers, start=made, **await origin_of(recipe, student, made, shared), **common
+        prediction_knobs, answers=answers, start=made, **await origin_of(recipe, student, made, shared), **common
     )
 
 
@@ -107,7 +107,7 @@ async def starting_point(recipe: Recipe, student: Student, shared: SharedArtifac
     shape = shape_of(student)
     key = (shape, student.start, phase)
     if key not in shared.general:
-        own = {**chosen(phase), "shape": shape, "start": student.start}
+        own = {**without_other_methods(phase), "shape": shape, "start": student.start}
         knobs = GeneralSlice.model_validate(own)
         shared.general[key] = shared.begin(general_student(knobs, shared))
     return await shared.general[key]
@@ -135,10 +135,10 @@ def of_student(recipe: Recipe, student: Student, made: Artifact | None) -> dict[
 
 def knobs_with_seed(knobs: Knobs, seed: int) -> dict[str, object]:
     """Return a section's knobs with a seed of its own."""
-    return {**chosen(knobs), "seed": seed}
+    return {**without_other_methods(knobs), "seed": seed}
 
 
-def chosen(knobs: Knobs) -> dict[str, object]:
+def without_other_methods(knobs: Knobs) -> dict[str, object]:
     """Return a section's knobs without those of methods that it does not use."""
     others = {
         section for method, section in sections_of(type(knobs)).items() if method != getattr(knobs, "method", None)

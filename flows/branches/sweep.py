@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, known
+from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, score_or_lowest
 from flows.branches.dropped import make_dropped
 from flows.branches.subflow import in_subflow
 from flows.branches.teacher import layers_of_teacher
@@ -67,16 +67,16 @@ class Swept:
     """The result of a sweep, by strategy and number of dropped layers."""
 
     grid: Grid
-    scored: Artifact
-    """The teacher as it is scored."""
     teacher: Artifact
-    """Its scorecard."""
+    """The teacher as it is scored."""
+    scorecard: Artifact
+    """That of the teacher."""
     similarity: Artifact
     tried: dict[tuple[str, int], Tried] = field(default_factory=dict)
 
 
 @dataclass
-class Search:
+class GreedySearch:
     """State of the greedy search: the remaining layers by the number of dropped ones. ``guess`` are the results that a
     plan cannot know, as artifacts of unknown digest."""
 
@@ -142,7 +142,7 @@ async def try_strategy(
     strategy: str,
     drops: Sequence[int],
     shared: SharedArtifacts,
-    search: Search,
+    search: GreedySearch,
     session: Session,
     scoring: ScoreSlice,
 ) -> None:
@@ -166,9 +166,9 @@ async def try_strategy(
         card = await score_model(
             scoring,
             models=candidate.chosen_first,
-            teacher=swept.scored,
+            teacher=swept.teacher,
             rows=shared.rows,
-            teacher_predictions=swept.teacher,
+            teacher_predictions=swept.scorecard,
             label=candidate.name,
         )
         tried = swept.tried.setdefault((strategy, drop), Tried())
@@ -190,7 +190,9 @@ def like(grid: Grid, strategy: str, drop: int) -> str:
     return namesake(strategy, grid.layers, drop)
 
 
-async def search_greedily(recipe: Recipe, grid: Grid, shared: SharedArtifacts, search: Search) -> dict[str, Artifact]:
+async def search_greedily(
+    recipe: Recipe, grid: Grid, shared: SharedArtifacts, search: GreedySearch
+) -> dict[str, Artifact]:
     """Drop one layer in each round: train briefly without each of the remaining layers, and keep the layers of the best
     score. Return the inputs that a plan cannot know."""
     from tasks.methods.layers.layer_strategies import after_a_round
@@ -217,7 +219,7 @@ async def search_greedily(recipe: Recipe, grid: Grid, shared: SharedArtifacts, s
 
 
 async def first_rung(
-    recipe: Recipe, swept: Swept, shared: SharedArtifacts, search: Search, session: Session
+    recipe: Recipe, swept: Swept, shared: SharedArtifacts, search: GreedySearch, session: Session
 ) -> dict[str, list[int]]:
     """Train every cell for a quarter of the steps with one seed; return the numbers of dropped layers at which each
     strategy continues."""
@@ -253,7 +255,7 @@ def going_on(grid: Grid, scores: Mapping[tuple[str, int], float | None]) -> dict
     going: dict[str, list[int]] = {strategy: [] for strategy in grid.strategies}
     for drop in grid.drops:
         rivals = [strategy for strategy in grid.strategies if (strategy, drop) in scores]
-        ranked = sorted(rivals, key=lambda strategy: -known(scores[strategy, drop]))
+        ranked = sorted(rivals, key=lambda strategy: -score_or_lowest(scores[strategy, drop]))
         for strategy in ranked[: max(LEAST, math.ceil(len(rivals) / 2))]:
             going[strategy].append(drop)
     return going
@@ -273,7 +275,7 @@ def selection_score(candidate: Candidate) -> float | None:
 
 def best_of(scores: Sequence[float | None]) -> int:
     """Return the index of the best score; the first among equals."""
-    return max(range(len(scores)), key=lambda number: (known(scores[number]), -number))
+    return max(range(len(scores)), key=lambda number: (score_or_lowest(scores[number]), -number))
 
 
 def unknown() -> Artifact:

@@ -36,7 +36,7 @@ from tasks.task_types.types import TASK_TYPES
 PAYS_FROM = 1.5
 """Reads of each row from which storing pays: it takes one pass of the teacher, and writing the disk."""
 PARTS_OF_DISK = 3
-"""A third of the free disk: while they are published, stored layers are on it twice."""
+"""Divisor of the free disk: an upload to a bucket holds stored layers twice, and others need room, too."""
 
 
 async def contributions_of(
@@ -161,7 +161,7 @@ async def signals_of(
     prediction = student.prediction or recipe.task_distillation.prediction
     answered = await own_answers(recipe, shared, prediction, student.layers)
     inputs = {"teacher": await shared.teacher, "rows": shared.rows, **text}
-    choice = choose_storage(
+    choice = claim_storage(
         recipe, knobs, shared, inputs, text_size(answered.read(AnswerFacts), prediction.max_length, phase)
     )
     found = await record_signals(knobs, **inputs, label=choice.label) if choice.kept else None
@@ -195,14 +195,15 @@ def learns_from_transfer_alone(recipe: Recipe, student: Student) -> bool:
     return recipe.transfer is not None and recipe.transfer.alone and student.signal == "teacher"
 
 
-def choose_storage(
+def claim_storage(
     recipe: Recipe,
     knobs: SignalSlice,
     shared: SharedArtifacts,
     inputs: StageInputs,
     text: TextSize | None,
 ) -> TeacherLayers:
-    """Return the choice for a layer map; ``text`` is the size of the rows, None in a plan that cannot know it."""
+    """Return the choice for a layer map, and claim its bytes of the disk; ``text`` is the size of the rows, None in a
+    plan that cannot know it."""
     reads, room = reads_of_rows(recipe, knobs, shared, text), room_for_layers(recipe, shared, current_session())
     sizes = {} if text is None else sizes_by_bits(recipe, knobs, shared, text)
     choice = TeacherLayers(

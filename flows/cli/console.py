@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from flows.cli.shared import print_lines
 from tasks.report.format.durations import duration
 from tasks.results.record import Ledger, Reproduction, StagePlan
 
@@ -191,13 +192,9 @@ def show_sweep(console: Console, result: SweepResult) -> None:
     from flows.publish.results import spent
     from tasks.report.tables.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
 
-    def say(*lines: str) -> None:
-        for line in lines:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    say("", title(result))
+    print_lines("", title(result), to=console)
     console.print(sweep_table(result))
-    say(*notes(result), "", *answer_lines(result), "", SIMILAR)
+    print_lines(*notes(result), "", *answer_lines(result), "", SIMILAR, to=console)
     console.print(similarity_table(result))
     hits = sum(stage["cache"] == "hit" for stage in result["stages"])
     console.print(f"{hits} of {len(result['stages'])} stages cached; nothing was registered.", highlight=False)

@@ -100,7 +100,7 @@ def ledger(
     """Show the cost of a past run, stage by stage, in time, kWh, CO2e and dollars, and the savings of the cache."""
     mlflow = tracker()
     from flows.run.history import find_run
-    from flows.run.opening import write_json
+    from flows.run.json_file import write_json
     from tasks.report.tables.ledger import LEGEND, counted_lines, ledger_table
     from tasks.results.record import Ledger
 
@@ -212,7 +212,7 @@ def reproduce(
     from flows.cli.reproduce import DIFFERENT
     from flows.cli.reproduce import reproduce as run_twice
     from flows.run.history import find_run
-    from flows.run.opening import write_json
+    from flows.run.json_file import write_json
 
     found = find_run(mlflow, run, ("FINISHED",))
     if not from_cache:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flows.cli.shared import print_lines
 from tasks.gate.promotion import ALIASES, WITHDRAWN
 from tasks.ports.tracking.registry import HistoryEntry, RegistryState, missing
 
@@ -40,8 +41,8 @@ def show_model(console: Console, name: str, standing: RegistryState) -> None:
         )
     console.print(aliases)
     console.print(versions)
-    say(console, history_lines(standing))
-    say(console, missing_alias_lines(name, standing))
+    print_lines(*history_lines(standing), to=console)
+    print_lines(*missing_alias_lines(name, standing), to=console)
 
 
 def show_version(console: Console, name: str, standing: RegistryState, number: str) -> None:
@@ -54,8 +55,8 @@ def show_version(console: Console, name: str, standing: RegistryState, number: s
         if tags.get(figure):
             table.add_row(figure, str(tags[figure]))
     console.print(table)
-    say(console, (f"  {reason}" for reason in json.loads(tags.get("gate.reasons") or "[]")))
-    say(console, history_lines(standing, number))
+    print_lines(*(f"  {reason}" for reason in json.loads(tags.get("gate.reasons") or "[]")), to=console)
+    print_lines(*history_lines(standing, number), to=console)
 
 
 def verdict(tags: Mapping[str, str]) -> Text:
@@ -114,9 +115,3 @@ def missing_alias_lines(name: str, standing: RegistryState) -> Iterator[str]:
             f"\n{name}@{alias} is missing: in the history it is version {number}. Assign it to an existing version: "
             f"limbeck promote {name} VERSION --to {alias}"
         )
-
-
-def say(console: Console, lines: Iterator[str]) -> None:
-    """Print lines without markup, highlighting or wrapping."""
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 
 from flows.home import Home
+from flows.run.json_file import write_json
 from flows.run.ledger import planned_cost
-from flows.run.opening import write_json
 from flows.run.stopping import RUN_OPTIONS, RunOptions, confirm, forget_cancellation
 from flows.servers import watch as server_watch
 from tasks.engine.environment import environment
@@ -151,12 +151,6 @@ def warm_engines(plan: Session) -> Iterator[ForkServer | None]:
     finally:
         if engines is not None:  # a run closes it itself, but not if it was refused before its start
             engines.close()
-
-
-def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, JsonValue]]:
-    """Plan a run without running anything; return for each stage whether it is cached, why, and its estimated cost, in
-    the form of ``limbeck plan --json``."""
-    return [row.as_json() for row in plan_of(planned_session(recipe, home, kind)).stages]
 
 
 def plan_of(session: Session) -> PlannedRun:

@@ -52,6 +52,12 @@ Reason = Annotated[str, typer.Option(help="The reason, for the history.")]
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a recipe on the shelf.")]
 
 
+def print_lines(*lines: str, to: Console = out) -> None:
+    """Print lines as they are: without markup, highlighting or wrapping."""
+    for line in lines:
+        to.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def start(recipe: Any, json_file: Path | None, force: list[str], kind: str = "run", plot: Path | None = None) -> None:
     """Run a recipe, or its sweep, with progress on the console, and print the results."""
     home = open_home_for_a_run()

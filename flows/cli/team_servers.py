@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.shared import out
+from flows.cli.shared import out, print_lines
 from flows.home import Home
 
 if TYPE_CHECKING:
@@ -60,15 +60,15 @@ def up(
         "pools": None if pools is None else tuple(pools.split(",")),
         "worker_user": worker_user,
     }
-    stack = bring_up(home, wanted, tell, TlsOptions(certificate, key, local_authority))
-    out.print(addresses_and_logins(stack), highlight=False, markup=False, soft_wrap=True)
+    stack = bring_up(home, wanted, print_lines, TlsOptions(certificate, key, local_authority))
+    print_lines(addresses_and_logins(stack))
 
 
 def down() -> None:
     """Stop every server that `limbeck up` started; their data stays."""
     from flows.stack.bringup import down as bring_down
 
-    stopped = bring_down(Home.from_environment(), tell)
+    stopped = bring_down(Home.from_environment(), print_lines)
     out.print(
         "stopped; all data remains, and limbeck up continues with it"
         if stopped
@@ -91,10 +91,10 @@ def doctor() -> None:
     findings = examine(Home.from_environment())
     for finding in findings:
         out.print(
-            f"{finding.state:<8} {finding.what:<18} {finding.said}", highlight=False, markup=False, soft_wrap=True
+            f"{finding.state:<8} {finding.subject:<18} {finding.details}", highlight=False, markup=False, soft_wrap=True
         )
-        if finding.mend:  # on a line of its own, so that it can be copied
-            out.print(f"{'':<27} → {finding.mend}", highlight=False, markup=False, soft_wrap=True)
+        if finding.remedy:  # on a line of its own, so that it can be copied
+            out.print(f"{'':<27} → {finding.remedy}", highlight=False, markup=False, soft_wrap=True)
     if any(finding.state == BAD for finding in findings):
         raise typer.Exit(1)
 
@@ -107,7 +107,7 @@ def backup(
     """Back up the running stack: databases, models, results and secrets."""
     from flows.stack.backup import backup as save
 
-    contents = save(Home.from_environment(), target, tell)
+    contents = save(Home.from_environment(), target, print_lines)
     out.print(
         f"wrote {target}: {len(contents['files'])} files; store it as safely as passwords",
         highlight=False,
@@ -137,16 +137,11 @@ def restore(
         "s3": s3,
         "worker_user": worker_user,
     }
-    stack = bring_back(Home.from_environment().create(), source, wanted, tell)
-    out.print(addresses_and_logins(stack), highlight=False, markup=False, soft_wrap=True)
+    stack = bring_back(Home.from_environment().create(), source, wanted, print_lines)
+    print_lines(addresses_and_logins(stack))
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
-
-
-def tell(line: str) -> None:
-    """Print one line of progress."""
-    out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def addresses_and_logins(stack: Stack) -> str:
@@ -201,7 +196,7 @@ def warnings(stack: Stack) -> list[str]:
             software = SOFTWARE[key]
             found.append(f"! This stack was created without {software.name}: {software.without}.")
     if stack.settings.worker_user == "root" and stack.settings.pools:
-        found.append("! The workers run as root: whoever may deploy can do everything on this machine.")
+        found.append("! The workers run as root: anyone who may deploy has all rights on this machine.")
     return ["", *found] if found else []
 
 

@@ -17,14 +17,23 @@ from flows.monitoring.server_api import Api, prefect_of_environment
 
 LATE_REPORT = timedelta(minutes=10)
 """How late the end of a run may reach Prefect and still be counted."""
-OF_RECIPES = ["compress", "sweep-layers", "score-version", "branch", "drop-by-strategy"]
+WITH_STAGES = [
+    "compress",
+    "compress-from-shelf",
+    "sweep-layers",
+    "sweep-from-shelf",
+    "search-shapes",
+    "score-version",
+    "branch",
+    "drop-by-strategy",
+]
 """The flows whose tasks are stages. A stage that another worker computes is counted where it was requested."""
 WAITING_STATES, RUNNING_STATES = ("SCHEDULED",), ("RUNNING", "PENDING", "CANCELLING")
 HIT, MISS = "hit", "miss"
 
 
 def worker_metrics() -> Iterator[Metric]:
-    """Yield the number of workers of each pool by their status; a pool without any has the figure 0."""
+    """Yield the number of online workers of each pool, 0 if there are none, and whether the pool is paused."""
     prefect = prefect_of_environment()
     if prefect is None:
         return
@@ -155,7 +164,7 @@ class Ended:
             if self.is_new(run):
                 self.runs.add((flows.get(run["flow_id"], ""), run["state_name"].lower()))
         # A flow run within a run has a task run there, too, which is no stage.
-        wanted = {"task_runs": {**ended, "subflow_runs": {"exists_": False}}, "flows": {"name": {"any_": OF_RECIPES}}}
+        wanted = {"task_runs": {**ended, "subflow_runs": {"exists_": False}}, "flows": {"name": {"any_": WITH_STAGES}}}
         for run in prefect.listed("task_runs/filter", {**wanted, "sort": "END_TIME_DESC"}):
             if self.is_new(run):
                 named = (run["name"].partition("/")[0], *outcome(run["state_name"]))

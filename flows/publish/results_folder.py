@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flows.run.opening import write_json
+from flows.run.json_file import write_json
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_json import read_json as read_bounded
 from tasks.report.results.literature import Literature, literature_of

@@ -62,7 +62,7 @@ def sweep_result(recipe: Recipe, swept: Swept) -> SweepResult:
     grid, split, headline = swept.grid, recipe.gate.split, recipe.spec.headline
     cells = [cell_row(swept, strategy, drop, split) for drop in grid.drops for strategy in grid.strategies]
     chosen = {(cell["drop"], cell["strategy"]) for cell in chosen_by_drop(cells).values()}
-    teacher = swept.teacher.read(ScoreFacts)
+    teacher = swept.scorecard.read(ScoreFacts)
     return {
         "recipe": recipe.name,
         "task": recipe.spec.name,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from flows.home import Home
 from tasks.errors import RecipeError, RegistryError
-from tasks.ports.store.collect import Sweep, sweep
+from tasks.ports.store.collect import CollectedGarbage, collect_garbage
 from tasks.ports.store.index.earlier import rebuild
 from tasks.ports.store.manifests import is_of_this_release
 from tasks.ports.store.open import open_store
@@ -95,7 +95,7 @@ def verify_store(home: Home) -> Iterator[VerifiedResult]:
     rebuild(store)
 
 
-def collect(home: Home, tracker: Tracker, *, keep_days: float, dry: bool) -> Sweep:
+def collect(home: Home, tracker: Tracker, *, keep_days: float, dry: bool) -> CollectedGarbage:
     """Remove results that no registered version, running lease or recent result depends on; ``dry`` only lists them."""
     registered = [row["checkpoint.sha256"] for row in tracker.models() if "checkpoint.sha256" in row]
-    return sweep(open_store(home.store, home.cache), registered, keep_days=keep_days, dry=dry)
+    return collect_garbage(open_store(home.store, home.cache), registered, keep_days=keep_days, dry=dry)

@@ -24,9 +24,9 @@ from tasks.results.run import Promotion, Registered, RunResult
 Notice = tuple[str, str]
 """Subject and body."""
 SENDING_SECONDS = 20.0  # seconds for one block to send
-TOLD = ("champion", "challenger")
+NOTIFIED_ALIASES = ("champion", "challenger")
 """Aliases whose moves cause a notice; the others follow from them."""
-SHOWN = 5  # candidates listed with their reasons; the others by name only
+MOST_LISTED = 5  # candidates listed with their reasons; the others by name only
 
 
 def notification_blocks(named: Sequence[str]) -> list[str]:
@@ -152,11 +152,11 @@ def tell_refusal(result: RunResult, page: str | None = None) -> Notice | None:
         )
         head = f"Refused candidates of {recipe}; they are registered, and none became champion."
     more = (
-        [f"… and {len(refused) - SHOWN} more: {', '.join(entry.candidate for entry in refused[SHOWN:])}"]
-        if len(refused) > SHOWN
+        [f"… and {len(refused) - MOST_LISTED} more: {', '.join(entry.candidate for entry in refused[MOST_LISTED:])}"]
+        if len(refused) > MOST_LISTED
         else []
     )
-    body = "\n".join([head, *map(refusal_line, refused[:SHOWN]), *more])
+    body = "\n".join([head, *map(refusal_line, refused[:MOST_LISTED]), *more])
     return subject, with_links(body, {"MLflow": mlflow_link(result), "Prefect": page})
 
 
@@ -273,7 +273,7 @@ def promotions_in(name: str, decided: Promotion, links: Mapping[str, str | None]
             why=reasons.get(version, ""),
             links=links,
         )
-        for alias in TOLD
+        for alias in NOTIFIED_ALIASES
         if (version := decided.moves.get(alias))
     ]
 

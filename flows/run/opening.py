@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -335,10 +333,3 @@ def teacher_name(recipe: Recipe) -> str:
     if recipe.pretraining is not None:
         return f"{recipe.pretraining.layers}x{recipe.pretraining.hidden}"
     return Path(recipe.teacher.model).name.lower()
-
-
-def write_json(path: Path, values: Mapping[str, object]) -> None:
-    """Write a result file atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
-    temporary.replace(path)

@@ -262,13 +262,6 @@ def prefect_for_a_run(home: Home) -> Iterator[Callable[[], None]]:
             (home.root / "logs" / f"{log}.log").unlink(missing_ok=True)
 
 
-def free_port() -> int:
-    """Return a free port of the loopback address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def start(
     home: Home, name: str, command: list[str], extra: Mapping[str, str], taken: socket.socket
 ) -> tuple[subprocess.Popen[bytes], Path]:

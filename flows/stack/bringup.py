@@ -40,7 +40,7 @@ def up(home: Home, wanted: StackOptions, tell: Tell, tls: TlsOptions = NO_TLS_OP
     write_configs(stack, secret)
     supervision.start_supervisor(stack)
     if renewed and supervision.reload(stack, "proxy"):
-        tell("proxy: it shows the new certificate")
+        tell("proxy: uses the new certificate")
     bring_up_storage(stack, secret, tell)
     if dict(stack.settings.migrated) != databases.versions():
         tell("databases: migrating to the installed versions")

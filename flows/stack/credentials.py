@@ -52,8 +52,8 @@ SECRETS: dict[str, Callable[[], str]] = {
     "LIMBECK_S3_MLFLOW_SECRET_KEY": password,
 }
 PERSON, WORKER = "limbeck", "limbeck-worker"
-"""Accounts of the servers: people share one with all rights; workers have one that may not manage accounts in MLflow,
-and no deployments or pools in Prefect."""
+"""Accounts of the servers. The first has all rights, and in MLflow people may have accounts of their own; workers have
+one that may not manage accounts in MLflow, and no deployments or pools in Prefect."""
 MONITOR = "limbeck_monitor"
 """The role of the exporter of metrics in PostgreSQL."""
 

@@ -19,7 +19,7 @@ from flows.stack.checks.machine import clock, gpu, machine
 from flows.stack.credentials import PERSON
 from flows.stack.programs import SOFTWARE, missing_packages, version_of
 from flows.stack.services import s3_environment
-from flows.stack.settings import INNER, SHOWN, Stack, is_free
+from flows.stack.settings import INNER, PUBLIC_PORTS, Stack, is_free
 from tasks.errors import StoreError
 
 LOCK = Path(__file__).resolve().parents[2] / "infra" / "lock" / "stack.txt"
@@ -39,7 +39,7 @@ def examine(home: Home) -> list[Finding]:
     for check in checks:
         try:
             found += list(check(stack))
-        except Exception as error:  # noqa: BLE001 - a doctor who faints helps nobody
+        except Exception as error:  # noqa: BLE001 - a check that fails must not stop the others
             found.append(Finding(check.__name__, BAD, f"check failed: {error}"))
     return found
 
@@ -96,13 +96,13 @@ def ports(stack: Stack) -> Iterator[Finding]:
     """Report whether the ports of a stopped stack are free."""
     if supervision.connect(stack) is not None:
         return
-    wanted = stack.settings.ports if not stack.is_new else SHOWN | INNER
+    wanted = stack.settings.ports if not stack.is_new else PUBLIC_PORTS | INNER
     taken = [
         f"{name} {port}"
         for name, port in wanted.items()
-        if not is_free(stack.settings.host if name in SHOWN else "127.0.0.1", port)
+        if not is_free(stack.settings.host if name in PUBLIC_PORTS else "127.0.0.1", port)
     ]
-    fatal = not stack.is_new or any(name in taken_name for name in SHOWN for taken_name in taken)
+    fatal = not stack.is_new or any(name in taken_name for name in PUBLIC_PORTS for taken_name in taken)
     mend = "stop the programs that listen on them" + (
         ", or choose others: limbeck up --prefect-port --mlflow-port" if stack.is_new else ""
     )
@@ -236,7 +236,7 @@ def workers(stack: Stack) -> Iterator[Finding]:
     yield Finding("workers", WARNING if lonely else OK, said, f"see {stack.logs}" if lonely else "")
     if os.geteuid() == 0 and online:
         apart, user = stack.workers_apart, stack.settings.worker_user
-        said = f"run as {user}" if apart else "run as root: whoever may deploy can do everything on this machine"
+        said = f"run as {user}" if apart else "run as root: anyone who may deploy has all rights on this machine"
         yield Finding(
             "user of workers", OK if apart else WARNING, said, "" if apart else "limbeck down, limbeck up --worker-user"
         )

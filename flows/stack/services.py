@@ -27,8 +27,8 @@ VACUUM_SETTINGS = {
     "log_autovacuum_min_duration": "60000",
     "idle_in_transaction_session_timeout": "900000",
 }
-"""PostgreSQL removes dead rows at a twentieth of a table, not at a fifth: Prefect's events are many and short of life.
-A forgotten transaction, which keeps all dead rows, ends after a quarter of an hour. In milliseconds."""
+"""PostgreSQL removes dead rows at a twentieth of a table, not at a fifth: Prefect's events are many and short-lived.
+A forgotten transaction, which keeps all dead rows, ends after a quarter of an hour. Times are in milliseconds."""
 RUN_DAYS = 90
 """Days after its end for which Prefect keeps a flow run, with its logs; MLflow and the store keep theirs for ever."""
 

@@ -19,7 +19,7 @@ from typing import TypedDict
 from flows.home import Home
 from tasks.errors import StackError
 
-SHOWN = {"prefect": 4200, "mlflow": 5000}
+PUBLIC_PORTS = {"prefect": 4200, "mlflow": 5000}
 """Ports that people open in a browser: they are never changed silently."""
 INNER = {
     "api-1": 14201,
@@ -44,7 +44,7 @@ class Settings:
     """Settings chosen at the first ``limbeck up``; host, S3 server and bucket names never change afterwards."""
 
     host: str = "127.0.0.1"
-    ports: Mapping[str, int] = field(default_factory=lambda: SHOWN | INNER)
+    ports: Mapping[str, int] = field(default_factory=lambda: PUBLIC_PORTS | INNER)
     s3: str = "folder"
     """``radosgw`` (part of this stack), ``folder`` (no S3: folders of this machine), ``aws``, or an endpoint's URL."""
     buckets: str = "limbeck"
@@ -279,7 +279,7 @@ def choose_ports(host: str, wanted: Mapping[str, int | None]) -> dict[str, int]:
 
     Raises StackError if a public port is taken.
     """
-    chosen = {name: wanted.get(name) or usual for name, usual in SHOWN.items()}
+    chosen = {name: wanted.get(name) or usual for name, usual in PUBLIC_PORTS.items()}
     for name, port in chosen.items():
         if not is_free(host, port):
             raise StackError(

@@ -1,6 +1,6 @@
 """Look up every version of the lock in a database of known vulnerabilities: ``make audit``, and a report at the end of ``.ci/run``.
 
-The database is PyPI's, else OSV's. Where neither can be reached nothing is known, and that is said aloud: pip-audit by itself then skips each package
+The database is PyPI's, else OSV's. Where neither can be reached nothing is known, and that is reported: pip-audit by itself then skips each package
 and calls that no known vulnerability. Exit status: 1 if something is known, 0 otherwise; a missing network is no failure.
 """
 
@@ -49,7 +49,7 @@ def summary(found: list[dict[str, Any]]) -> tuple[list[str], int]:
         ], 0
     skipped = sorted({package["name"] for package in found} - set(audited))
     lines = [
-        f"{name} {package['version']}: {flaw['id']}, mended in {', '.join(flaw['fix_versions']) or 'no version yet'}"
+        f"{name} {package['version']}: {flaw['id']}, fixed in {', '.join(flaw['fix_versions']) or 'no version yet'}"
         for name, package in sorted(audited.items())
         for flaw in package["vulns"]
     ]

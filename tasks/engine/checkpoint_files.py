@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TypedDict
 
 MARKER = "whole.json"
+KEPT_CHECKPOINTS = 2
+"""Newest checkpoints of a training that stay, on the disk and in a bucket."""
 
 
 def write_marker(folder: Path, of: str) -> None:

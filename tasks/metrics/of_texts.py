@@ -26,8 +26,6 @@ BETWEEN_REFERENCES = "\x1e"
 """The sign between records, which no text contains."""
 MOST_ORDER = 4
 """The longest runs of words that BLEU counts."""
-BLEU_SUMS = 2 + 2 * MOST_ORDER
-"""Length, length of the nearest true text, matches and runs by order."""
 SIGNS_OF_WORDS = re.compile(r"[^a-z0-9]+")
 SHORT_WORD = 3
 """Words up to this length have no stem."""

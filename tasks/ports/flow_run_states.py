@@ -1,8 +1,8 @@
 """The states of the flow runs that one run waits for, read together.
 
-A request for one flow run costs a Prefect server some thirteen milliseconds, so a thousand stages in flight, asked one
-by one, would keep more than one of its cores busy. Therefore whoever waits first asks for all that anybody waits for,
-and only for those whose state is no longer the known one: most answers are empty, whatever the number of flow runs.
+A request for one flow run costs a Prefect server some thirteen milliseconds, so a thousand stages in flight, requested
+one by one, would keep more than one of its cores busy. Therefore the first stage that waits requests the states of all
+flow runs that stages wait for, and only those that have changed: most answers are empty, whatever their number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.ports.work_pools import has_worker
 
 RUNS_OF_A_REQUEST = 200
 """Flow runs that a server returns at most for one request."""
-A_SECOND = 100
+STATES_PER_SECOND = 100
 """Flow runs in flight for each second between two rounds of requests."""
 COUNTED_EVERY = 30.0  # seconds between two checks that all flow runs still exist
 NOT_READ = ""
@@ -58,7 +58,7 @@ class FlowRunStates:
         somebody else has begun meanwhile is as good as an own one."""
         async with self.turn:
             if self.rounds <= after:
-                pause = len(self.waiting) / A_SECOND - (time.monotonic() - self.ended)
+                pause = len(self.waiting) / STATES_PER_SECOND - (time.monotonic() - self.ended)
                 await asyncio.sleep(max(0.0, pause))
                 await self.read_all(client)
         return self.states.get(run), self.rounds

@@ -318,7 +318,7 @@ class ByMethod(Training):
     """A phase that copies the teacher's inner layers by one of several methods; only the knobs of the chosen method
     count, also in its key."""
 
-    method: str = Field(description="How.")
+    method: str = Field(description="The method by which inner layers are copied.")
 
     @model_validator(mode="after")
     def only_the_chosen(self) -> Self:

@@ -88,19 +88,15 @@ def model_tables(runs: Sequence[ComparedRun]) -> list[ComparisonTable]:
         "Gate": lambda model, result: model.gate or DASH,
     }
     rows = [{model.name: model for model in one.result.models} for one in runs]
+
+    def cells(name: str, show: Callable[[ResultRow, RunResult], str]) -> tuple[str, ...]:
+        """Return the figure of one model in each run; a dash where the run has no such model."""
+        return tuple(show(own[name], one.result) if name in own else DASH for own, one in zip(rows, runs, strict=True))
+
     return [
         ComparisonTable(
             title,
-            tuple(
-                (
-                    name,
-                    tuple(
-                        show(own[name], one.result) if name in own else DASH
-                        for own, one in zip(rows, runs, strict=True)
-                    ),
-                )
-                for name in names
-            ),
+            tuple((name, cells(name, show)) for name in names),
             OTHER_ROWS if title.startswith("Score") and len({scored_on(one.result) for one in runs}) > 1 else "",
         )
         for title, show in figures.items()

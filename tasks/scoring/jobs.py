@@ -18,7 +18,7 @@ from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice, Sp
 from tasks.scoring.error_analysis import inspect_answers
 from tasks.scoring.packing import archive_model
 from tasks.scoring.predict import outputs_of, truncated_share
-from tasks.scoring.predictions import Predictions, read_predictions, write_predictions
+from tasks.scoring.predictions import Predictions, read_predictions, seeds_by_split, write_predictions
 from tasks.scoring.quality.intervals import compare, paired_difference
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.further_tokens import measure_further_tokens
@@ -302,7 +302,7 @@ def contrast(job: Job) -> dict[str, object]:
     were scored on."""
     knobs = job.read(ContrastSlice)
     metric = METRICS[knobs.metric]
-    first, second = (by_split(read_predictions(job.inputs[name])) for name in ("candidate", "baseline"))
+    first, second = (seeds_by_split(read_predictions(job.inputs[name])) for name in ("candidate", "baseline"))
     splits = {}
     for split in sorted({*first} & {*second}):
         rows = read_split(job.inputs["rows"], split)
@@ -324,14 +324,6 @@ def contrast(job: Job) -> dict[str, object]:
     facts = {"metric": knobs.metric, "lower_is_better": metric.lower_is_better, "seeds": seeds, "splits": splits}
     (job.output / "comparison.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
-
-
-def by_split(answers: Sequence[Predictions]) -> dict[str, list[Predictions]]:
-    """Return predictions by split, each in the order of the seeds."""
-    found: dict[str, list[Predictions]] = {}
-    for one in sorted(answers, key=lambda answer: answer.seed):
-        found.setdefault(one.split, []).append(one)
-    return found
 
 
 JOBS = {

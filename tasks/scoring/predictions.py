@@ -130,6 +130,14 @@ def read_predictions(folder: Path) -> list[Predictions]:
     ]
 
 
+def seeds_by_split(answers: Sequence[Predictions]) -> dict[str, list[Predictions]]:
+    """Return predictions by split, each in the order of the seeds."""
+    found: dict[str, list[Predictions]] = {}
+    for one in sorted(answers, key=lambda answer: answer.seed):
+        found.setdefault(one.split, []).append(one)
+    return found
+
+
 def predictions_of(folder: Path, split: str, ids: Sequence[int]) -> Predictions:
     """Return the registered model's predictions on a split, in the order of the given rows. Raises DataError where
     there are none, or where they are of other rows."""

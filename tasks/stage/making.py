@@ -136,7 +136,7 @@ async def make_remotely(
         "inputs": await notes_of(session.store, artifacts),
         "explanation": record.explanation,
         "force": spec.name in session.force,
-        "tracking": await asyncio.to_thread(session.tracker.place) if session.tracker is not None else {},
+        "tracking": await asyncio.to_thread(session.tracker.lend_run) if session.tracker is not None else {},
     }
     async with within_budget(session):
         ours = await dispatcher.make(order, tell)

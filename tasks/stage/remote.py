@@ -175,7 +175,7 @@ class Dispatcher:
         found = await self.patiently(
             lambda: client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
         )
-        same = [run for run in found if what(run.parameters) == (key, self.terms["store"])]
+        same = [run for run in found if key_and_store(run.parameters) == (key, self.terms["store"])]
         return sorted(same, key=lambda run: run.created, reverse=True)
 
     def is_under_way(self, run: Any) -> bool:
@@ -324,7 +324,7 @@ def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
 # --- names, tags and pages of an order --------------------------------------------------------------------------------
 
 
-def what(parameters: Mapping[str, object]) -> tuple[str, str]:
+def key_and_store(parameters: Mapping[str, object]) -> tuple[str, str]:
     """Return the key that a flow run computes, and the store that it uses."""
     order = parameters.get("order")
     return (str(order.get("key", "")), str(order.get("store", ""))) if isinstance(order, Mapping) else ("", "")

@@ -22,7 +22,7 @@ from tasks.stage.budget import RunBudget
 from tasks.stage.meter import Machine, Meter
 from tasks.stage.orders import StageRequest
 
-JUST = 30.0  # seconds for which a run trusts its plan on the contents of the store
+PLAN_TRUST_SECONDS = 30.0  # seconds for which a run trusts its plan on the contents of the store
 
 
 @dataclass
@@ -68,10 +68,10 @@ class StageRecord:
 
 
 class StageTracker(Protocol):
-    """Keeps what happens to the stages of a run."""
+    """Records the stages of a run."""
 
-    def place(self) -> TrackedRun:
-        """Return the experiment and the run that stages are kept in, for a worker elsewhere."""
+    def lend_run(self) -> TrackedRun:
+        """Reserve the next number of a stage for a worker elsewhere; return it with experiment and run."""
 
     def stage_started(self, record: StageRecord) -> None:
         """Note that a stage is under way."""
@@ -106,7 +106,7 @@ class StageWatcher(Protocol):
 
 
 class StageDispatcher(Protocol):
-    """Has stages made by workers elsewhere."""
+    """Requests stages from workers elsewhere."""
 
     @property
     def device(self) -> str:
@@ -199,7 +199,7 @@ class Session:
     def just_found(self, key: str) -> Artifact | None:
         """Return the artifact that the plan found and verified a moment ago, so that a remote store is not read twice.
         Later it could be deleted."""
-        return self.found.get(key) if time.monotonic() - self.opened < JUST else None
+        return self.found.get(key) if time.monotonic() - self.opened < PLAN_TRUST_SECONDS else None
 
     def taken(self) -> list[Used]:
         """Return the resources of every stage that this run computed, of running ones up to now."""

@@ -1,4 +1,5 @@
-"""Columns of a table of one text or two texts and one label, found without a recipe, for types that have them."""
+"""Columns of a table of one text or two texts and one label, found without a recipe, for types that have them; names
+of classes in the config of a model."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.architectures import ModelConfig
 from tasks.task_types.interfaces import ColumnChoice
 
 LABEL_WORDS = (
@@ -153,3 +155,9 @@ def are_numbers(values: Sequence[Any]) -> bool:
     return bool(values) and all(
         isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) for value in values
     )
+
+
+def names_in_config(config: ModelConfig) -> tuple[str, ...]:
+    """Return a model's names of its classes, labels or tags, in its order."""
+    named = config.get("id2label") or {}
+    return tuple(named[number] for number in sorted(named, key=int))

@@ -1,4 +1,4 @@
-"""What each room asks of a task type: one interface a room, so that a stage's key counts only the part that it uses.
+"""The interfaces of a task type, one for each room, so that a stage's key counts only the part that it uses.
 
 Each part of a task type is one file of its folder (``rows.py``, ``head.py``, ``answers.py``, ``view.py``, ``graph.py``)
 and one entry of a dict beside this file (``READERS``, ``HEADS``, ``ANSWERS``, ``VIEWS``, ``GRAPHS``), under the type's

@@ -22,10 +22,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tasks.engine.checkpoint_files import read_marker, sync, write_marker
+from tasks.engine.checkpoint_files import KEPT_CHECKPOINTS, read_marker, sync, write_marker
 from tasks.training.models.sparse_embedding import SparseEmbedding, as_whole_tables, input_table
 
-KEPT = 2
 FILES = {"state.safetensors", "state.json"}
 SNAPSHOT = "snapshot-"  # begins the name of a snapshot's file
 
@@ -121,7 +120,7 @@ def write_state(folder: Path, state: State) -> None:
     shutil.rmtree(final, ignore_errors=True)
     temporary.rename(final)
     sync(folder)
-    for old in sorted(folder.glob("step-*"))[:-KEPT]:
+    for old in sorted(folder.glob("step-*"))[:-KEPT_CHECKPOINTS]:
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -136,7 +135,7 @@ def load(
     for found in sorted(folder.glob("step-*"), reverse=True) if folder.is_dir() else ():
         if FILES <= (read_marker(found, of=folder.name) or {"inventory": {}})["inventory"].keys():
             return restored(found, modules, optimizer)
-        tell(f"the checkpoint {found.name} is damaged; continuing from the previous one")
+        tell(f"the checkpoint {found.name} is damaged, or of another training; trying the one before it")
         remove(found)
     return Progress()
 

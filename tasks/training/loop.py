@@ -161,7 +161,7 @@ class Run:
         return self.captured.take(given, self.phases.start)
 
     def step_on_inputs(self, place: torch.device, given: BatchInputs) -> Tensor:
-        """Change the weights by what was read for a batch, and return its loss."""
+        """Change the weights by the inputs of a batch, and return its loss."""
         assert self.batch_loss is not None
         of = self.batch_loss.of
         return self.descend(lambda: of(given).mean(), place)

@@ -33,7 +33,7 @@ from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.attention import own_attention
 from tasks.training.models.students import freeze
-from tasks.training.objectives.layers import Matcher
+from tasks.training.objectives.layers import LayerObjective
 from tasks.training.objectives.signal_files import StoragePlan
 from tasks.training.objectives.signals import Recorded, write_signals
 from tasks.training.precision import store_as_multiplied
@@ -114,7 +114,7 @@ def with_tokens(spec: TrainingSpec, tokens_S: np.ndarray) -> TrainingSpec:
     return replace(spec, epoch=lambda number: replace(spec.epoch(number), tokens_S=tokens_S))
 
 
-def kept_of(teacher: Any, matcher: Matcher, encoded: Encoded, folder: Path) -> Recorded:
+def kept_of(teacher: Any, matcher: LayerObjective, encoded: Encoded, folder: Path) -> Recorded:
     """Run the teacher once over the sample and keep what it shows."""
     lengths = encoded.lengths_N
     mapped = StoragePlan(
@@ -135,7 +135,7 @@ def distill(setting: Setting, teacher_shape: str, student_shape: str, *, batches
     loss = inner_loss(teacher)
     knobs = IntermediateSlice(task_type="classification", steps=batches, batch_size=BATCH, max_length=64, evaluations=0)
     own_teacher = freeze(classifier(teacher_shape))
-    matcher = Matcher(classifier(student_shape), own_teacher, knobs.matching)
+    matcher = LayerObjective(classifier(student_shape), own_teacher, knobs.matching)
     store_as_multiplied(own_teacher, "auto")
     varied = AsEncoded(None, SimpleNamespace(pad_token_id=0), 64, 0, tokens=encoded)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:

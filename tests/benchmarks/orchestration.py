@@ -21,10 +21,10 @@ from typing import Any
 
 import yaml
 
-from flows.servers.local import free_port
 from tasks.engine.environment import environment
 from tests.benchmarks.measure import Figure, Lap
 from tests.benchmarks.setting import Setting
+from tests.free_port import free_port
 from tests.s3_server import BUCKET, kind_here, s3_server
 from tests.suites.chain import OURS
 from tests.tiny import write_tiny_bert, write_tiny_rows

@@ -47,7 +47,7 @@ from tasks.training.distill import inner_spec
 from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec, rate, train
 from tasks.training.models.students import build_student, freeze, load_classifier, set_dropout
-from tasks.training.objectives.layers import Matcher
+from tasks.training.objectives.layers import LayerObjective
 from tasks.training.precision import store_as_multiplied
 from tasks.training.selection import all_outputs
 from tests.benchmarks.distillation import kept_of
@@ -173,7 +173,7 @@ def fast(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: Any
     """Distil as the product does: kept signals, batches of like length, bfloat16 where the machine has it."""
     teacher, student = cast(school, seed)
     first, second = knobs_of(school, seed)
-    matcher, varied = Matcher(student, teacher, first.matching), AugmentedRows(rows, tokenizer, WIDTH, seed)
+    matcher, varied = LayerObjective(student, teacher, first.matching), AugmentedRows(rows, tokenizer, WIDTH, seed)
     store_as_multiplied(teacher, "auto")
     with tempfile.TemporaryDirectory() as folder:
         kept = kept_of(teacher, matcher, encoded, Path(folder))
@@ -200,7 +200,7 @@ def plain(school: School, seed: int, rows: Rows, encoded: Encoded, tokenizer: An
     """Distil as a textbook does."""
     teacher, student = cast(school, seed)
     first, second = knobs_of(school, seed)
-    matcher = Matcher(student, teacher, first.matching)
+    matcher = LayerObjective(student, teacher, first.matching)
 
     def answered(batch: np.ndarray) -> Loss:
         padded = wide(collate(encoded, batch, tokenizer.pad_token_id, CPU))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prefect import flow
 
-from flows.cli.runner import plan_recipe, planned_records, planned_rows, planned_session, run_recipe
+from flows.cli.runner import planned_records, planned_rows, planned_session, run_recipe
 from flows.home import Home
 from flows.run.opening import open_run
 from tasks.engine import process as engine_process
@@ -25,6 +25,7 @@ from tasks.results.facts import HeldBackFacts
 from tasks.stage.session import StageRecord
 from tests.conftest import engines_in_this_process
 from tests.forked.strangers import ask_stranger
+from tests.planning import plan_recipe
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 

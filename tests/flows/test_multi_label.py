@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.recipe.recipe import Recipe
 from tests.command_line import Command
 from tests.flows.test_compress import FAST, executed
+from tests.planning import plan_recipe
 from tests.tiny import WORDS
 
 NAMES = sorted(WORDS[:3])

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.errors import StoreError
 from tests.databases import is_unused
 from tests.flows.test_compress import executed, recipe_for
+from tests.planning import plan_recipe
 from tests.s3_server import BUCKET, S3Server
 
 

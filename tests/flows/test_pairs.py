@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.ports.rows.tables import read_as_written
 from tasks.ports.tracking.tracker import Tracker
@@ -20,6 +20,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tasks.scoring.predictions import FILE, read_predictions
 from tests.flows.test_compress import FAST
+from tests.planning import plan_recipe
 from tests.tiny import WORDS
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ import yaml
 
 from flows.branches.sweep import Grid, choices, going_on, of_a_sweep
 from flows.cli.reproduce import reproduce
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.cli.sweep_options import sweep_sets
 from flows.home import Home
 from flows.run.history import find_run, recipe_of
@@ -36,6 +36,7 @@ from tasks.report.page.picture import sweep_picture
 from tasks.stage import context
 from tests.flows.run.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm
 from tests.flows.test_compress import FAST
+from tests.planning import plan_recipe
 
 SWEEP: dict[str, Any] = {"strategies": ["top", "greedy"], "drop": [1, 2], "seeds": [0, 1], "try_steps": 2}
 

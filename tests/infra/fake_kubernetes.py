@@ -16,7 +16,7 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from flows.servers.local import free_port
+from tests.free_port import free_port
 from tests.infra.containers import Machine
 
 VERSIONS = ("1.33", "1.34", "1.35", "1.36", "1.37")

@@ -253,7 +253,7 @@ def test_a_known_vulnerability_is_named_with_its_mend() -> None:
     )
     assert status == 1
     assert lines == [
-        "bad 1.0: CVE-1, mended in 2.0",
+        "bad 1.0: CVE-1, fixed in 2.0",
         "NOT AUDITED: unknown",
         "2 packages audited, 1 with known vulnerabilities",
     ]

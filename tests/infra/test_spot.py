@@ -28,10 +28,10 @@ import pytest
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.run.spot import find_supervisor, heeding_notices, on_spot
-from flows.servers.local import free_port
 from tasks.errors import RecipeError
 from tasks.ports.spot import Metadata, Notice, notice_from
 from tests.flows.run.test_dispatch import PATIENCE, Pool, digests, pool, small, start_run
+from tests.free_port import free_port
 from tests.infra.fake_metadata import NOTICE, Service
 from tests.infra.namespace import Namespace, metadata_service, namespace, why_not
 from tests.infra.spot_flow import teacher_alone

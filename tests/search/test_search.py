@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from flows.cli.runner import plan_recipe, planned_search, run_recipe
+from flows.cli.runner import planned_search, run_recipe
 from flows.home import Home
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import search_lines
 from tasks.results.run import RunResult
 from tests.flows.test_compress import FAST
+from tests.planning import plan_recipe
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from flows.branches.search.shapes import of_a_search
-from flows.cli.runner import plan_recipe, planned_search, run_recipe
+from flows.cli.runner import planned_search, run_recipe
 from flows.home import Home
 from tasks.errors import RecipeError
 from tasks.recipe.distillation import TaskDistillation
@@ -26,6 +26,7 @@ from tasks.search.trials import (
     tried_recipe,
 )
 from tests.flows.test_compress import FAST
+from tests.planning import plan_recipe
 
 SECTION = TaskDistillation.model_validate({"intermediate": {"batch_size": 8}, "prediction": {"batch_size": 8}})
 

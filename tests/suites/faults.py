@@ -25,9 +25,10 @@ from pathlib import Path
 from secrets import token_urlsafe
 
 from flows.home import Home
-from flows.servers.local import free_port, listening, running
+from flows.servers.local import listening, running
 from tasks.ports.store.s3 import object_name
 from tests.chaos import Chaos, chaos_before
+from tests.free_port import free_port
 from tests.s3_server import BUCKET, Cluster, kind_here, make_bucket, s3_server
 from tests.suites.chain import Host, cache_of, environment
 from tests.suites.kills import PATIENCE, Undisturbed, finish, prefect_server, undisturbed

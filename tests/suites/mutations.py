@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from flows.cli.runner import plan_recipe, planned_records, run_recipe
+from flows.cli.runner import planned_records, run_recipe
 from flows.home import Home
 from flows.run.environment import prepare_environment
 from tasks.errors import LimbeckError
@@ -59,6 +59,7 @@ from tasks.recipe.slices import (
 from tasks.recipe.students import DroppedTraining, Shape
 from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Training
 from tests.engine.test_sources import edit_during_a_run
+from tests.planning import plan_recipe
 from tests.suites.code_mutations import Executed, executed_edits, family_edits, moves, watched
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
@@ -468,10 +469,10 @@ import json, sys
 from flows.home import Home
 from flows.run.environment import prepare_environment
 home = Home.from_environment(); prepare_environment(home)
-from flows.cli.runner import plan_recipe
+from flows.cli.runner import plan_of, planned_session
 from tasks.recipe.recipe import Recipe
-rows = plan_recipe(Recipe.model_validate(json.loads(sys.argv[1])), home=home)
-print(json.dumps([row["stage"] for row in rows if row["cache"] == "miss"]))
+plan = plan_of(planned_session(Recipe.model_validate(json.loads(sys.argv[1])), home, "run"))
+print(json.dumps([row.stage for row in plan.stages if row.cache == "miss"]))
 """
 
 

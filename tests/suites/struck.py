@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.servers.local import free_port
+from tests.free_port import free_port
 from tests.s3_server import BUCKET, S3Server, make_bucket
 from tests.suites.chain import Host, asked, environment, write_chain
 from tests.suites.doomed import LEASE_SECONDS

@@ -48,7 +48,7 @@ from tasks.training.finetune import finetune
 from tasks.training.general import distill_general
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
 from tasks.training.objectives.capture import Capture, beyond_window, check_capture
-from tasks.training.objectives.layers import Matcher
+from tasks.training.objectives.layers import LayerObjective
 from tasks.training.objectives.signals import record_signals, recorded
 from tasks.training.selection import all_outputs
 from tests.families import NAMES, SIZES, write_tiny
@@ -136,7 +136,7 @@ def test_padding_changes_no_inner_loss(teachers: dict[str, Path], name: str) -> 
     teacher = freeze(load_classifier(teachers[name], TASK, CPU))
     attention = float(SCORES in ARCHITECTURES[name].signals)
     student = build_student("random", teacher, Shape(layers=2, hidden=8, heads=4), seed=1).eval()
-    matcher = Matcher(student, teacher, matching(attention=attention))
+    matcher = LayerObjective(student, teacher, matching(attention=attention))
     wide = batch_of(teachers[name], TEXTS)
     one = Batch(wide.ids_BT[:1], wide.mask_BT[:1], wide.segments_BT[:1])
     assert 0 in one.mask_BT
@@ -400,7 +400,7 @@ def test_kept_layers_of_a_model_padded_on_the_left_are_those_of_a_live_teacher(
     )
     train, tokenizer = read_rows(rows, "train", HEADS["classification"]), load_tokenizer(folder)
     teacher = freeze(load_classifier(folder, TASK, CPU))
-    matcher = Matcher(build_student("random", teacher, SMALL, seed=3).eval(), teacher, matching())
+    matcher = LayerObjective(build_student("random", teacher, SMALL, seed=3).eval(), teacher, matching())
     kept = recorded(
         Job({"job": "intermediate", "inputs": {"signals": str(tmp_path)}, "output": str(tmp_path)}), train.ids_N
     )
@@ -456,7 +456,7 @@ def test_a_student_of_another_family_is_saved_with_its_own_inputs(written: dict[
 def test_a_local_layer_of_modernbert_is_not_copied_where_it_does_not_look(teachers: dict[str, Path]) -> None:
     teacher = freeze(load_classifier(teachers["modernbert"], TASK, CPU))
     student = build_student("teacher", teacher, Shape(layers=4), seed=0).eval()
-    matcher = Matcher(student, teacher, matching(hidden=0.0, attention=1.0))
+    matcher = LayerObjective(student, teacher, matching(hidden=0.0, attention=1.0))
     batch = batch_of(teachers["modernbert"], TEXTS)
     kinds = teacher.config.layer_types
     assert kinds == ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]

@@ -22,7 +22,7 @@ Ranked = TypeVar("Ranked", JudgedShape, TriedRecipe)
 
 @dataclass
 class FoundCandidates:
-    """What a search chose: its answer so far, and the recipe with the candidates; none in a plan that cannot know."""
+    """The answer of a search so far, and the recipe with the candidates; none in a plan that cannot know."""
 
     result: SearchResult | TrialsResult
     recipe: Recipe | None = None

@@ -24,7 +24,7 @@ async def train_in_rounds(
     """Train shapes for a part of their steps, round by round; return all of them with their scores and their state, the
     best first. None in a plan that does not know a score."""
     going, out = list(shapes[: search.shapes]), list(shapes[search.shapes :])
-    for number, _ in enumerate(sizes[:-1], start=1):
+    for number in range(1, len(sizes)):
         scores = await scores_of_round(recipe, search, going, number, len(sizes) - number, shared)
         if None in scores:
             return None

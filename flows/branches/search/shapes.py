@@ -184,7 +184,7 @@ def with_candidates(
 
 
 def notes_of_search(table: LatencyTable) -> tuple[str, ...]:
-    """Return what one has to know to believe the answer: of the table."""
+    """Return notes on the accuracy of the latency table."""
     notes = []
     if table.unsteady:
         notes.append(f"{table.unsteady} of {len(table.cells)} parts of the latency table are unsteady")

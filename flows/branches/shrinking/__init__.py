@@ -1,1 +1,1 @@
-"""The makers of models that become smaller piece by piece, and the sizes of those that have zeros."""
+"""Makers other than distillation and layer dropping, and the packed sizes of models with zeros."""

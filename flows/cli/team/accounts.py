@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.cli.shared import out
+from flows.cli.shared import print_lines
 from flows.home import Home
 
 if TYPE_CHECKING:
@@ -27,11 +27,6 @@ def stack_here() -> Stack:
     return Stack.of(Home.from_environment())
 
 
-def print_line(text: str) -> None:
-    """Print one line."""
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
 @users.command("add")
 def add_account(
     name: AccountName,
@@ -42,8 +37,8 @@ def add_account(
 
     stack = stack_here()
     made = add_user(stack, name, admin=admin)
-    print_line(f"{name} can log in to {stack.mlflow_url} with the password {made}")
-    print_line("It is stored nowhere in the clear; limbeck users password NAME makes a new one.")
+    print_lines(f"{name} can log in to {stack.mlflow_url} with the password {made}")
+    print_lines("It is stored nowhere in the clear; limbeck users password NAME makes a new one.")
 
 
 @users.command("password")
@@ -51,7 +46,7 @@ def new_password(name: AccountName) -> None:
     """Give an account a new password, and print it, once."""
     from flows.stack.people.users import renew_password
 
-    print_line(f"the new password of {name} is {renew_password(stack_here(), name)}")
+    print_lines(f"the new password of {name} is {renew_password(stack_here(), name)}")
 
 
 @users.command("list")
@@ -60,7 +55,7 @@ def list_accounts() -> None:
     from flows.stack.people.users import list_users
 
     for name, admin in list_users(stack_here()):
-        print_line(f"{name}{'   administrator' if admin else ''}")
+        print_lines(f"{name}{'   administrator' if admin else ''}")
 
 
 @users.command("remove")
@@ -69,7 +64,7 @@ def remove_account(name: AccountName) -> None:
     from flows.stack.people.users import remove_user
 
     remove_user(stack_here(), name)
-    print_line(f"{name} cannot log in any more")
+    print_lines(f"{name} cannot log in any more")
 
 
 @worker_accounts.command("add")
@@ -81,8 +76,8 @@ def add_worker(
     from flows.stack.people.machines import add_machine
 
     add_machine(stack_here(), name, file)
-    print_line(f"wrote {file} (mode 0600); copy it to the other machine over ssh, and there run:")
-    print_line(f"  limbeck worker {file.name}")
+    print_lines(f"wrote {file} (mode 0600); copy it to the other machine over ssh, and there run:")
+    print_lines(f"  limbeck worker {file.name}")
 
 
 @worker_accounts.command("list")
@@ -92,7 +87,7 @@ def list_workers() -> None:
 
     names = sorted(read_tokens(stack_here().worker_tokens))
     for name in names or ["no workers on other machines; add one: limbeck workers add NAME FILE"]:
-        print_line(name)
+        print_lines(name)
 
 
 @worker_accounts.command("remove")
@@ -101,7 +96,7 @@ def remove_worker(name: AccountName) -> None:
     from flows.stack.people.machines import remove_machine
 
     remove_machine(stack_here(), name)
-    print_line(f"{name} is refused from now on; the keys to the bucket, which all workers share, stay as they are")
+    print_lines(f"{name} is refused from now on; the keys to the bucket, which all workers share, stay as they are")
 
 
 def worker(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.shared import out
+from flows.cli.shared import print_lines
 from flows.home import Home
 
 
@@ -21,9 +21,5 @@ def rotate(
     """
     from flows.stack.operation.rotation import rotate_secrets
 
-    def tell(line: str) -> None:
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    needed = rotate_secrets(Home.from_environment(), names or [], tell)
-    for line in ("the stack has new secrets, and every program knows them", *needed):
-        tell(line)
+    needed = rotate_secrets(Home.from_environment(), names or [], print_lines)
+    print_lines("the stack has new secrets, and every program knows them", *needed)

@@ -11,7 +11,7 @@ OK, WARNING, BAD = "ok", "warning", "BAD"
 class Finding:
     """The result of one check: its subject, state, details and remedy."""
 
-    what: str
+    subject: str
     state: str
-    said: str
-    mend: str = ""
+    details: str
+    remedy: str = ""

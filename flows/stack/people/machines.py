@@ -17,12 +17,14 @@ from flows.home import Home
 from flows.servers.access import write_private
 from flows.servers.worker_tokens import read_tokens, token_digest
 from flows.stack.credentials import load, password
-from flows.stack.people.users import add_user, remove_user, require_legal, require_running
+from flows.stack.people.users import add_user, list_users, remove_user, require_legal, require_running
 from flows.stack.services import client_environment, trust_environment
 from flows.stack.settings import Stack
 from flows.stack.setup.environments import worker_settings
 from tasks.errors import StackError
 
+REMOVED = ""
+"""In place of the digest of a token: of a worker whose account is being removed. No token has it."""
 TRUST = "trust"
 """The entry of the file that holds the authorities; the others are environment variables."""
 
@@ -59,12 +61,16 @@ def require_new_file(target: Path) -> None:
 
 
 def remove_machine(stack: Stack, name: str) -> None:
-    """Take token and account away from a worker; its next request is refused."""
+    """Take token and account away from a worker; its next request is refused. The token stays listed until MLflow has
+    removed the account, so that a removal that failed can be repeated."""
     known = read_tokens(stack.worker_tokens)
     if name not in known:
         raise StackError(f"there is no worker {name}; known are: {', '.join(sorted(known)) or 'none'}")
+    accounts = dict(list_users(stack))
+    write_tokens(stack, {**known, name: REMOVED})
+    if name in accounts:
+        remove_user(stack, name)
     write_tokens(stack, {other: value for other, value in known.items() if other != name})
-    remove_user(stack, name)
 
 
 def write_tokens(stack: Stack, tokens: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Personal accounts in MLflow: whoever promotes a model is on record by name, and one account can be taken away alone.
+"""Personal accounts in MLflow: each promotion names its author, and accounts can be removed one by one.
 
 New accounts may read and edit, as ``default_permission`` says, and manage no accounts, unless they are administrators.
-Prefect knows one account: its password is for those who may deploy code.
+In Prefect people share one password; workers have tokens (``flows/servers/worker_tokens.py``).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Dynamic(Mixer):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]."""
+        """Return the mixed states [B, T, D]."""
         gated_BTD = F.glu(self.value(states_BTD), -1)
         shares_BTHK = self.shares(gated_BTD).unflatten(-1, (self.heads, self.kernel)).softmax(-1)
         return dynamic_convolution(without_padding(gated_BTD, mask_BT), self.dropout(shares_BTHK), causal=self.causal)

@@ -81,6 +81,6 @@ class Favor(Mixer):
         initialization.copy_(self.directions_FK, drawn_directions(*self.directions_FK.shape))
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]."""
+        """Return the mixed states [B, T, D]."""
         query, key, value = (split_heads(part(states_BTD), self.heads) for part in (self.query, self.key, self.value))
         return joined_heads(favor_attention(query, key, value, self.directions_FK, mask_BT, causal=self.causal))

@@ -54,6 +54,6 @@ class Light(Mixer):
         initialization.normal_(self.weight, std=std)
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]."""
+        """Return the mixed states [B, T, D]."""
         values_BTD = without_padding(self.value(states_BTD), mask_BT)
         return light_convolution(values_BTD, self.dropout(self.weight.softmax(-1)), causal=self.causal)

@@ -52,6 +52,6 @@ class LinearAttention(Mixer):
         self.query, self.key, self.value = (nn.Linear(self.width, self.width) for _ in range(3))
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]."""
+        """Return the mixed states [B, T, D]."""
         query, key, value = (split_heads(part(states_BTD), self.heads) for part in (self.query, self.key, self.value))
         return joined_heads(linear_attention(query, key, value, mask_BT, causal=self.causal))

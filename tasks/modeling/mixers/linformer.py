@@ -48,7 +48,7 @@ class Linformer(Mixer):
             initialization.normal_(projection, std=projection.shape[1] ** -0.5)
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]. Raises ValueError for a longer text than it was built for."""
+        """Return the mixed states [B, T, D]. Raises ValueError for a longer text than it was built for."""
         require_fits(states_BTD.shape[1], self.longest, "linformer")
         key, value = (
             split_heads(projected(part(states_BTD), mask_BT, projection), self.heads)

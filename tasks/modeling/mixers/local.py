@@ -67,6 +67,6 @@ class Local(Mixer):
         self.window = config.mixer_window or USUAL_WINDOW
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]."""
+        """Return the mixed states [B, T, D]."""
         query, key, value = (split_heads(part(states_BTD), self.heads) for part in (self.query, self.key, self.value))
         return joined_heads(local_attention(query, key, value, mask_BT, self.window, causal=self.causal))

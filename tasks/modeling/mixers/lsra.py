@@ -39,7 +39,7 @@ class Lsra(Mixer):
         self.attention_output, self.short_output = (nn.Linear(self.width // 2, self.width // 2) for _ in range(2))
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]."""
+        """Return the mixed states [B, T, D]."""
         far, near = states_BTD.chunk(2, -1)
         return torch.cat(
             [

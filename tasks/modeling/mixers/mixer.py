@@ -31,7 +31,7 @@ class Mixer(nn.Module):
             raise ValueError(f"width {self.width} does not divide by {self.heads} heads; choose heads that divide it")
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]; ``mask_BT`` is 1 for tokens and 0 for padding."""
+        """Return the mixed states [B, T, D]; ``mask_BT`` is 1 for tokens and 0 for padding."""
         raise NotImplementedError
 
     def draw_weights(self, std: float) -> None:

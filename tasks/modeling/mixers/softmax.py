@@ -29,7 +29,7 @@ class Softmax(Mixer):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]."""
+        """Return the mixed states [B, T, D]."""
         query, key, value = (split_heads(part(states_BTD), self.heads) for part in (self.query, self.key, self.value))
         shares_BHTT = self.dropout(masked_shares(scaled_scores(query, key), mask_BT, causal=self.causal))
         return joined_heads(shares_BHTT @ value)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from tasks.ports.code.program import Definition, Mention, Piece, Program, is_family
-from tasks.ports.code.syntax import Place, bound_by, inside, parameter_of
+from tasks.ports.code.syntax import Place, parameter_of
 
 Names = frozenset[str]
 Uses = Mapping[Definition, list[tuple[Definition, Mention]]]
@@ -95,10 +95,9 @@ class Fields:
 
         ``bindings`` is the number of statements that may bind the name: none for a parameter, one for other names.
         """
-        if sum(name in bound_by(one) for one in inside(place.node)) != bindings:
+        if len(place.bindings.get(name, ())) != bindings:
             return None
-        reads = [one for one in ast.walk(place.node) if isinstance(one, ast.Name) and one.id == name]
-        return united(self.of_value(place, one) for one in reads if isinstance(one.ctx, ast.Load))
+        return united(self.of_value(place, one) for one in place.reads.get(name, ()))
 
     def of_argument(self, place: Place, call: ast.Call, value: ast.expr) -> Names | None:
         """Return the fields that a called function of ours reads of an argument, or None if that cannot be resolved."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from tasks.ports.code.fields import Fields
 from tasks.ports.code.program import FAMILY_ENTRIES, Definition, Mention, Program, Root, is_family
-from tasks.ports.code.syntax import Place, argument, defaults
+from tasks.ports.code.syntax import Place, argument, defaults, place_of
 
 KNOBS = "knobs"
 ARCHITECTURE_OF, ARCHITECTURES = "model_type_of", "architectures"
@@ -36,13 +36,11 @@ class Narrowing:
 
     def __init__(self, program: Program, roots: Sequence[Root]) -> None:
         self.program, self.reached = program, program.reach(roots, {})
-        self.under_way, self.places = set[tuple[Definition, str]](), dict[Definition, Place]()
+        self.under_way = set[tuple[Definition, str]]()
 
     def place(self, definition: Definition) -> Place:
-        """Return one definition with the parents of its syntax nodes."""
-        if definition not in self.places:
-            self.places[definition] = Place(self.program, definition)
-        return self.places[definition]
+        """Return one definition with its syntax tree."""
+        return place_of(definition, self.program.node(definition))
 
     @cached_property
     def uses(self) -> dict[Definition, list[tuple[Definition, Mention]]]:

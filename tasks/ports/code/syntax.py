@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
 
-from tasks.ports.code.program import Definition, Program
+from tasks.ports.code.program import Definition
 
 NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-class Place:
-    """One definition, and the parent of each of its syntax nodes."""
+@cache
+def place_of(definition: Definition, node: ast.stmt) -> Place:
+    """Return a definition with its syntax tree; all stages that reach it share what is found out about it."""
+    return Place(definition, node)
 
-    def __init__(self, program: Program, definition: Definition) -> None:
-        self.definition, self.node = definition, program.node(definition)
+
+class Place:
+    """One definition, the parent of each of its syntax nodes, and the names in it."""
+
+    def __init__(self, definition: Definition, node: ast.stmt) -> None:
+        self.definition, self.node = definition, node
         self.parents = {inner: outer for outer in ast.walk(self.node) for inner in ast.iter_child_nodes(outer)}
+
+    @cached_property
+    def bindings(self) -> Mapping[str, Sequence[ast.AST]]:
+        """The syntax nodes that bind each name; names that are bound nowhere are missing."""
+        found: dict[str, list[ast.AST]] = {}
+        for one in inside(self.node):
+            for name in bound_by(one):
+                found.setdefault(name, []).append(one)
+        return found
+
+    @cached_property
+    def reads(self) -> Mapping[str, Sequence[ast.Name]]:
+        """The syntax nodes that read each name."""
+        found: dict[str, list[ast.Name]] = {}
+        for one in ast.walk(self.node):
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
+                found.setdefault(one.id, []).append(one)
+        return found
 
     def above(self, node: ast.AST) -> ast.AST | None:
         """Return the parent of a syntax node, or None."""
@@ -38,7 +63,7 @@ class Place:
                     return taken_from(name.id, bound[0].target, bound[0].iter) if len(bound) == 1 else None
             if isinstance(outer, NESTED) and outer is not self.node:
                 return None
-        bindings = [one for one in inside(self.node) if name.id in bound_by(one)]
+        bindings = self.bindings.get(name.id, ())
         if len(bindings) != 1 or name.id in parameters(self.node):
             return None
         if isinstance(bindings[0], ast.For):
@@ -57,11 +82,7 @@ class Place:
         nested = any(
             isinstance(outer, (*NESTED, *COMPREHENSIONS)) and outer is not self.node for outer in self.around(name)
         )
-        return (
-            not nested
-            and name.id in parameters(self.node)
-            and not any(name.id in bound_by(one) for one in inside(self.node))
-        )
+        return not nested and name.id in parameters(self.node) and name.id not in self.bindings
 
 
 def taken_from(name: str, target: ast.expr, source: ast.expr) -> ast.expr | None:

@@ -15,12 +15,11 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.engine.checkpoint_files import MARKER, Marker, read_marker
+from tasks.engine.checkpoint_files import KEPT_CHECKPOINTS, MARKER, Marker, read_marker
 from tasks.errors import ArtifactDamaged, StoreError
 from tasks.ports.store.artifacts import is_safe
 from tasks.ports.store.bucket import Bucket
 
-KEPT = 2
 CHECKPOINT_POLL_SECONDS = 2.0  # seconds between two checks for a new checkpoint
 STEP = re.compile(r"step-\d{9}")
 
@@ -125,7 +124,7 @@ class SyncedCheckpoints:
         for name, entry in marker["inventory"].items():
             self.bucket.upload(self.folder / step / name, f"{self.prefix}{step}/{name}", entry["sha256"])
         self.bucket.write(f"{self.prefix}{step}/{MARKER}", json.dumps(marker).encode())
-        for old in sorted(set(self.remote()))[:-KEPT]:
+        for old in sorted(set(self.remote()))[:-KEPT_CHECKPOINTS]:
             self.remove(old)
 
     def remove(self, step: str) -> None:

@@ -18,7 +18,7 @@ UNNAMED = 3600.0  # seconds that an artifact without a manifest is kept: a worke
 
 
 @dataclass(frozen=True)
-class Sweep:
+class CollectedGarbage:
     """The results, artifacts and leftovers that were removed, or would be."""
 
     results: list[tuple[str, str]]
@@ -30,7 +30,9 @@ class Sweep:
     """Number of results that stay."""
 
 
-def sweep(store: Store, registered: Collection[str], *, keep_days: float, dry: bool, unnamed: float = UNNAMED) -> Sweep:
+def collect_garbage(
+    store: Store, registered: Collection[str], *, keep_days: float, dry: bool, unnamed: float = UNNAMED
+) -> CollectedGarbage:
     """Remove all that is not needed; ``registered`` are the digests of the checkpoints of the registry's versions.
 
     Manifests are removed before the artifacts that they name, so that an interruption leaves no result without its
@@ -54,7 +56,7 @@ def sweep(store: Store, registered: Collection[str], *, keep_days: float, dry: b
         for digest in artifacts:
             store.remove_artifact(digest)
         rebuild(store)
-    return Sweep(
+    return CollectedGarbage(
         results=[(manifest["stage"], manifest["key"]) for manifest in doomed],
         artifacts=artifacts,
         leftovers=store.leftovers(keep_days * 86400, under_way, dry=dry),

@@ -84,8 +84,8 @@ class RunLog(RunHistory):
                 self.client.log_inputs(self.parent, datasets=data_inputs(self.data))
         atexit.register(self.abandon)
 
-    def place(self) -> TrackedRun:
-        """Return experiment, parent run and number of the next stage, for a worker on another machine that runs it."""
+    def lend_run(self) -> TrackedRun:
+        """Reserve the next number of a stage for a worker elsewhere; return it with experiment and parent run."""
         self.lent = True
         return {"experiment": self.experiment_id, "run": self.parent, "number": next(self.numbers)}
 

@@ -1,5 +1,6 @@
-"""The tracker: all of Limbeck's access to MLflow, no other package imports MLflow. Of a run it logs the candidates, one
-nested run for each with its main metrics, those of the best candidate on the parent run, and the result of a sweep."""
+"""The tracker: all use of MLflow's client; a team's accounts and metrics use its REST API (``flows/stack``,
+``flows/monitoring``). Of a run it logs the candidates, one nested run for each with its main metrics, those of the best
+candidate on the parent run, and the result of a sweep."""
 
 from __future__ import annotations
 

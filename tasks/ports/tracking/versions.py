@@ -191,12 +191,6 @@ class Versions(VersionFiles, RunLog):
                 self.client.set_model_version_tag(name, number, legal(tag), value)
         return run
 
-    def set_alias(self, name: str, alias: str, version: str | int) -> None:
-        """Point an alias at a version, one process of this home at a time; a decision that depends on the current
-        aliases needs the store's lock."""
-        with self.asking(f"move {name}@{alias}"), only_one(f"{self.uri} {name}"):
-            self.move_alias(name, alias, str(version))
-
     def move_alias(self, name: str, alias: str, version: str) -> None:
         """Point an alias at a version, unless it already does; the caller holds the lock."""
         current = {key: str(value) for key, value in self.client.get_registered_model(name).aliases.items()}

@@ -1,1 +1,1 @@
-"""The knobs of every candidate, and of the makers that train nothing."""
+"""Knobs of candidates by their makers, of searches, and of the texts that models write."""

@@ -101,7 +101,7 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
 
     @property
     def changes_each_layer(self) -> bool:
-        """Layer by layer."""
+        """True: the weights of each layer change."""
         return True
 
     @property
@@ -111,7 +111,7 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
 
     @property
     def signal_of_training(self) -> str:
-        """A teacher, or labels."""
+        """The signal of its training: a teacher, or labels."""
         return self.signal
 
     @property

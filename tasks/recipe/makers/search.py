@@ -186,7 +186,7 @@ class ShapeSearch(Knobs):
     )
 
     @model_validator(mode="after")
-    def is_bounded(self) -> Self:
+    def choices_are_legal(self) -> Self:
         """Reject an unknown strategy and repeated seeds."""
         require_distinct(self.seeds, "seeds")
         if self.strategy not in STRATEGY_NAMES:

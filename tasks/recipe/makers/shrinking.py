@@ -1,5 +1,5 @@
-"""Candidates that are made smaller without training: fewer pieces in the vocabulary, fewer neurons, a smaller width,
-fewer attention heads."""
+"""Candidates that are made smaller, and trained only between the rounds of iterative pruning: fewer pieces in the
+vocabulary, fewer neurons, a smaller width, fewer attention heads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TrimmedCandidate(CandidateKnobs):
 
     @property
     def has_own_tokenizer(self) -> bool:
-        """Its tokenizer has fewer pieces."""
+        """True: it has fewer pieces."""
         return True
 
 

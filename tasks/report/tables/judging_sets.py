@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tasks.report.format.baseline_comparison import Bounded
 from tasks.report.format.numbers import plural
+from tasks.report.results.markdown_table import line
 from tasks.report.tables.results import DASH, number, over_seeds, with_interval
 from tasks.results.facts import SetFacts
 from tasks.results.row import UNDEFINED, ResultRow, SetScores
@@ -106,11 +107,6 @@ def judging_markdown(models: Sequence[ResultRow], split: str) -> list[str]:
         "|---|---|" + "---:|" * (len(HEADS) - 2),
         *map(line, rows),
     ]
-
-
-def line(cells: Sequence[str]) -> str:
-    """Return one line of a Markdown table."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 @dataclass(frozen=True)

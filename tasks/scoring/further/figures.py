@@ -17,7 +17,7 @@ from tasks.ports.rows.row_files import read_split
 from tasks.recipe.slices import MetricSlice
 from tasks.scoring.further.resamples import Resampled, bounds_at, write_resamples
 from tasks.scoring.further.row_scores import ROW_SCORES
-from tasks.scoring.predictions import Predictions, read_predictions
+from tasks.scoring.predictions import Predictions, read_predictions, seeds_by_split
 from tasks.scoring.quality.intervals import over_seeds
 from tasks.scoring.quality.resampling import resampled
 from tasks.task_types.answers import ANSWERS
@@ -29,7 +29,7 @@ def further_figures(
     metric: Metric, *, of_scores: bool, knobs: MetricSlice, cards: Sequence[Path], rows: Path, output: Path
 ) -> dict[str, object]:
     """Compute a metric for every scorecard, the teacher's first, on every split that they have; return its facts."""
-    known = [seeds_of_splits(read_predictions(card)) for card in cards]
+    known = [seeds_by_split(read_predictions(card)) for card in cards]
     models: list[dict[str, dict[str, object]]] = [{} for _ in cards]
     draws: list[Resampled] = []
     for split in known[0]:
@@ -66,11 +66,3 @@ def values_of(answer: Predictions, task_type: str, *, of_scores: bool) -> np.nda
 def count_calls(cards: Sequence[Path], resamples: int) -> int:
     """Return how often a metric is called: for every model, seed and split, on all rows and on each resample."""
     return sum(len(read_predictions(card)) for card in cards) * (resamples + 1)
-
-
-def seeds_of_splits(answers: Sequence[Predictions]) -> dict[str, list[Predictions]]:
-    """Return predictions by split, each in the order of the seeds."""
-    found: dict[str, list[Predictions]] = {}
-    for one in sorted(answers, key=lambda answer: answer.seed):
-        found.setdefault(one.split, []).append(one)
-    return found

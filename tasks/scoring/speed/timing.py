@@ -73,34 +73,41 @@ def quotient_of(theirs: Sequence[float], ours: Sequence[float]) -> Median:
 
 
 def time_in_turn(
-    calls: Mapping[str, Callable[[], Any]], *, repeats: int, warmup: int, seconds: float
+    calls: Mapping[str, Callable[[], Any]],
+    *,
+    repeats: int,
+    warmup: int,
+    seconds: float,
+    clock: Callable[[], float] | None = None,
 ) -> dict[str, list[float]]:
     """Return the milliseconds of calls in turn (A, B, A, B …): at least ``repeats`` of each, and more until all medians
-    are known.
+    are known, those of the quotients to the first call, too.
 
-    That includes the quotients to the first call. After ``seconds`` of timed calls no new turn begins, except for the
-    repeats.
+    After ``seconds`` of timed calls no new turn begins, except for the repeats. ``clock`` times each call, in seconds;
+    by default it is the wall clock.
     """
+    clock = clock or time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(warmup):
         for call in calls.values():
             call()
-    started, wanted = time.perf_counter(), max(repeats, FEWEST)
-    for turn in range(1, 10**9):
+    started, turn = time.perf_counter(), 0
+    fewest = wanted = max(repeats, FEWEST)
+    while True:
+        turn += 1
         for name, call in calls.items():
-            begun = time.perf_counter()
+            begun = clock()
             call()
-            times[name].append(1000 * (time.perf_counter() - begun))
+            times[name].append(1000 * (clock() - begun))
         spent = time.perf_counter() - started
-        if turn < max(repeats, FEWEST):
+        if turn < fewest:
             continue
         if spent >= seconds:
-            break
+            return times
         if turn >= wanted and spent >= LEAST_SHARE * seconds:
             if all_known(times):
-                break
+                return times
             wanted = math.ceil(GROWTH * turn)
-    return times
 
 
 def all_known(times: Mapping[str, Sequence[float]]) -> bool:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.architectures import ModelConfig
 from tasks.errors import DataError
-from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, known_values
+from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, known_values, names_in_config
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import CLASS, PAIR, TEXT
 
@@ -193,12 +192,6 @@ def merged_classes(stands: Mapping[str, Sequence[int]], classes: int, where: str
 
 
 # --- models and tables without a recipe -------------------------------------------------------------------------------
-
-
-def names_in_config(config: ModelConfig) -> tuple[str, ...]:
-    """Return a model's names of its classes, in its order."""
-    named = config.get("id2label") or {}
-    return tuple(named[number] for number in sorted(named, key=int))
 
 
 def guess_classes(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:

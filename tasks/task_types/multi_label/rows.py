@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasks.architectures import ModelConfig
 from tasks.errors import DataError
 from tasks.metrics.of_label_sets import MOST_LABELS, members
+from tasks.task_types.common_rows import names_in_config
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import PAIR, SEVERAL_LABELS, TEXT
 
@@ -247,12 +247,6 @@ def replaced(rows: TableRows, meanings: Sequence[str], called: Mapping[str, str]
     return TableRows(rows.file, rows.names, {**rows.columns, "label": cells}, rows.declared)
 
 
-def label_names_in_config(config: ModelConfig) -> tuple[str, ...]:
-    """Return a model's names of its labels, in its order."""
-    named = config.get("id2label") or {}
-    return tuple(named[number] for number in sorted(named, key=int))
-
-
 def guess_sets(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return how a table would be used whose label column holds several labels a row; None where it does not."""
     cells = columns[chosen.label]
@@ -310,7 +304,7 @@ READER = Reader(
     require_labels=require_each_label,
     label_facts=label_shares,
     judging_labels=judging_sets,
-    names_in_config=label_names_in_config,
+    names_in_config=names_in_config,
     guess=guess_sets,
     strata=rarest_labels,
     classes_of=bits_of,

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tasks.architectures import ModelConfig
 from tasks.errors import DataError
 from tasks.metrics.of_entities import entities
+from tasks.task_types.common_rows import names_in_config
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.tokens.sentence import BETWEEN_WORDS, EMPTY_WORD, number_of_words, tags_of
 from tasks.task_types.types import TAGS, TOKENS
@@ -222,12 +222,6 @@ def judging_tags(
 # --- models and tables without a recipe -------------------------------------------------------------------------------
 
 
-def tag_names_in_config(config: ModelConfig) -> tuple[str, ...]:
-    """Return a model's names of its tags, in its order."""
-    named = config.get("id2label") or {}
-    return tuple(named[number] for number in sorted(named, key=int))
-
-
 def columns_with_tags(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
     """Return a column of lists of words and one of lists as long; None if there are none."""
     lists = {
@@ -283,7 +277,7 @@ READER = Reader(
     require_labels=require_entities,
     label_facts=tag_facts,
     judging_labels=judging_tags,
-    names_in_config=tag_names_in_config,
+    names_in_config=names_in_config,
     guess=guess_tags,
     rows_have_classes=False,
     notes=notes_on_tags,

@@ -2,7 +2,7 @@
 
 A row is read whole, or in windows where its units have an answer each; a unit that is read apart is a window of its
 own. Shape letters: N rows, F windows, U units of all rows, S tokens of all rows together, B batch, T tokens of a row
-(padded within a batch only), K answered units of a batch.
+(padded within a batch only), P tokens of a batch without its padding, K answered units of a batch.
 """
 
 from __future__ import annotations
@@ -237,9 +237,9 @@ class Batch:
         unit, which a model may compute alone, in their order."""
         if self.answered_K is None:
             return outputs
-        flat = {name: values.flatten(0, 1) for name, values in outputs.items()}
+        flattened = {name: values.flatten(0, 1) for name, values in outputs.items()}
         count = len(self.answered_K)
-        return {name: one if len(one) == count else one[self.answered_K] for name, one in flat.items()}
+        return {name: one if len(one) == count else one[self.answered_K] for name, one in flattened.items()}
 
     def inputs(self, model: Any) -> dict[str, Tensor]:
         """Return the keyword arguments that this model's forward takes; the mask of a batch without padding is left out
@@ -264,10 +264,10 @@ def collate(
     # The places of all rows at once: a loop over rows would take as long as a GPU takes for the step.
     from_start_BT = np.arange(width) - (width - lengths if encoded.left else np.zeros_like(lengths))[:, None]
     there_BT = (from_start_BT >= 0) & (from_start_BT < lengths[:, None])
-    at_K = (encoded.offsets[rows][:, None] + from_start_BT)[there_BT]
+    at_P = (encoded.offsets[rows][:, None] + from_start_BT)[there_BT]
     ids_BT = np.full(there_BT.shape, pad, dtype=np.int64)
     segments_BT, mask_BT = np.zeros(there_BT.shape, dtype=np.int64), there_BT.astype(np.int64)
-    ids_BT[there_BT], segments_BT[there_BT] = encoded.ids_S[at_K], encoded.segments_S[at_K]
+    ids_BT[there_BT], segments_BT[there_BT] = encoded.ids_S[at_P], encoded.segments_S[at_P]
     answers, answered_K, written_BL = np.asarray(rows, dtype=np.int64), None, None
     if encoded.written is not None:
         written_BL, answers, answered_K = encoded.written.padded(rows, pad)

@@ -1,5 +1,5 @@
-"""Copying what each attention block of the teacher returns for what the teacher gives it: layers learn side by side,
-and none of them sees the errors of those below.
+"""Attention outputs: each attention block of the student gets the input of the teacher's block and learns its output.
+No layer sees the errors of those below.
 
 Method: Zhang et al. 2024, LoLCATs, arXiv:2410.10254, where softmax attention is replaced by linear attention; here by
 any mixer of ``tasks/modeling``. Compared is the output of the whole block, with its residual and norm, because not

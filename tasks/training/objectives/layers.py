@@ -28,7 +28,7 @@ from tasks.training.objectives.context import DistillationContext, Objective
 MASKED_SCORE = -10_000.0  # the reference code adds this to the scores of padded keys
 
 
-class Matcher(Objective):
+class LayerObjective(Objective):
     """Computes the inner loss of a batch: the student's mapped layers against the teacher's.
 
     ``knobs`` are those of the section ``matching``. The paper's formula pads every row to ``longest`` tokens: its means
@@ -155,9 +155,9 @@ def map_between(student: Any, teacher: Any, name: str) -> LayerMap:
     return of_kept([theirs.index(layer) for layer in ours])
 
 
-def layers(context: DistillationContext) -> Matcher:
+def layers(context: DistillationContext) -> LayerObjective:
     """Return the objective for a distillation context."""
-    return Matcher(context.student, context.teacher, context.knobs.matching, context.longest)
+    return LayerObjective(context.student, context.teacher, context.knobs.matching, context.longest)
 
 
 def weighted_signals(

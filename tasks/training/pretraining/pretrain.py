@@ -38,7 +38,7 @@ def write_vocabulary(job: Job) -> dict[str, object]:
     knobs = job.read(VocabularyOfCorpus)
     tokenizer = make_tokenizer(job.inputs["documents"], knobs.vocabulary, job.output)
     tokenizer.save_pretrained(job.output)
-    # Whoever reads a tokenizer looks at the family of its model; both of ours take WordPiece and segments.
+    # Loaders of a tokenizer read the family of its model; both of ours take WordPiece and segments.
     BertConfig(vocab_size=len(tokenizer)).save_pretrained(job.output)
     return {"vocabulary": len(tokenizer)}
 

@@ -1,1 +1,1 @@
-"""Trained models made smaller without training: pieces of the vocabulary, neurons."""
+"""Jobs that make a trained model smaller; some train it meanwhile."""

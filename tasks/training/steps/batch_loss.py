@@ -1,4 +1,4 @@
-"""The loss of a batch in two parts: what is read for it, and what is computed from that alone.
+"""The loss of a batch in two parts: its inputs are read, and the loss is a function of these alone.
 
 The second part has no other inputs than tensors of fixed sizes, so a GPU can repeat it (``captured_steps.py``).
 """
@@ -35,8 +35,8 @@ class BatchInputs:
         return [item for named in (own, self.beside, self.outputs) for item in named.items() if item[1] is not None]
 
     def sizes(self) -> tuple[bool, NamedSizes]:
-        """Return what is the same in two steps that do the same: whether rows are padded, and names, sizes and types of
-        all tensors."""
+        """Return the signature by which steps are repeated: whether rows are padded, and names, sizes and types of all
+        tensors."""
         return self.batch.is_padded, tuple((name, value.shape, value.dtype) for name, value in self.tensors())
 
     def copied(self) -> BatchInputs:

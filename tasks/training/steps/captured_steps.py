@@ -56,8 +56,8 @@ class CapturedSteps:
     such as the moments of the optimizer. The second one is captured.
 
     A step that cannot be captured, because it must know a value on the host or draws random numbers there, is reported
-    once; from then on, every operation is started by itself. So it is where captured steps, which keep their memory,
-    leave too little of it to others.
+    once; from then on, every operation is started by itself. The same happens where captured steps, which keep their
+    memory, leave too little to others.
     """
 
     def __init__(self, step: TakeStep, tell: Callable[[str], None], record: Recorder) -> None:

@@ -25,7 +25,7 @@ from tasks.training.finetune import labelled_loss
 from tasks.training.loop import TrainingSpec
 from tasks.training.models.attention import own_attention
 from tasks.training.models.students import freeze
-from tasks.training.objectives.layers import Matcher
+from tasks.training.objectives.layers import LayerObjective
 from tasks.training.precision import store_as_multiplied
 from tests.benchmarks.distillation import DROPOUT, TASK, AsEncoded, ours
 from tests.benchmarks.measure import Contestant, Figure, Lap, interleave, timed
@@ -150,7 +150,7 @@ def distilling(setting: Setting, place: torch.device) -> list[Figure]:
     def pupil() -> Pupil:
         return Pupil(classifier("4x312"), teacher.config.hidden_size).to(place)
 
-    matcher = Matcher(classifier("4x312").to(place), own_teacher, knobs.matching)
+    matcher = LayerObjective(classifier("4x312").to(place), own_teacher, knobs.matching)
     store_as_multiplied(own_teacher, "auto")
     varied = AsEncoded(None, SimpleNamespace(pad_token_id=0), 64, 0, tokens=encoded)  # type: ignore[arg-type]
     spec = inner_spec(matcher, varied, knobs, None, place)

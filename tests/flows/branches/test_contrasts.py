@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.publish.results import efforts_of
 from flows.publish.results_folder import add_result, write_page
@@ -17,6 +17,7 @@ from tasks.ports.tracking.registry import Registry
 from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring.evaluation import read_evaluation
 from tests.flows.test_compress import FAST, executed, recipe_for
+from tests.planning import plan_recipe
 
 STUDENTS: list[dict[str, Any]] = [
     {"name": "half", "layers": 2, "stages": ["intermediate"], "seeds": [0, 1]},

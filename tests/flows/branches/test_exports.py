@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.errors import RegistryError
 from tasks.ports.tracking.tracker import Tracker
@@ -25,6 +25,7 @@ from tasks.report.format.speeds import speed_lines
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
 from tests.flows.test_compress import FAST
+from tests.planning import plan_recipe
 
 STUDENT = {"name": "half", "layers": 2}
 LEARNED = STUDENT | {"signal": "labels", "prediction": FAST | {"steps": 150, "learning_rate": 0.01}}

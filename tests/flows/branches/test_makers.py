@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flows.branches.makers import MAKERS
-from flows.cli.runner import plan_recipe, planned_records, run_recipe
+from flows.cli.runner import planned_records, run_recipe
 from flows.home import Home
 from flows.stage_run import STAGE_TASKS
 from tasks.errors import RecipeError
@@ -22,6 +22,7 @@ from tests.architecture.sources import ROOT
 from tests.docs.test_pages import changes_of
 from tests.flows.test_compress import FAST, executed, recipe_for
 from tests.package_copies import copy_packages, limbeck
+from tests.planning import plan_recipe
 
 CUT: dict[str, Any] = {"name": "cut", "from": "teacher", "by": "layer-dropping", "strategy": "top", "drop": 1, **FAST}
 DISTILLED: dict[str, Any] = {

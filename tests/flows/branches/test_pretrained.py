@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.recipe.makers.pretraining import PretrainedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.training import Pretraining
 from tests.flows.test_shelf import tiny_recipe
+from tests.planning import plan_recipe
 
 COMMON = {"from": "pretrained", "by": "pretraining"}
 SAME, SHARED, ORDER = (

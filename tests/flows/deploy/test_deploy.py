@@ -25,12 +25,12 @@ from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
 from flows.deploy.form_schema import OWN_TITLES
 from flows.deploy.pools import read_site
 from flows.deploy.timetable import timetable
-from flows.servers.local import free_port
 from tasks.errors import RecipeError, ServerError
 from tasks.ports.machine import device_class
 from tasks.ports.work_pools import device_of
 from tasks.recipe.recipe import Recipe
 from tests.forked.interpreter import interpreter
+from tests.free_port import free_port
 from tests.prefect_server import IDLE, LAZY, ROOT, prefect_server_of_our_own
 
 DEPLOYMENTS = {

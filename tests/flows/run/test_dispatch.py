@@ -21,7 +21,7 @@ from uuid import UUID
 
 import pytest
 
-from flows.cli.runner import plan_recipe, run_recipe
+from flows.cli.runner import run_recipe
 from flows.deploy.gpu_pool import create_request
 from flows.deploy.pools import LOCAL_GPUS, device_variable, local_pool
 from flows.home import Home
@@ -41,6 +41,7 @@ from tasks.stage.keys import WITHOUT_A_MODEL
 from tasks.stage.orders import StageOrder
 from tests.command_line import Command
 from tests.flows.test_compress import FAST, recipe_for, teacher_alone
+from tests.planning import plan_recipe
 from tests.s3_server import BUCKET, S3Server
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flows.home import Home
-from flows.servers.local import free_port
+from tests.free_port import free_port
 from tests.prefect_server import ROOT
 
 

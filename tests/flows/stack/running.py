@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.home import Home
-from flows.servers.local import free_port
 from flows.stack import credentials, probes, supervision
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack, is_free
 from flows.stack.setup.worker_user import require_access
 from tasks.errors import StackError
+from tests.free_port import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 300.0

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def states(home: Path) -> dict[str, str]:
-    return {finding.what: finding.state for finding in examine(Home(home))}
+    return {finding.subject: finding.state for finding in examine(Home(home))}
 
 
 def test_a_machine_without_postgresql_is_not_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,13 +30,13 @@ def test_a_machine_without_postgresql_is_not_well(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(programs, "find", find)
     monkeypatch.setattr(doctor, "version_of", lambda software: "1.0")
-    found = {finding.what: finding for finding in examine(Home(tmp_path))}
+    found = {finding.subject: finding for finding in examine(Home(tmp_path))}
     assert (
         found["PostgreSQL"].state == BAD
-        and "initdb missing" in found["PostgreSQL"].said
-        and "apt-get install" in found["PostgreSQL"].mend
+        and "initdb missing" in found["PostgreSQL"].details
+        and "apt-get install" in found["PostgreSQL"].remedy
     )
-    assert found["nginx"].state == WARNING and "one API server" in found["nginx"].said
+    assert found["nginx"].state == WARNING and "one API server" in found["nginx"].details
     assert found["Redis"].state == OK
 
 
@@ -65,9 +65,9 @@ def test_drifted_versions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "--hash=sha256:0\n"
     )
     monkeypatch.setattr(doctor, "LOCK", lock)
-    found = {finding.what: finding for finding in doctor.packages(Stack(tmp_path))}
-    assert found["locked versions"].state == WARNING and "prefect 3.9.1, not 3.0.0" in found["locked versions"].said
-    assert "not-here" not in found["locked versions"].said
+    found = {finding.subject: finding for finding in doctor.packages(Stack(tmp_path))}
+    assert found["locked versions"].state == WARNING and "prefect 3.9.1, not 3.0.0" in found["locked versions"].details
+    assert "not-here" not in found["locked versions"].details
 
 
 def test_taken_ports_are_named(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_taken_ports_are_named(tmp_path: Path) -> None:
         stack = Stack(tmp_path / "stack", Settings(ports=dict.fromkeys(Settings().ports, 1) | {"mlflow": port}))
         (tmp_path / "stack").mkdir()
         stack.save()
-        [found] = [finding for finding in doctor.ports(stack) if finding.what == "ports"]
-    assert found.state == BAD and f"mlflow {port}" in found.said
+        [found] = [finding for finding in doctor.ports(stack) if finding.subject == "ports"]
+    assert found.state == BAD and f"mlflow {port}" in found.details
 
 
 def test_a_check_that_breaks_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

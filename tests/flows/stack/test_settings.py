@@ -17,7 +17,7 @@ from flows.home import Home
 from flows.run.environment import stack_environment
 from flows.stack import bringup, configs, credentials, programs
 from flows.stack.services import client_environment, environment_of, services
-from flows.stack.settings import INNER, SHOWN, Settings, Stack, choose_ports
+from flows.stack.settings import INNER, PUBLIC_PORTS, Settings, Stack, choose_ports
 from flows.stack.setup.choice import choose
 from tasks.errors import StackError
 from tests.flows.stack.running import low_port
@@ -183,7 +183,7 @@ def test_inner_ports_move_and_those_that_people_know_do_not() -> None:
         with pytest.raises(StackError, match=f"port {port} .*--mlflow-port"):
             choose_ports("127.0.0.1", {"prefect": low_port(), "mlflow": port})
     chosen = choose_ports("127.0.0.1", {"prefect": low_port(), "mlflow": low_port()})
-    assert len(set(chosen.values())) == len(SHOWN | INNER) and all(port < 32768 for port in chosen.values())
+    assert len(set(chosen.values())) == len(PUBLIC_PORTS | INNER) and all(port < 32768 for port in chosen.values())
 
 
 def test_settings_are_kept(stack: Stack, tmp_path: Path) -> None:

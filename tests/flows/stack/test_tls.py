@@ -137,7 +137,7 @@ def test_an_expired_certificate_is_refused_by_its_clients_and_named_by_the_docto
             stack.prefect_url, ssl.create_default_context(cafile=stack.trust)
         )
     [found] = certificate(stack)
-    assert found.state == BAD and "expired" in found.said and found.mend == "limbeck up"
+    assert found.state == BAD and "expired" in found.details and found.remedy == "limbeck up"
     assert install(stack, TlsOptions()), "and up renews it"
     assert [one.state for one in certificate(stack)] == [OK]
 

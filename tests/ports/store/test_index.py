@@ -15,7 +15,7 @@ import pytest
 
 from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store import folder as folder_module
-from tasks.ports.store.collect import sweep
+from tasks.ports.store.collect import collect_garbage
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.index.earlier import MOST_COMPARED, SUBSETS, EarlierResults, rebuild
 from tasks.ports.store.index.entries import entry_from
@@ -115,9 +115,9 @@ def test_an_entry_without_a_result_is_never_shown_and_maintenance_removes_it(sto
     store.remove_result(gone)
     assert found_by(store, explained(9)) == [kept] and store.find(gone) is None
     assert len(store.index.names()) == 2
-    sweep(store, [], keep_days=1, dry=True)
+    collect_garbage(store, [], keep_days=1, dry=True)
     assert len(store.index.names()) == 2, "a dry run removes nothing"
-    sweep(store, [], keep_days=1, dry=False)
+    collect_garbage(store, [], keep_days=1, dry=False)
     assert [entry_from(name).key for name in store.index.names() if entry_from(name)] == [kept]
     assert publish(store, tmp_path, explained(2)) == [gone] and set(found_by(store, explained(9))) == {kept, gone}
 

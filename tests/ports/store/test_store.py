@@ -25,7 +25,7 @@ from tasks.errors import ArtifactDamaged, LeaseLost, LeaseTaken, StoreError
 from tasks.ports.code.fingerprint import key_of
 from tasks.ports.store.artifacts import digest_of
 from tasks.ports.store.cache import ArtifactCache
-from tasks.ports.store.collect import Sweep, sweep
+from tasks.ports.store.collect import CollectedGarbage, collect_garbage
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.store.manifests import artifact_of, seal_of
 from tasks.ports.store.s3 import S3Store, manifest_name, object_name
@@ -97,7 +97,7 @@ def test_a_store_has_one_name_that_every_worker_sees_and_no_other_store_has(stor
         names = set(pool.map(lambda one: one.identity(), [store, *(again(store, tmp_path) for _ in range(3))]))
     assert names == {store.identity()} and len(store.identity()) == 32
     assert FolderStore(tmp_path / "another").identity() not in names
-    sweep(store, [], keep_days=0, dry=False)
+    collect_garbage(store, [], keep_days=0, dry=False)
     assert store.identity() in names
 
 
@@ -365,11 +365,11 @@ def test_what_nothing_needs_goes_and_what_something_needs_stays(store: AnyStore,
     lonely = put(store, tmp_path, "lonely", grandparent.sha256)
     (alone,) = (manifest["key"] for manifest in store.manifests() if manifest["sha256"] == lonely.sha256)
 
-    async def go() -> tuple[Sweep, Sweep]:
+    async def go() -> tuple[CollectedGarbage, CollectedGarbage]:
         async with store.lease("ff" * 32, {"key": "ff" * 32, "inputs": {"rows": taken.sha256}}):
-            dry = await asyncio.to_thread(sweep, store, [registered.sha256], keep_days=0, dry=True)
+            dry = await asyncio.to_thread(collect_garbage, store, [registered.sha256], keep_days=0, dry=True)
             assert store.find(alone) is not None, "a dry run removes nothing"
-            return dry, await asyncio.to_thread(sweep, store, [registered.sha256], keep_days=0, dry=False)
+            return dry, await asyncio.to_thread(collect_garbage, store, [registered.sha256], keep_days=0, dry=False)
 
     dry, real = asyncio.run(go())
     assert dry.results == real.results == [("make", alone)] and dry.artifacts == real.artifacts == [lonely.sha256]
@@ -382,10 +382,10 @@ def test_what_nothing_needs_goes_and_what_something_needs_stays(store: AnyStore,
 
 def test_recent_results_and_artifacts_about_to_be_named_stay(store: AnyStore, make: Make) -> None:
     made = make()
-    assert sweep(store, [], keep_days=1, dry=False).results == []
+    assert collect_garbage(store, [], keep_days=1, dry=False).results == []
     store.remove_result(KEY)
-    assert sweep(store, [], keep_days=0, dry=False).artifacts == []
-    assert sweep(store, [], keep_days=0, dry=False, unnamed=-5).artifacts == [made.sha256]
+    assert collect_garbage(store, [], keep_days=0, dry=False).artifacts == []
+    assert collect_garbage(store, [], keep_days=0, dry=False, unnamed=-5).artifacts == [made.sha256]
 
 
 def test_verify_hashes_everything_anew_and_sets_damage_aside(store: AnyStore, make: Make) -> None:
@@ -568,7 +568,7 @@ def test_an_edited_or_damaged_manifest_is_no_hit_and_costs_no_traceback(
     for name, spoil in edits().items():
         folder_store.manifest_path(KEY).write_bytes(spoil(whole))
         assert folder_store.find(KEY) is None, name
-        sweep(folder_store, [made.sha256], keep_days=1, dry=True)
+        collect_garbage(folder_store, [made.sha256], keep_days=1, dry=True)
         assert put(folder_store, tmp_path, "first") == folder_store.find(KEY), name
 
 
@@ -606,7 +606,7 @@ def test_what_another_release_stored_is_neither_taken_nor_set_aside(
     body = of_another_release(store, **changed)
     assert store.find(KEY) is None and "another release" in caplog.text
     assert all(store.damage(manifest) is None for manifest in store.manifests()) and list(store.unreadable()) == []
-    assert not is_quarantined(store) and not sweep(store, [made.sha256], keep_days=0, dry=False).results
+    assert not is_quarantined(store) and not collect_garbage(store, [made.sha256], keep_days=0, dry=False).results
     assert of_another_release(store, **changed) == body and (store.folder(made) / "a.txt").read_text() == "hello"
     assert all(
         isinstance(artifact_of(manifest, "").used.get("seconds"), (int, float))
@@ -626,7 +626,8 @@ def test_parents_of_a_registered_model_of_another_release_stay(store: AnyStore, 
     ).encode()
     path.write_bytes(older) if path else store.bucket.write(manifest_name(key), older)
     assert (
-        sweep(store, [registered.sha256], keep_days=0, dry=False).artifacts == [] and parent.sha256 in store.artifacts()
+        collect_garbage(store, [registered.sha256], keep_days=0, dry=False).artifacts == []
+        and parent.sha256 in store.artifacts()
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from flows.servers.local import free_port
+from tests.free_port import free_port
 from tests.ports.tracking.test_tracker import NAME, TEXT, checkpoint, moved, new_tracker, registered
 
 __all__ = ["checkpoint", "registered"]  # fixtures

@@ -367,7 +367,7 @@ def test_runs_are_found_by_kind_task_and_teacher_and_compared_by_parameters_and_
 
 def test_a_worker_elsewhere_gives_its_stage_the_tags_of_the_run(tracker: Tracker, tmp_path: Path) -> None:
     tracker.client.set_tag(tracker.parent, "teacher", "bert")
-    place = tracker.place()
+    place = tracker.lend_run()
     worker = new_tracker(tmp_path, tags={})
     worker.join(place["experiment"], place["run"], place["number"])
     worker.stage_started(record())
@@ -675,20 +675,16 @@ def test_a_name_that_mlflow_could_not_carry_is_refused(
     tracker.close("FAILED")
 
 
-def test_an_alias_moves_under_a_lock_only(registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_of_a_home_decides_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "locks"))
     monkeypatch.setattr(versions, "LOCK_SECONDS", 0.3)
-    tracker = copied(registered, tmp_path)
-    tracker.set_alias(NAME, "previous", 1)
-    tracker.set_alias(NAME, "previous", "1")
-    assert tracker.versions(NAME)[0]["alias"] == "champion, previous"
+    with versions.only_one("name"):
+        pass
     [lock] = (tmp_path / "locks" / "cache" / "locks").iterdir()
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(RegistryError, match="another process"):
-            tracker.set_alias(NAME, "third", 1)
-    assert "third" not in tracker.versions(NAME)[0]["alias"]
-    tracker.close("FINISHED")
+        with pytest.raises(RegistryError, match="another process"), versions.only_one("name"):
+            pass
 
 
 def test_only_one_lets_one_thread_in_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from tasks.training.distill import inner_spec
 from tasks.training.general import general_spec
 from tasks.training.models.students import build_student, freeze, load_encoder
 from tasks.training.objectives.context import DistillationContext
-from tasks.training.objectives.layers import Matcher, layers
+from tasks.training.objectives.layers import LayerObjective, layers
 from tasks.training.objectives.signal_files import SignalFiles, StoragePlan
 from tasks.training.objectives.signals import Recorded
 from tests.methods.golden import losses, rules
@@ -108,7 +108,7 @@ def shown(model: Any, inputs: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return [states.numpy() for states in hidden], scores
 
 
-def inner(scene: SimpleNamespace, **changes: Any) -> tuple[Matcher, Any, Any]:
+def inner(scene: SimpleNamespace, **changes: Any) -> tuple[LayerObjective, Any, Any]:
     """Return the first phase's objective, its text and its course."""
     knobs = IntermediateSlice(task_type="classification", **(KNOBS | changes), shape=Shape(layers=2))
     augmented = AugmentedRows(scene.rows, scene.tokenizer, knobs.max_length, 0, knobs.sampling)

@@ -16,11 +16,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from flows.servers.local import free_port
 from tasks.engine.environment import environment
 from tasks.engine.process import command
 from tasks.training.models.snapshots import read_snapshot
 from tests.forked import ForkedJob
+from tests.free_port import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = "tests.training.loop.phased_engine"

@@ -22,7 +22,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from flows.servers.local import free_port
 from tasks.engine.environment import environment
 from tasks.engine.process import command
 from tasks.methods.losses.means import Loss, mean_of
@@ -33,6 +32,7 @@ from tasks.training.data.encoded import Encoded
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.distributed import ProcessGroup
 from tests.forked import ForkedJob
+from tests.free_port import free_port
 
 FAST: dict[str, Any] = {
     "steps": 12,

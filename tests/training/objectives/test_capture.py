@@ -15,7 +15,7 @@ from tasks.training.data.encoded import collate, encode
 from tasks.training.data.rows import Task, load_tokenizer
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives.capture import Capture, check_capture
-from tasks.training.objectives.layers import Matcher
+from tasks.training.objectives.layers import LayerObjective
 
 TASK = Task("tiny", "classification", ["negative", "positive"], "accuracy", False, HEADS["classification"])
 CPU = torch.device("cpu")
@@ -49,7 +49,9 @@ def test_a_teacher_that_still_drops_units_is_caught(teacher, batch) -> None:
 
 
 def test_a_student_equal_to_its_teacher_loses_nothing(teacher, batch) -> None:
-    assert float(Matcher(copy.deepcopy(teacher), teacher, knobs()).loss(batch).mean()) == pytest.approx(0, abs=1e-8)
+    assert float(LayerObjective(copy.deepcopy(teacher), teacher, knobs()).loss(batch).mean()) == pytest.approx(
+        0, abs=1e-8
+    )
 
 
 @pytest.mark.parametrize("formula", ["masked", "paper"])
@@ -57,7 +59,7 @@ def test_padding_changes_only_the_papers_formula(teacher, tiny_bert: Path, formu
     student = build_student(
         "random", teacher, SimpleNamespace(layers=2, hidden=8, heads=4, feed_forward=16), seed=1
     ).eval()
-    matcher = Matcher(student, teacher, knobs(projection="shared", formula=formula))
+    matcher = LayerObjective(student, teacher, knobs(projection="shared", formula=formula))
     encoded = encode(load_tokenizer(tiny_bert), ["the film was good", "a book " * 6], None, 16)
     alone = matcher.loss(collate(encoded, [0], 0, CPU)).mean()
     both = collate(encoded, [0, 1], 0, CPU)

@@ -26,7 +26,7 @@ from tasks.training.distill import distill_intermediate
 from tasks.training.models.students import build_student, freeze, load_classifier
 from tasks.training.objectives import signal_files
 from tasks.training.objectives.capture import Signals
-from tasks.training.objectives.layers import Matcher
+from tasks.training.objectives.layers import LayerObjective
 from tasks.training.objectives.signal_files import size_of
 from tasks.training.objectives.signals import TeacherSignals, record_signals, recorded
 
@@ -88,7 +88,7 @@ def scene_of(rows: Path, bert: Path, matching: dict[str, Any] | None = None) -> 
     train = read_rows(rows, "train", task.head)
     teacher = freeze(load_classifier(bert, task, CPU))
     knobs = IntermediateSlice(task_type="classification", matching=matching or {}).matching
-    matcher = Matcher(build_student("random", teacher, Shape(layers=2), seed=3).eval(), teacher, knobs)
+    matcher = LayerObjective(build_student("random", teacher, Shape(layers=2), seed=3).eval(), teacher, knobs)
     encoded = encode(tokenizer, train.texts, None, 16)
     return SimpleNamespace(
         train=train, tokenizer=tokenizer, matcher=matcher, encoded=encoded, pad=tokenizer.pad_token_id

@@ -50,7 +50,7 @@ class Synthesizer(Mixer):
         raise NotImplementedError
 
     def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return what each token has read [B, T, D]. Raises ValueError for a longer text than it was built for."""
+        """Return the mixed states [B, T, D]. Raises ValueError for a longer text than it was built for."""
         tokens = states_BTD.shape[1]
         require_fits(tokens, self.longest, self.called)
         query = split_heads(self.query(states_BTD), self.heads) if self.blend or self.reads_query else None

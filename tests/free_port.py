@@ -1,0 +1,12 @@
+"""A port of the loopback address that nobody listens on."""
+
+from __future__ import annotations
+
+import socket
+
+
+def free_port() -> int:
+    """Return a free port of the loopback address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
