@@ -126,6 +126,7 @@ def done(jobs: Any, kind: str, knobs: Any, output: Path, models: Sequence[Path] 
     return facts
 
 
+@pytest.mark.slow
 def test_it_goes_from_teacher_to_student_through_dropping_and_scores_to_an_export(
     registered: None, rows: Path, tmp_path: Path
 ) -> None:

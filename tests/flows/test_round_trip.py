@@ -34,6 +34,7 @@ from tasks.scoring.predict import predict_texts
 from tests.command_line import Command
 from tests.flows.run.test_bad_input import SHORT
 from tests.flows.test_compress import recipe_for
+from tests.forked.interpreter import forked_processes
 from tests.stage.test_progress import left
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,9 +166,10 @@ def test_the_manifest_says_what_decided_and_what_came_out(result: dict[str, Any]
 def again(home: Home, prefect_url: str, **how: Any) -> Reproduction:
     """Reproduce the only run of this home."""
     tracker = Tracker(home.own_tracking_uri, home.artifacts)
-    return reproduce(
-        tracker, tracker.runs(1)[0], home=home, environment=os.environ | {"PREFECT_API_URL": prefect_url}, **how
-    )
+    with forked_processes():
+        return reproduce(
+            tracker, tracker.runs(1)[0], home=home, environment=os.environ | {"PREFECT_API_URL": prefect_url}, **how
+        )
 
 
 def test_a_run_from_nothing_makes_the_same_bytes(

@@ -23,6 +23,7 @@ from tasks.training.data.rows import load_tokenizer
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model
 from tasks.training.objectives.attention_outputs import AttentionBlocks
 from tests.architecture.sources import ROOT
+from tests.forked.strangers import ask_stranger
 from tests.tiny import write_tiny_bert
 from tests.training.test_families import CPU, TASK, TEXTS, batch_of, recipe, same_after_reload
 
@@ -178,12 +179,11 @@ def test_the_distribution_loads_it_without_this_repository(base: Path, tmp_path:
     assert done.stdout.strip() == f"limbeck_models-{VERSION}-py3-none-any.whl"
     with ZipFile(tmp_path / done.stdout.strip()) as wheel:
         wheel.extractall(tmp_path / "installed")
-    given = [sys.executable, "-I", "-c", ASK, str(tmp_path / "installed"), str(tmp_path / "made")]
-    asked = subprocess.run(given, capture_output=True, text=True, cwd=tmp_path)
+    words = (str(tmp_path / "installed"), str(tmp_path / "made"))
+    asked = ask_stranger(ASK, *words, folder=tmp_path)
     with torch.no_grad():
         expected = [round(value, 4) for value in student(torch.tensor([[2, 5, 6, 3]])).logits[0].tolist()]
     assert asked.stdout.strip() == f"{VERSION} {expected}", asked.stderr
-    without = [part.replace("import limbeck_models\n", "") for part in given]
-    refused = subprocess.run(without, capture_output=True, text=True, cwd=tmp_path)
+    refused = ask_stranger(ASK.replace("import limbeck_models\n", ""), *words, folder=tmp_path)
     assert refused.returncode and "does not recognize this architecture" in refused.stderr
     assert "auto_map" not in (tmp_path / "made" / "config.json").read_text()

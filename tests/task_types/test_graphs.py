@@ -31,7 +31,18 @@ from tests.task_types.test_answers import ONE_ANSWER, drawn
 NAMES = sorted({*GRAPHS} - {"retrieval", "seq2seq"})  # its graphs are those of embedding; there are none
 
 
-@pytest.fixture(scope="module", params=[name for name in ONE_ANSWER if name in NAMES])
+SEEN_ELSEWHERE = ("classification", "embedding", "multi-label")
+"""Types whose graphs are also asked in `exports/test_exports.py` and in the whole chains of their own tests."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] if name in SEEN_ELSEWHERE else [])
+        for name in ONE_ANSWER
+        if name in NAMES
+    ],
+)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
     """A task type, a checkpoint of it, and its export."""
     name, place = request.param, tmp_path_factory.mktemp(request.param)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.teacher_signals import choose_storage, reads_of_rows, signal_knobs, text_size
+from flows.branches.teacher_signals import claim_storage, reads_of_rows, signal_knobs, text_size
 from flows.run.recipe_file import load_recipe
 from tasks.contracts import Artifact
 from tasks.ports.store.open import open_store
@@ -51,7 +51,7 @@ def choice(given: Recipe, text: TextSize | None = SST2, shared: SharedArtifacts 
     phase = given.inner_phase(student)
     assert phase is not None
     shared = shared or shared_by()
-    return choose_storage(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
+    return claim_storage(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +151,7 @@ def test_recipes_of_the_shelf_store_what_they_read_often(
     phase = given.inner_phase(student)
     assert phase is not None
     text = TextSize(rows, 857_000, 19_000_000)
-    found = choose_storage(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
+    found = claim_storage(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
     assert (found.kept, found.reads) == (kept, reads) and 8e9 < found.sizes["16"] < 13e9
 
 

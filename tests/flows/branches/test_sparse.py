@@ -39,7 +39,7 @@ def test_a_run_tells_how_many_weights_stay_and_a_second_run_computes_nothing(
 ) -> None:
     bound = {"criteria": [{"metric": "nonzero_share", "at_most": 0.9}, {"metric": "packed_bytes", "at_most": 10**9}]}
     exports = {"of": ["sparse"], "formats": ["onnx", "int8"]}
-    bert = write_tiny("bert", tmp_path / "bert")
+    bert = write_tiny("bert", tmp_path / "bert", num_hidden_layers=2)
     recipe = chain(bert, tiny_rows, SPARSE, AT_RANDOM, gate={**bound, "leakage": 1.0}, exports=exports)
     result: dict[str, Any] = run_recipe(recipe, home=home)
     rows = {row.name: row for row in RunResult.model_validate(result).models}

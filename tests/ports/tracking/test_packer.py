@@ -13,6 +13,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import RegistryError
 from tasks.ports.tracking.package import PINNED, package
 from tasks.ports.tracking.packer import Packer
+from tests.forked import start_fork
 
 TASK = TaskSpec(name="tiny")
 
@@ -28,7 +29,7 @@ def checkpoint(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def test_one_process_packs_many_models_and_outlives_a_bad_one(checkpoint: Path, tmp_path: Path) -> None:
-    with Packer(tmp_path / "work") as packer:
+    with Packer(tmp_path / "work", start_fork) as packer:
         first = packer.pack(checkpoint, "first", card="# card", task=TASK)
         process = packer.process
         shutil.copytree(checkpoint, tmp_path / "broken")

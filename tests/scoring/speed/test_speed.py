@@ -36,7 +36,8 @@ def measured(*folders: Path) -> list[int]:
 def test_memory_is_the_models_and_not_its_parents(tmp_path: Path) -> None:
     """On Linux the peak that getrusage reports is inherited from the process that started this one."""
     small = write_classifier(tmp_path / "small")
-    large = write_classifier(tmp_path / "large", hidden_size=1024, num_attention_heads=8, intermediate_size=4096)
+    wide = {"hidden_size": 1024, "num_attention_heads": 8, "intermediate_size": 4096, "num_hidden_layers": 2}
+    large = write_classifier(tmp_path / "large", **wide)
     ballast = bytearray(b"x" * 600_000_000)  # touched: this process is now larger than any of the two will be
     found = dict(zip(("small", "large"), measured(small, large), strict=True))
     weights = (large / "model.safetensors").stat().st_size
