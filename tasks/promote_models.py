@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tasks.errors import GateError
 from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.decided import AliasDecision, DeletedVersion, RunDecision
-from tasks.gate.judging import Judging
+from tasks.gate.gate_inputs import GateInputs
 from tasks.gate.requests import require_known_alias, require_reason
 from tasks.ports.store.artifacts import Store
 from tasks.ports.tracking.tracker import Tracker
@@ -19,7 +19,7 @@ from tasks.stage.task_ends import prefect_task
 
 @prefect_task("promote-models")
 async def promote_models(
-    judging: Judging, tracker: Tracker, store: Store, registered: Sequence[Registered], run: str
+    gate_inputs: GateInputs, tracker: Tracker, store: Store, registered: Sequence[Registered], run: str
 ) -> RunDecision:
     """Judge a run's versions against the current champion, and move aliases accordingly; return the decisions."""
     if not registered:
@@ -29,10 +29,10 @@ async def promote_models(
             "aliases": {},
             "champion": None,
             "news": False,
-            "decisions": await asyncio.to_thread(judging.decide),
+            "decisions": await asyncio.to_thread(gate_inputs.decide),
         }
     name, numbers = registered[0].name, {entry.candidate: entry.version for entry in registered}
-    return await under_lock(store, tracker, name, lambda registry: decide_run(judging, registry, numbers, run))
+    return await under_lock(store, tracker, name, lambda registry: decide_run(gate_inputs, registry, numbers, run))
 
 
 @prefect_task("promote-version")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tasks.exports.package import PublishedExport, files_for_a_model
 from tasks.gate.decided import RunDecision
-from tasks.gate.judging import Judging, gate_row, verdict_tags
+from tasks.gate.gate_inputs import GateInputs, gate_row, verdict_tags
 from tasks.gate.verdicts import Decision
 from tasks.ports.tracking.packer import Packer, started
 from tasks.ports.tracking.tracker import Tracker
@@ -30,7 +30,7 @@ from tasks.stage.task_ends import prefect_task
 async def register_models(
     tracker: Tracker,
     folders: Mapping[str, Callable[[], Path]],
-    judging: Judging,
+    gate_inputs: GateInputs,
     about: RunDescription,
     workspace: Path,
     exports: Mapping[str, Mapping[str, PublishedExport]],
@@ -40,22 +40,22 @@ async def register_models(
     Criteria relative to the champion are left out: the champion is only known when aliases move. ``exports`` are no
     versions of their own: those of a candidate are part of its version.
     """
-    recipe = judging.recipe
+    recipe = gate_inputs.recipe
     alone = recipe.gate.model_copy(
         update={"criteria": tuple(one for one in recipe.gate.criteria if one.reference != "champion")}
     )
-    decisions = await asyncio.to_thread(replace(judging, recipe=recipe.model_copy(update={"gate": alone})).decide)
+    decisions = await asyncio.to_thread(replace(gate_inputs, recipe=recipe.model_copy(update={"gate": alone})).decide)
     registered: list[Registered] = []
     engines = current_session().engines
     start = engines.lend if engines is not None and engines.used else started
     with Packer(workspace, start, max_length=recipe.scoring.max_length) as packer:
-        for candidate in judging.models[1:]:
+        for candidate in gate_inputs.models[1:]:
             if role_of(candidate.role).registered:
                 folder, decision = folders[candidate.name], decisions[candidate.name]
                 own = exports.get(candidate.name, {})
                 registered.append(
                     await asyncio.to_thread(
-                        register_one, recipe, tracker, folder, candidate, judging, decision, about, packer, own
+                        register_one, recipe, tracker, folder, candidate, gate_inputs, decision, about, packer, own
                     )
                 )
     return registered
@@ -66,7 +66,7 @@ def register_one(
     tracker: Tracker,
     folder: Callable[[], Path],
     candidate: ResultRow,
-    judging: Judging,
+    gate_inputs: GateInputs,
     decision: Decision,
     about: RunDescription,
     packer: Packer,
@@ -74,7 +74,7 @@ def register_one(
 ) -> Registered:
     """Register one candidate, or find the version with the same weights, judged on the same rows with the same
     decision."""
-    name, teacher = registered_name(recipe, about["teacher"]), judging.models[0]
+    name, teacher = registered_name(recipe, about["teacher"]), gate_inputs.models[0]
     card = model_card(
         candidate,
         teacher,
@@ -90,12 +90,12 @@ def register_one(
         candidate.name,
         folder,
         card=card,
-        tags=tags(recipe, candidate, decision, about) | digests_of(exports) | judging.digests,
+        tags=tags(recipe, candidate, decision, about) | digests_of(exports) | gate_inputs.digests,
         description=describe(candidate, recipe.gate.split),
         task=recipe.spec,
         packer=packer,
         alias=None,
-        beside={FOLDER: partial(judging.evaluation, candidate.name)},
+        beside={FOLDER: partial(gate_inputs.evaluation, candidate.name)},
         files=partial(export_files, exports, packer.workspace / f"{candidate.name}.onnx"),
     )
     return Registered(name=name, version=version["version"], candidate=candidate.name, new=version["new"])

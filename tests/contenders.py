@@ -20,7 +20,7 @@ import numpy as np
 
 from tasks.gate import alias_decisions
 from tasks.gate.alias_decisions import decide_run, under_lock
-from tasks.gate.judging import Judging, verdict_tags
+from tasks.gate.gate_inputs import GateInputs, verdict_tags
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracking.registry import Registry, RegistryState
@@ -102,7 +102,7 @@ def judging_of(
     said: str = "text",
     learned: Sequence[str] = (),
     **gate: Any,
-) -> Judging:
+) -> GateInputs:
     """Return a run of these candidates before its judge."""
     rows = write_rows(folder / f"rows {said}", said=said, learned=learned)
     everybody = [stated("teacher", "teacher", bytes=10**9, checkpoint="t" * 64), *models]
@@ -112,10 +112,10 @@ def judging_of(
     }
     places = {name: (lambda place=place: place) for name, place in cards.items()}
     data = RowsFacts(rows={"validation": COUNT}, rows_sha256={"validation": sha256(said.encode()).hexdigest()})
-    return Judging(recipe_for(**gate), everybody, data, lambda: rows, places, {}, folder)
+    return GateInputs(recipe_for(**gate), everybody, data, lambda: rows, places, {}, folder)
 
 
-def register(tracker: Tracker, name: str, judging: Judging, known: dict[str, str] | None = None) -> dict[str, str]:
+def register(tracker: Tracker, name: str, judging: GateInputs, known: dict[str, str] | None = None) -> dict[str, str]:
     """Register the candidates of a run without weights; return versions by candidate. ``known`` remembers what was
     uploaded already."""
     known, client = {} if known is None else known, tracker.client
@@ -144,7 +144,7 @@ def register(tracker: Tracker, name: str, judging: Judging, known: dict[str, str
     return numbers
 
 
-def packed(judging: Judging, name: str) -> Path:
+def packed(judging: GateInputs, name: str) -> Path:
     """Return a package that holds the evaluation alone."""
     package = judging.workspace / f"package {name}"
     shutil.copytree(judging.evaluation(name), package / "evaluation", dirs_exist_ok=True)
@@ -171,7 +171,7 @@ def promote(
     tracker: Tracker,
     store: Path | None,
     name: str,
-    judging: Judging,
+    judging: GateInputs,
     numbers: Mapping[str, str],
     wait: float | Callable[[], object] = 0.0,
 ) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def promote(
 def main() -> None:
     """Promote what the lines of standard input name, one after another."""
     trackers: dict[str, Tracker] = {}
-    judgings: dict[str, Judging] = {}
+    judgings: dict[str, GateInputs] = {}
     folder_store.POLL = 0.01
     print("ready", flush=True)
     for line in sys.stdin:

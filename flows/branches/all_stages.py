@@ -10,8 +10,8 @@ from functools import partial
 from attrs import evolve
 
 from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, with_thresholds
+from flows.branches.evaluation import judge_all
 from flows.branches.export import beside_models, check_speed, make_exports, with_exports
-from flows.branches.judging import judge_all
 from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
 from flows.branches.makers import all_candidates
 from flows.branches.search.found import Searched, with_whole_scores

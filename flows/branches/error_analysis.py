@@ -27,13 +27,13 @@ async def inspect_all(
     """Return the error analysis of every candidate by name, each beside the teacher's predictions (the first)."""
     knobs = InspectSlice(task_type=recipe.spec.kind, split=recipe.gate.split)
     teachers = [None, *([cards[0]] * (len(cards) - 1))]
-    looks = await asyncio.gather(
+    analyses = await asyncio.gather(
         *(
             analyse_errors(knobs, one.name, card, rows, teacher)
             for one, card, teacher in zip(candidates, cards, teachers, strict=True)
         )
     )
-    return {candidate.name: found for candidate, found in zip(candidates, looks, strict=True) if found is not None}
+    return {candidate.name: found for candidate, found in zip(candidates, analyses, strict=True) if found is not None}
 
 
 async def analyse_errors(

@@ -27,7 +27,7 @@ from flows.run.notices import tell_of
 from flows.run.opening import PINNED, Run, held_back, teacher_name
 from tasks.contracts import Artifact
 from tasks.gate.decided import RunDecision
-from tasks.gate.judging import Judging
+from tasks.gate.gate_inputs import GateInputs
 from tasks.gate.verdicts import Decision
 from tasks.promote_models import promote_models
 from tasks.recipe.recipe import Recipe
@@ -106,12 +106,14 @@ async def register_and_promote(
     about = describe_run(recipe, run, data)
     exports = for_the_folders(rows, candidates, run.session.store)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
-        judging = new_judging(recipe, run, rows, data, Path(workspace))
+        gate_inputs = new_gate_inputs(recipe, run, rows, data, Path(workspace))
         # Quoted: Prefect searches the arguments of a task for results of other tasks, twice, and these contain none.
         registered = await register_models(
-            run.tracker, quote(folders), quote(judging), quote(about), Path(workspace), quote(exports)
+            run.tracker, quote(folders), quote(gate_inputs), quote(about), Path(workspace), quote(exports)
         )
-        promotion = await promote_models(quote(judging), run.tracker, run.session.store, registered, run.tracker.parent)
+        promotion = await promote_models(
+            quote(gate_inputs), run.tracker, run.session.store, registered, run.tracker.parent
+        )
     return registered, promotion
 
 
@@ -179,12 +181,12 @@ def champion_line(result: RunResult) -> str:
     return f"{result.registered[0].name}@champion {stays} {champion.candidate}, version {champion.version}"
 
 
-def new_judging(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artifact, workspace: Path) -> Judging:
+def new_gate_inputs(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artifact, workspace: Path) -> GateInputs:
     """Return the inputs of the gate: the figures, access to every model's predictions and to the rows, and the overlaps
     of the gate's rows with training data."""
     store, session, split = run.session.store, run.session, recipe.gate.split
     cards = {row.name: session.artifact_of("score-model", row.name) for row in rows}
-    return Judging(
+    return GateInputs(
         recipe,
         rows,
         data.read(RowsFacts),

@@ -141,8 +141,8 @@ class Guard:
         given = headers.get("authorization", "")
         if hmac.compare_digest(given.encode(), self.access.basic.encode()):
             return True
-        brought = [part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";")]
-        own = [value for name, _, value in brought if name == self.access.cookie_name]
+        cookies = [part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";")]
+        own = [value for name, _, value in cookies if name == self.access.cookie_name]
         return self.keeps == "cookie" and any(
             hmac.compare_digest(value.encode(), self.access.cookie.encode()) for value in own
         )
@@ -177,12 +177,12 @@ def is_from_elsewhere(headers: Headers) -> bool:
 
 def is_navigation(scope: Any, headers: Headers) -> bool:
     """Return whether a request is a person's click on a link: that person sees the page, the linking site does not."""
-    looks = (
+    is_visit = (
         scope.get("method") == "GET"
         and headers.get("sec-fetch-mode") == "navigate"
         and headers.get("sec-fetch-dest") == "document"
     )
-    return looks and "origin" not in headers
+    return is_visit and "origin" not in headers
 
 
 def protecting(send: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, Unpack
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.gate.criteria import Champion
 from tasks.gate.decided import AliasDecision, DeletedVersion, RunDecision
-from tasks.gate.judging import Judging, verdict_tags
+from tasks.gate.gate_inputs import GateInputs, verdict_tags
 from tasks.gate.promotion import (
     ChampionComparison,
     Compare,
@@ -61,18 +61,18 @@ async def under_lock(store: Store, tracker: Tracker, name: str, work: Callable[[
             await asyncio.wait([working])  # a thread cannot be cancelled: the lock is held until it has ended
 
 
-def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str], run: str) -> RunDecision:
+def decide_run(gate_inputs: GateInputs, registry: Registry, numbers: Mapping[str, str], run: str) -> RunDecision:
     """Judge a run's registered candidates, record the decision and move the aliases; the caller holds the lock."""
-    gate, standing = judging.recipe.gate, registry.read()
+    gate, standing = gate_inputs.recipe.gate, registry.read()
     with tempfile.TemporaryDirectory(prefix="limbeck-") as folder:
-        places = {number: partial(judging.evaluation, name) for name, number in numbers.items()}
+        places = {number: partial(gate_inputs.evaluation, name) for name, number in numbers.items()}
         reader = Reader(registry, places, Path(folder))
         champion, theirs = (
             reader.champion(standing) if any(one.reference == "champion" for one in gate.criteria) else (None, None)
         )
         if champion is not None:
-            champion = beside(champion, judging, theirs)
-        decisions = judging.decide(champion, theirs)
+            champion = beside(champion, gate_inputs, theirs)
+        decisions = gate_inputs.decide(champion, theirs)
         versions = versions_of(standing, {number: decisions[name] for name, number in numbers.items()})
         policy = Policy(gate.promote, gate.prefer, gate.margin)
         outcome = promote_run(
@@ -80,7 +80,7 @@ def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
             versions,
             standing.aliases,
             policy,
-            reader.comparer(judging.recipe.scoring.confidence),
+            reader.comparer(gate_inputs.recipe.scoring.confidence),
         )
     judged = {number: verdict_tags(decisions[name]) for name, number in numbers.items()}
     news = commit(
@@ -90,7 +90,7 @@ def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
         versions,
         judged,
         kind="run",
-        recipe=judging.recipe.name,
+        recipe=gate_inputs.recipe.name,
         run=run,
         policy=gate.promote,
     )
@@ -98,14 +98,14 @@ def decide_run(judging: Judging, registry: Registry, numbers: Mapping[str, str],
     return {**summary(outcome, after, versions), "decisions": decisions, "news": news}
 
 
-def beside(champion: Champion, judging: Judging, theirs: Evaluation | None) -> Champion:
+def beside(champion: Champion, gate_inputs: GateInputs, theirs: Evaluation | None) -> Champion:
     """Return the champion with the rows on which a run's candidates can be compared with it. All candidates of a run
     are evaluated on the same rows and learn from the same rows."""
     if theirs is None:
         return replace(champion, comparable=False)
-    same = theirs.rows == judging.rows_sha256
+    same = theirs.rows == gate_inputs.rows_sha256
     try:
-        common = unseen_by_both(judging.answers("teacher"), theirs)
+        common = unseen_by_both(gate_inputs.answers("teacher"), theirs)
     except DataError as error:
         return replace(champion, comparable=False, why=f"cannot be compared: {error}")
     why = "was trained on some of the evaluation rows" if same else "was evaluated on other rows"
@@ -236,9 +236,9 @@ def commit(
             )
     for number, state in outcome.states.items():
         tags.setdefault(number, {})["promotion.state"] = state
-    crowned, before = outcome.moves.get("champion"), standing.aliases.get("champion")
-    if crowned is not None and before is not None:
-        tags.setdefault(crowned, {})["gate.replaced"] = before
+    new_champion, before = outcome.moves.get("champion"), standing.aliases.get("champion")
+    if new_champion is not None and before is not None:
+        tags.setdefault(new_champion, {})["gate.replaced"] = before
     for number, found in tags.items():
         registry.tag(number, found, standing.versions[number])
     for alias, after in outcome.moves.items():

@@ -24,7 +24,7 @@ from flows.run.opening import begin
 from tasks.engine.environment import environment
 from tasks.errors import LeaseLost, RegistryError
 from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
-from tasks.gate.judging import Judging
+from tasks.gate.gate_inputs import GateInputs
 from tasks.ports.store import folder as folder_store
 from tasks.ports.store.folder import FolderStore
 from tasks.ports.tracking.registry import STORE, Registry, RegistryState, missing
@@ -47,7 +47,7 @@ class Stage:
     tracker: Tracker
     folder: Path
     known: dict[str, str] = field(default_factory=dict)
-    judgings: dict[str, Judging] = field(default_factory=dict)
+    judgings: dict[str, GateInputs] = field(default_factory=dict)
 
     def begin(self, name: str) -> dict[str, str]:
         """Register a champion and, behind it, everybody who wants its place."""

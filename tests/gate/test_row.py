@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.gate.criteria import figure
-from tasks.gate.judging import gate_row
+from tasks.gate.gate_inputs import gate_row
 from tasks.recipe.judging import FIGURES, Gate
 from tasks.recipe.recipe import Recipe
 from tests.report.figures import stated

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.gate.criteria import figure
-from tasks.gate.judging import Judging, gate_row
+from tasks.gate.gate_inputs import GateInputs, gate_row
 from tasks.gate.row import GateRow
 from tasks.gate.verdicts import ACCEPT, ANOMALOUS, INFEASIBLE, REGRESSION, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
@@ -243,7 +243,7 @@ def test_intervals_on_a_set_are_read_from_the_answers_of_the_chosen_seed_to_it(t
     criterion, bound = (
         one.model_copy(update={"worst_of": ("far",)}) for one in (TEST, RETAINED.model_copy(update={"at_least": 0.87}))
     )
-    judging = Judging(
+    judging = GateInputs(
         recipe(criterion),
         rows,
         RowsFacts(rows={"validation": 872}, rows_sha256={"validation": "r" * 64}),

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from tasks.gate.judging import interval_of
+from tasks.gate.gate_inputs import interval_of
 from tasks.gate.row import GateRow
 from tasks.gate.verdicts import Evidence, evaluate_candidates
 from tasks.recipe.judging import Criterion, Gate

@@ -47,7 +47,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     scored = partial(score_students, knobs, candidates[1:], teacher, first, shared.rows)
     cards = await in_branch(recipe, "scores", scored, [first])
     compared = partial(compare_all, recipe, candidates, [first, *cards], shared)
-    against, looks, (elsewhere, on_sets), further = await in_branch(recipe, "comparisons", compared, [first])
+    against, analyses, (elsewhere, on_sets), further = await in_branch(recipe, "comparisons", compared, [first])
     archives = await pack_all(recipe, candidates)
     speeds = await in_branch(recipe, "speeds", partial(time_all, recipe, candidates, teacher), [first])
     texts = await texts_measured(recipe, candidates, teacher, shared)
@@ -66,7 +66,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     for name, found in on_sets.items():
         for metric in found:
             rows = with_metric_on_set(rows, candidates, metric.read(MetricFacts), name)
-    return with_comparisons(recipe, rows, against, looks)
+    return with_comparisons(recipe, rows, against, analyses)
 
 
 async def score_students(

@@ -39,7 +39,7 @@ FIGURES_KEPT = (*FIGURES, "unsteady", "cost", "measured_at")
 
 
 @dataclass
-class Judging:
+class GateInputs:
     """One run's data for the gate; evaluations are written on first use, so that a fully cached run writes none."""
 
     recipe: Recipe
