@@ -9,8 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from pydantic import JsonValue
 
 from flows.cli.app import main
+from flows.cli.runner import plan_of, planned_session
+from flows.home import Home
+from tasks.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -44,3 +48,9 @@ def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         return Done(int(ended.value.code or 0), written.out, written.err)
 
     return run
+
+
+def plan_recipe(recipe: Recipe, *, home: Home, kind: str = "run") -> list[dict[str, JsonValue]]:
+    """Plan a run without running anything; return for each stage whether it is cached, why, and its estimated cost, in
+    the form of ``limbeck plan --json``."""
+    return [row.as_json() for row in plan_of(planned_session(recipe, home, kind)).stages]

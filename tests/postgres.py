@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.free_port import free_port
+from tests.web_server import free_port
 
 PROGRAMS = ("postgres", "initdb")
 WHY_NOT = "NO PostgreSQL HERE: promotion was not raced on it (install Debian's package postgresql)"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from flows.stack.ceph import Ceph, answers
 from flows.stack.programs import SOFTWARE, need
-from tests.free_port import free_port
+from tests.web_server import free_port
 
 ACCESS, SECRET, BUCKET = "limbeck", "limbeck-secret", "limbeck-tests"
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from flows.cli import maintenance, make_models, metrics, past_runs, registered_models, team_servers
+from flows.cli import maintenance, make_models, past_runs, registered_models, team_servers
 from flows.cli.output_files import OF_THE_DISK, disk_sentence
 from flows.cli.shared import STOPPED
 from flows.cli.team import accounts as team_accounts
@@ -101,7 +101,7 @@ def new_app() -> typer.Typer:
     for heading, commands in PANELS.items():
         for command in commands:
             app.command(rich_help_panel=heading, short_help=first_paragraph(command))(command)
-    app.add_typer(metrics.commands, name="metrics", rich_help_panel="Make small models")
+    app.add_typer(maintenance.metrics, name="metrics", rich_help_panel="Make small models")
     app.add_typer(team_accounts.users, name="users", rich_help_panel="Run the servers of a team")
     app.add_typer(team_accounts.worker_accounts, name="workers", rich_help_panel="Run the servers of a team")
     return app

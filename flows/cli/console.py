@@ -6,13 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from flows.cli.shared import print_lines
 from tasks.report.format.durations import duration
 from tasks.results.record import Ledger, Reproduction, StagePlan
 
@@ -192,9 +192,10 @@ def show_sweep(console: Console, result: SweepResult) -> None:
     from flows.publish.results import spent
     from tasks.report.tables.sweep import SIMILAR, answer_lines, notes, similarity_table, sweep_table, title
 
-    print_lines("", title(result), to=console)
+    plain = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    plain(f"\n{title(result)}")
     console.print(sweep_table(result))
-    print_lines(*notes(result), "", *answer_lines(result), "", SIMILAR, to=console)
+    plain("\n".join([*notes(result), "", *answer_lines(result), "", SIMILAR]))
     console.print(similarity_table(result))
     hits = sum(stage["cache"] == "hit" for stage in result["stages"])
     console.print(f"{hits} of {len(result['stages'])} stages cached; nothing was registered.", highlight=False)

@@ -279,7 +279,7 @@ def plan(
     chosen = load_recipe(recipe, sets)
     home = open_home()
     from flows.cli.runner import plan_of, planned_rows, planned_session
-    from flows.run.json_file import write_json
+    from flows.publish.results_folder import write_json
     from tasks.report.tables.held_back import held_back_lines
     from tasks.report.tables.kept_answers import kept_answer_lines
     from tasks.report.tables.ledger import plan_lines, plan_table

@@ -99,8 +99,8 @@ def ledger(
 ) -> None:
     """Show the cost of a past run, stage by stage, in time, kWh, CO2e and dollars, and the savings of the cache."""
     mlflow = tracker()
+    from flows.publish.results_folder import write_json
     from flows.run.history import find_run
-    from flows.run.json_file import write_json
     from tasks.report.tables.ledger import LEGEND, counted_lines, ledger_table
     from tasks.results.record import Ledger
 
@@ -211,8 +211,8 @@ def reproduce(
     from flows.cli.console import show_reproduction
     from flows.cli.reproduce import DIFFERENT
     from flows.cli.reproduce import reproduce as run_twice
+    from flows.publish.results_folder import write_json
     from flows.run.history import find_run
-    from flows.run.json_file import write_json
 
     found = find_run(mlflow, run, ("FINISHED",))
     if not from_cache:

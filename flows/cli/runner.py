@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 
 from flows.home import Home
-from flows.run.json_file import write_json
+from flows.publish.results_folder import write_json
 from flows.run.ledger import planned_cost
 from flows.run.stopping import RUN_OPTIONS, RunOptions, confirm, forget_cancellation
 from flows.servers import watch as server_watch

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.run.json_file import write_json
 from tasks.errors import RecipeError
 from tasks.ports.files.bounded_json import read_json as read_bounded
 from tasks.report.results.literature import Literature, literature_of
@@ -86,3 +88,10 @@ def read_json(path: Path) -> Any:
         raise RecipeError(
             f"{path} cannot be read as JSON ({error}); name a file written by limbeck run --json"
         ) from error
+
+
+def write_json(path: Path, values: Mapping[str, object]) -> None:
+    """Write a result file atomically."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n")
+    temporary.replace(path)

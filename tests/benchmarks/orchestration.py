@@ -24,10 +24,10 @@ import yaml
 from tasks.engine.environment import environment
 from tests.benchmarks.measure import Figure, Lap
 from tests.benchmarks.setting import Setting
-from tests.free_port import free_port
 from tests.s3_server import BUCKET, kind_here, s3_server
 from tests.suites.chain import OURS
 from tests.tiny import write_tiny_bert, write_tiny_rows
+from tests.web_server import free_port
 
 STAGES, STUDENTS, PATIENCE = 30, 16, 900
 OF_AN_HOUR = 61

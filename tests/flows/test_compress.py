@@ -23,9 +23,9 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.results.facts import HeldBackFacts
 from tasks.stage.session import StageRecord
+from tests.command_line import plan_recipe
 from tests.conftest import engines_in_this_process
 from tests.forked.strangers import ask_stranger
-from tests.planning import plan_recipe
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 

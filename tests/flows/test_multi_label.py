@@ -15,9 +15,8 @@ import pytest
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.recipe.recipe import Recipe
-from tests.command_line import Command
+from tests.command_line import Command, plan_recipe
 from tests.flows.test_compress import FAST, executed
-from tests.planning import plan_recipe
 from tests.tiny import WORDS
 
 NAMES = sorted(WORDS[:3])

@@ -11,9 +11,9 @@ import pytest
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.errors import StoreError
+from tests.command_line import plan_recipe
 from tests.databases import is_unused
 from tests.flows.test_compress import executed, recipe_for
-from tests.planning import plan_recipe
 from tests.s3_server import BUCKET, S3Server
 
 

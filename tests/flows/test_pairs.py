@@ -19,8 +19,8 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tasks.scoring.predictions import FILE, read_predictions
+from tests.command_line import plan_recipe
 from tests.flows.test_compress import FAST
-from tests.planning import plan_recipe
 from tests.tiny import WORDS
 
 pytestmark = pytest.mark.slow

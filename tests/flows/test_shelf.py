@@ -17,7 +17,7 @@ from flows.home import Home
 from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
-from tests.planning import plan_recipe
+from tests.command_line import plan_recipe
 from tests.task_types.chats.tables import write_answering, write_chats
 from tests.task_types.choices.tables import write_questions
 from tests.task_types.masked_words.tables import write_encoder

@@ -34,9 +34,9 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.students import LayerDropping
 from tasks.report.page.picture import sweep_picture
 from tasks.stage import context
+from tests.command_line import plan_recipe
 from tests.flows.run.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm
 from tests.flows.test_compress import FAST
-from tests.planning import plan_recipe
 
 SWEEP: dict[str, Any] = {"strategies": ["top", "greedy"], "drop": [1, 2], "seeds": [0, 1], "try_steps": 2}
 

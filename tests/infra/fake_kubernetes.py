@@ -16,8 +16,8 @@ from typing import Any
 import kubernetes_validate
 import yaml
 
-from tests.free_port import free_port
 from tests.infra.containers import Machine
+from tests.web_server import free_port
 
 VERSIONS = ("1.33", "1.34", "1.35", "1.36", "1.37")
 

@@ -31,10 +31,10 @@ from flows.run.spot import find_supervisor, heeding_notices, on_spot
 from tasks.errors import RecipeError
 from tasks.ports.spot import Metadata, Notice, notice_from
 from tests.flows.run.test_dispatch import PATIENCE, Pool, digests, pool, small, start_run
-from tests.free_port import free_port
 from tests.infra.fake_metadata import NOTICE, Service
 from tests.infra.namespace import Namespace, metadata_service, namespace, why_not
 from tests.infra.spot_flow import teacher_alone
+from tests.web_server import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 __all__ = ["pool"]

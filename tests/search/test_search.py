@@ -12,8 +12,8 @@ from flows.home import Home
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import search_lines
 from tasks.results.run import RunResult
+from tests.command_line import plan_recipe
 from tests.flows.test_compress import FAST
-from tests.planning import plan_recipe
 
 pytestmark = pytest.mark.slow
 

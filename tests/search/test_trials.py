@@ -25,8 +25,8 @@ from tasks.search.trials import (
     steps_of_rounds,
     tried_recipe,
 )
+from tests.command_line import plan_recipe
 from tests.flows.test_compress import FAST
-from tests.planning import plan_recipe
 
 SECTION = TaskDistillation.model_validate({"intermediate": {"batch_size": 8}, "prediction": {"batch_size": 8}})
 

@@ -28,10 +28,10 @@ from flows.home import Home
 from flows.servers.local import listening, running
 from tasks.ports.store.s3 import object_name
 from tests.chaos import Chaos, chaos_before
-from tests.free_port import free_port
 from tests.s3_server import BUCKET, Cluster, kind_here, make_bucket, s3_server
 from tests.suites.chain import Host, cache_of, environment
 from tests.suites.kills import PATIENCE, Undisturbed, finish, prefect_server, undisturbed
+from tests.web_server import free_port
 
 AWAY = 30.0  # seconds for which a store is unreachable
 RESTART = 5.0  # seconds for which a killed server stays away

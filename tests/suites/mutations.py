@@ -58,8 +58,8 @@ from tasks.recipe.slices import (
 )
 from tasks.recipe.students import DroppedTraining, Shape
 from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Training
+from tests.command_line import plan_recipe
 from tests.engine.test_sources import edit_during_a_run
-from tests.planning import plan_recipe
 from tests.suites.code_mutations import Executed, executed_edits, family_edits, moves, watched
 from tests.tiny import write_tiny_bert, write_tiny_rows
 

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.free_port import free_port
 from tests.s3_server import BUCKET, S3Server, make_bucket
 from tests.suites.chain import Host, asked, environment, write_chain
 from tests.suites.doomed import LEASE_SECONDS
 from tests.tiny import write_tiny_bert, write_tiny_rows
+from tests.web_server import free_port
 
 PATIENCE = 700.0
 LOOK = 0.05  # seconds between two looks at the processes of a run

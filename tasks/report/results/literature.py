@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from tasks.errors import RecipeError
-from tasks.report.results.markdown_table import line, table
+from tasks.report.format.markdown_table import line, table
 from tasks.report.results.results_file import Strict
 from tasks.report.tables.results import number
 

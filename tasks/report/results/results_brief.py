@@ -7,8 +7,8 @@ hand.
 
 from __future__ import annotations
 
+from tasks.report.format.markdown_table import line, table
 from tasks.report.format.numbers import plural
-from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Entry, Run
 from tasks.report.results.results_page import bounds, in_order, kind_of, scored
 from tasks.report.tables.held_back import purged_briefly

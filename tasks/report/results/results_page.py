@@ -11,11 +11,11 @@ from typing import Any
 
 from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import gap
+from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import plural
 from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
-from tasks.report.results.markdown_table import line, table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import DASH, number

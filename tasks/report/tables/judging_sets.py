@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tasks.report.format.baseline_comparison import Bounded
+from tasks.report.format.markdown_table import line
 from tasks.report.format.numbers import plural
-from tasks.report.results.markdown_table import line
 from tasks.report.tables.results import DASH, number, over_seeds, with_interval
 from tasks.results.facts import SetFacts
 from tasks.results.row import UNDEFINED, ResultRow, SetScores

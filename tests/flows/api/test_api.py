@@ -115,7 +115,7 @@ def test_an_interrupt_reaches_the_command_and_waits_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``limbeck ui`` runs until Ctrl-C, and says that it stops."""
-    from tests.free_port import free_port
+    from tests.web_server import free_port
 
     monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
     words = [sys.executable, "-c", INTERRUPTED, str(free_port()), str(free_port())]

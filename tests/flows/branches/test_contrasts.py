@@ -16,8 +16,8 @@ from flows.publish.results_folder import add_result, write_page
 from tasks.ports.tracking.registry import Registry
 from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring.evaluation import read_evaluation
+from tests.command_line import plan_recipe
 from tests.flows.test_compress import FAST, executed, recipe_for
-from tests.planning import plan_recipe
 
 STUDENTS: list[dict[str, Any]] = [
     {"name": "half", "layers": 2, "stages": ["intermediate"], "seeds": [0, 1]},

@@ -24,8 +24,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.report.format.speeds import speed_lines
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
+from tests.command_line import plan_recipe
 from tests.flows.test_compress import FAST
-from tests.planning import plan_recipe
 
 STUDENT = {"name": "half", "layers": 2}
 LEARNED = STUDENT | {"signal": "labels", "prediction": FAST | {"steps": 150, "learning_rate": 0.01}}

@@ -19,10 +19,10 @@ from tasks.recipe.candidates import knobs_by_maker
 from tasks.recipe.recipe import Recipe
 from tasks.results.run import RunResult
 from tests.architecture.sources import ROOT
+from tests.command_line import plan_recipe
 from tests.docs.test_pages import changes_of
 from tests.flows.test_compress import FAST, executed, recipe_for
 from tests.package_copies import copy_packages, limbeck
-from tests.planning import plan_recipe
 
 CUT: dict[str, Any] = {"name": "cut", "from": "teacher", "by": "layer-dropping", "strategy": "top", "drop": 1, **FAST}
 DISTILLED: dict[str, Any] = {

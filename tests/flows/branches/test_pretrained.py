@@ -13,8 +13,8 @@ from flows.home import Home
 from tasks.recipe.makers.pretraining import PretrainedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.training import Pretraining
+from tests.command_line import plan_recipe
 from tests.flows.test_shelf import tiny_recipe
-from tests.planning import plan_recipe
 
 COMMON = {"from": "pretrained", "by": "pretraining"}
 SAME, SHARED, ORDER = (

@@ -30,8 +30,8 @@ from tasks.ports.machine import device_class
 from tasks.ports.work_pools import device_of
 from tasks.recipe.recipe import Recipe
 from tests.forked.interpreter import interpreter
-from tests.free_port import free_port
 from tests.prefect_server import IDLE, LAZY, ROOT, prefect_server_of_our_own
+from tests.web_server import free_port
 
 DEPLOYMENTS = {
     "compress/own-recipe",

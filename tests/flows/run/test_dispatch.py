@@ -39,9 +39,8 @@ from tasks.ports.work_pools import DEVICE
 from tasks.recipe.recipe import Recipe
 from tasks.stage.keys import WITHOUT_A_MODEL
 from tasks.stage.orders import StageOrder
-from tests.command_line import Command
+from tests.command_line import Command, plan_recipe
 from tests.flows.test_compress import FAST, recipe_for, teacher_alone
-from tests.planning import plan_recipe
 from tests.s3_server import BUCKET, S3Server
 
 ROOT = Path(__file__).resolve().parents[3]

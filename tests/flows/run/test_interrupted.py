@@ -74,7 +74,7 @@ def recipe(tmp_path: Path, tiny_bert: Path, tiny_rows: Path) -> Path:
         "name": "stopped",
         "task": {"name": "opinions", "labels": ["negative", "positive"]},
         "data": {"source": str(tiny_rows), "selection_rows": 20},
-        "teacher": {"model": str(tiny_bert), "steps": 900, "floor": 0.0, **fast},
+        "teacher": {"model": str(tiny_bert), "steps": 600, "floor": 0.0, **fast},
         "task_distillation": {"prediction": {"steps": 5, **fast}},
         "students": [{"name": "small", "layers": 2}],
         "resources": {"threads_alone": 1},

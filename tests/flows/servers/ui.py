@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flows.home import Home
-from tests.free_port import free_port
 from tests.prefect_server import ROOT
+from tests.web_server import free_port
 
 
 def surroundings(home: Home) -> dict[str, str]:

@@ -21,7 +21,7 @@ from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack, is_free
 from flows.stack.setup.worker_user import require_access
 from tasks.errors import StackError
-from tests.free_port import free_port
+from tests.web_server import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 300.0

@@ -25,7 +25,7 @@ from moto.rds.models import DBParameterGroup
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
-from tests.free_port import free_port
+from tests.web_server import free_port
 
 REGION = "eu-central-1"
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}  # moto asks for some

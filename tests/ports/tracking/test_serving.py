@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.free_port import free_port
 from tests.ports.tracking.test_tracker import NAME, TEXT, checkpoint, moved, new_tracker, registered
+from tests.web_server import free_port
 
 __all__ = ["checkpoint", "registered"]  # fixtures
 

@@ -20,7 +20,7 @@ from tasks.engine.environment import environment
 from tasks.engine.process import command
 from tasks.training.models.snapshots import read_snapshot
 from tests.forked import ForkedJob
-from tests.free_port import free_port
+from tests.web_server import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = "tests.training.loop.phased_engine"

@@ -32,7 +32,7 @@ from tasks.training.data.encoded import Encoded
 from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.distributed import ProcessGroup
 from tests.forked import ForkedJob
-from tests.free_port import free_port
+from tests.web_server import free_port
 
 FAST: dict[str, Any] = {
     "steps": 12,
