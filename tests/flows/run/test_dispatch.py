@@ -307,7 +307,7 @@ def test_where_stages_go_follows_from_what_is_deployed(
 
     def doctor() -> tuple[str, str]:
         (found,) = gpu_stages_elsewhere(Stack.of(pool.home))
-        return found.state, found.said
+        return found.state, found.details
 
     nowhere = "stages that run models are computed in the run itself: "
     assert doctor() == (WARNING, "in the runs themselves: nothing is deployed yet")

@@ -27,6 +27,7 @@ from flows.stack.setup.certificates import TlsOptions, install
 from flows.stack.setup.folders import lay_out
 from tests.flows.stack.running import eventually, low_port
 from tests.flows.stack.test_tls import NGINX
+from tests.prefect_server import WORKER
 
 WORKS = ("servers", "workers", "queues", "slots", "ended")
 """Parts of the exporter that ask Prefect."""
@@ -90,7 +91,8 @@ def test_it_reads_and_is_read_over_tls_with_the_token_of_a_worker(
     from prefect.settings import PREFECT_API_AUTH_STRING
 
     password = str(PREFECT_API_AUTH_STRING.value()).partition(":")[2]
-    secret = credentials.generate(stack.secrets_file) | {"LIMBECK_PREFECT_PASSWORD": password}
+    own = {"LIMBECK_PREFECT_PASSWORD": password, "LIMBECK_PREFECT_WORKER_TOKEN": WORKER.partition(":")[2]}
+    secret = credentials.generate(stack.secrets_file) | own
     told = environment_of(stack, services(stack, secret)["metrics"])
     user, _, token = told["PREFECT_API_AUTH_STRING"].partition(":")
     assert user == "limbeck-worker" and password not in "".join(told.values()), "it has no password of a person"

@@ -39,7 +39,7 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
         "task": {"name": "translators", "kind": "seq2seq", "metrics": ["bleu", "chrf"]},
         "data": {"source": str(table), "selection_rows": 10, "validation_share": 0.15, "purge": False},
         "teacher": {"model": str(model), **TRAINED, "floor": -1.0},
-        "generation": {"beams": 2, "max_length": 24},
+        "generation": {"beams": 2, "max_length": 16},
         "task_distillation": {"prediction": {**TRAINED, "steps": 6, "temperature": 1.0}, "kept_words": 8},
         "students": [
             {"name": "words", **small},
