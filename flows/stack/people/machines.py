@@ -66,9 +66,8 @@ def remove_machine(stack: Stack, name: str) -> None:
     known = read_tokens(stack.worker_tokens)
     if name not in known:
         raise StackError(f"there is no worker {name}; known are: {', '.join(sorted(known)) or 'none'}")
-    accounts = dict(list_users(stack))
     write_tokens(stack, {**known, name: REMOVED})
-    if name in accounts:
+    if name in dict(list_users(stack)):
         remove_user(stack, name)
     write_tokens(stack, {other: value for other, value in known.items() if other != name})
 

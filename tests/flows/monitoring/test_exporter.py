@@ -4,6 +4,7 @@ stranger nor a dead server can spoil."""
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -20,11 +21,13 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
+from flows.branches.subflow import BRANCH
+from flows.branches.sweep import STRATEGY
 from flows.monitoring import costs, machine, server_api, work
 from flows.monitoring.costs import LedgerSums
 from flows.monitoring.exporter import METRICS_PASSWORD, Limbeck, Page, main
 from flows.monitoring.server_api import Api
-from flows.monitoring.work import Ended, queue_metrics, worker_metrics
+from flows.monitoring.work import WITH_STAGES, Ended, queue_metrics, worker_metrics
 from flows.servers.access import Access
 
 SMI = """0, NVIDIA A10G, 87, 20480, 23028, 212.50, 61
@@ -35,6 +38,14 @@ SMI = """0, NVIDIA A10G, 87, 20480, 23028, 212.50, 61
 def samples(metrics: Any) -> dict[tuple[str, ...], float]:
     """Return the figures of some metrics by their names and labels."""
     return {(sample.name, *sample.labels.values()): sample.value for metric in metrics for sample in metric.samples}
+
+
+def test_every_flow_whose_tasks_are_stages_is_counted() -> None:
+    """Runs of a form were not: its flow has another name than that of a file."""
+    sources = (Path(__file__).resolve().parents[3] / "flows").glob("*.py")
+    named = {name for path in sources for name in re.findall(r'@flow\(name="([\w-]+)"', path.read_text())}
+    without = {"promote", "rollback", "delete", "janitor", "resubmit"}
+    assert without < named and {BRANCH, STRATEGY} | named - without == set(WITH_STAGES)
 
 
 @task(name="prepare-rows", task_run_name="prepare-rows/{label}")

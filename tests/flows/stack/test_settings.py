@@ -15,7 +15,9 @@ import pytest
 from flows.cli.team_servers import exports
 from flows.home import Home
 from flows.run.environment import stack_environment
+from flows.servers.worker_tokens import WorkerTokens, read_tokens, token_digest
 from flows.stack import bringup, configs, credentials, programs
+from flows.stack.people import machines
 from flows.stack.services import client_environment, environment_of, services
 from flows.stack.settings import INNER, PUBLIC_PORTS, Settings, Stack, choose_ports
 from flows.stack.setup.choice import choose
@@ -268,3 +270,24 @@ def test_a_home_whose_stack_is_down_uses_none_of_it(stack: Stack, tmp_path: Path
     stack.root.mkdir()
     stack.save()
     assert stack_environment(Home(tmp_path)) == {}
+
+
+def test_a_removal_that_mlflow_did_not_hear_of_is_repeated(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_away(stack: Stack) -> list[tuple[str, bool]]:
+        raise StackError("MLflow is away")
+
+    stack.worker_tokens.parent.mkdir(parents=True)
+    machines.write_tokens(stack, {"box": token_digest("token"), "other": token_digest("its own")})
+    monkeypatch.setattr(machines, "list_users", is_away)
+    with pytest.raises(StackError, match="away"):
+        machines.remove_machine(stack, "box")
+    tokens = WorkerTokens("limbeck:password", "", stack.worker_tokens)
+    assert not tokens.accepts("box:token") and not tokens.accepts("box:") and tokens.accepts("other:its own")
+
+    removed: list[str] = []
+    monkeypatch.setattr(machines, "list_users", lambda stack: [("box", False)])
+    monkeypatch.setattr(machines, "remove_user", lambda stack, name: removed.append(name))
+    machines.remove_machine(stack, "box")
+    assert removed == ["box"] and set(read_tokens(stack.worker_tokens)) == {"other"}
+    with pytest.raises(StackError, match="there is no worker box; known are: other"):
+        machines.remove_machine(stack, "box")
