@@ -113,11 +113,7 @@ class Candidate:
         """The number of the chosen seed: the one with the best score on the selection rows; the first among equals, or
         if a score is missing."""
         scores = self.selection_scores
-        return (
-            0
-            if None in scores
-            else max(range(len(scores)), key=lambda number: (score_or_lowest(scores[number]), -number))
-        )
+        return 0 if None in scores else best_of(scores)
 
     @property
     def selection_scores(self) -> list[float | None]:
@@ -170,6 +166,11 @@ async def candidate_with_thresholds(recipe: Recipe, candidate: Candidate, rows: 
 def score_or_lowest(score: float | None) -> float:
     """Return a score; minus infinity for an unknown one, so that it ranks last."""
     return -math.inf if score is None else score
+
+
+def best_of(scores: Sequence[float | None]) -> int:
+    """Return the index of the best score; the first among equals."""
+    return max(range(len(scores)), key=lambda number: (score_or_lowest(scores[number]), -number))
 
 
 def label(name: str, seed: int, seeds: tuple[int, ...]) -> str:

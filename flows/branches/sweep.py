@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, score_or_lowest
+from flows.branches.candidate import Candidate, SharedArtifacts, best_of, candidate_with_thresholds, score_or_lowest
 from flows.branches.dropped import make_dropped
 from flows.branches.subflow import in_subflow
 from flows.branches.teacher import layers_of_teacher
@@ -271,11 +271,6 @@ def selection_score(candidate: Candidate) -> float | None:
     """Return the mean score of a candidate's models on the selection rows; None if a plan does not know it."""
     scores = [score for score in candidate.selection_scores if score is not None]
     return sum(scores) / len(scores) if len(scores) == len(candidate.models) else None
-
-
-def best_of(scores: Sequence[float | None]) -> int:
-    """Return the index of the best score; the first among equals."""
-    return max(range(len(scores)), key=lambda number: (score_or_lowest(scores[number]), -number))
 
 
 def unknown() -> Artifact:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from flows.servers.worker_tokens import WORKERS_AUTH
 from flows.stack.credentials import SECRETS
 from flows.stack.services import RUN_DAYS, VACUUM_SETTINGS
 
@@ -109,7 +110,7 @@ def test_secrets_come_from_the_environment_or_nothing_starts(compose: dict[str, 
 
 def test_workers_may_not_administer_prefect(compose: dict[str, Any]) -> None:
     """Their token is that which the guard knows; pools are made before by services that end."""
-    services, token = compose["services"], compose["x-prefect"]["LIMBECK_PREFECT_WORKER_AUTH"]
+    services, token = compose["services"], compose["x-prefect"][WORKERS_AUTH]
     assert token.startswith("limbeck-worker:${LIMBECK_PREFECT_WORKER_TOKEN")
     for name in ("worker-cpu", "worker-gpu", "metrics"):
         told = services[name]["environment"]

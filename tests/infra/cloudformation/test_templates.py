@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.servers.worker_tokens import WORKERS_AUTH
 from tests.infra.cloudformation.templates import FOLDER, ORDER, Templates, load_templates, parameters_of
 
 ROOT = FOLDER.parents[1]
@@ -20,6 +21,31 @@ ROOT = FOLDER.parents[1]
 @pytest.fixture(scope="module")
 def templates() -> Templates:
     return load_templates()
+
+
+def test_the_guard_is_told_the_token_that_workers_send(templates: Templates) -> None:
+    """By the variable that it reads: by another name, every request of a worker would be refused."""
+
+    def secrets(task: str) -> dict[str, object]:
+        (container,) = templates["control"]["Resources"][task]["Properties"]["ContainerDefinitions"]
+        return {entry["Name"]: entry["ValueFrom"] for entry in container["Secrets"]}
+
+    given = secrets("PrefectTask")[WORKERS_AUTH]
+    for task in ("CpuWorkerTask", "DispatcherTask"):
+        assert secrets(task)["PREFECT_API_AUTH_STRING"] == given, task
+
+
+def test_alarms_watch_services_that_there_are(templates: Templates) -> None:
+    resources = {name: one for template in templates.values() for name, one in template["Resources"].items()}
+    services = {one["Properties"]["ServiceName"] for one in resources.values() if one["Type"] == "AWS::ECS::Service"}
+    watched = {
+        entry["Value"]
+        for one in resources.values()
+        if one["Type"] == "AWS::CloudWatch::Alarm"
+        for entry in one["Properties"].get("Dimensions", ())
+        if entry["Name"] == "ServiceName"
+    }
+    assert watched == {"cpu-worker", "dispatcher"} and watched < services
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
