@@ -59,7 +59,7 @@ from flows.servers.watch import let_go  # noqa: E402
 from tests import databases, postgres  # noqa: E402
 from tests.command_line import Command, command_line  # noqa: E402
 from tests.forked import start_fork  # noqa: E402
-from tests.prefect_server import LAZY, prefect_server_of_our_own  # noqa: E402
+from tests.prefect_server import LAZY, prefect_server_of_the_session  # noqa: E402
 from tests.s3_server import S3Server, kind_here  # noqa: E402
 from tests.s3_server import s3_server as running_s3_server  # noqa: E402
 from tests.tiny import write_sharded, write_tiny_bert, write_tiny_rows  # noqa: E402
@@ -67,7 +67,8 @@ from tests.tiny import write_sharded, write_tiny_bert, write_tiny_rows  # noqa: 
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
-    """Run one real Prefect server for all tests that need it; heartbeats are off, because each would cost a second."""
+    """Run one real Prefect server for the tests of all workers that need it; heartbeats are off, because each would
+    cost a second."""
     from prefect.settings import (
         PREFECT_API_AUTH_STRING,
         PREFECT_API_URL,
@@ -76,7 +77,7 @@ def prefect_server() -> Iterator[None]:
     )
 
     # As few services as Prefect's own harness for tests runs, whose server has no password.
-    with prefect_server_of_our_own(PREFECT__SERVER_EPHEMERAL="1", **LAZY) as told:
+    with prefect_server_of_the_session(PREFECT__SERVER_EPHEMERAL="1", **LAZY) as told:
         settings = {PREFECT_API_URL: told["PREFECT_API_URL"], PREFECT_API_AUTH_STRING: told["PREFECT_API_AUTH_STRING"]}
         SESSION["PREFECT_API_AUTH_STRING"] = told["PREFECT_API_AUTH_STRING"]  # for processes that a test starts
         os.environ |= SESSION
@@ -153,6 +154,7 @@ def engines_in_this_process() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.stage.context.run_engine", here)
+        patch.setattr("flows.cli.runner.new_fork_server", lambda: None)  # it would load torch ahead for nobody
         patch.setattr("tasks.register_model.started", start_fork)
         yield
 

@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tasks.ports.tracking.migrations import create_mlflow_tables, file_of, is_in_use
@@ -48,8 +48,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """Return a database that the first who asks makes."""
     folder = Path(os.environ[SHARED])
     done = folder / name
-    with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / f"{name}.lock"):
         if is_unused(done):  # the folder is the home of tests that have none, too
             make(begun := folder / f"begun-{name}")
             # A copy by SQLite itself has what may still lie in a log beside the file.
@@ -60,6 +59,14 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
                 source.backup(copy)
             (folder / f"copy-{name}").rename(done)
     return done
+
+
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold the lock of a file, which other processes of the session wait for."""
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def migrate_prefect(file: Path) -> None:

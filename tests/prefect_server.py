@@ -4,6 +4,8 @@ other test."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +18,7 @@ from pathlib import Path
 from flows.home import Home
 from flows.servers.local import Server, listening, running
 from flows.servers.worker_tokens import WORKERS_AUTH
-from tests.databases import prepare_prefect
+from tests.databases import SHARED, locked, prepare_prefect
 
 ROOT = Path(__file__).resolve().parents[1]
 LAZY = {
@@ -42,6 +44,32 @@ def prefect_server_of_our_own(**more: str) -> Iterator[dict[str, str]]:
         guarded(Home(Path(folder)), "prefect", **more) as server,
     ):
         yield server.client
+
+
+@contextlib.contextmanager
+def prefect_server_of_the_session(**more: str) -> Iterator[dict[str, str]]:
+    """Yield what a client's environment says of one server for all of pytest's workers: who asks first starts it, and
+    ends it when nobody uses it any longer.
+
+    A test therefore finds its own by name: other tests run flows there at the same time.
+    """
+    folder = Path(os.environ[SHARED])
+    told = folder / "prefect-server.json"
+    with contextlib.ExitStack() as held:
+        with locked(folder / "prefect-server.lock"):
+            starts = not told.exists()
+            if starts:
+                client = held.enter_context(prefect_server_of_our_own(**more))
+                users = folder / f"prefect-server-{os.getpid()}.users"
+                told.write_text(json.dumps({"client": client, "users": str(users)}))
+            known = json.loads(told.read_text())
+            using = held.enter_context(Path(known["users"]).open("a"))
+            fcntl.flock(using, fcntl.LOCK_SH)
+        yield known["client"]
+        if starts:
+            with locked(folder / "prefect-server.lock"):
+                told.unlink()  # who asks from now on starts the next one
+            fcntl.flock(using, fcntl.LOCK_EX)  # waits for those who still use this one
 
 
 @contextlib.contextmanager

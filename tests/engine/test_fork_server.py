@@ -214,23 +214,6 @@ def test_a_server_whose_run_vanished_without_reading_the_last_answers_ends_witho
     assert server.communicate(timeout=60) == (None, b"") and server.returncode == 0
 
 
-def test_what_is_forked_has_one_thread(tmp_path: Path) -> None:
-    """A fork takes along one thread only: a lock that another one holds would never be given back."""
-
-    async def run() -> tuple[int, str]:
-        order = {"job": "no such", "output": str(tmp_path / "output"), "threads": 2}
-        with serving() as server:
-            for module in ("tasks.training", "tasks.scoring", "tasks.exports"):
-                with pytest.raises(RecipeError, match="unknown job 'no such'; choose one of"):
-                    await run_engine(module, order, tmp_path, lambda event: None, server)
-            assert server.process is not None
-            place = Path("/proc") / str(server.process.pid)
-            return len(list((place / "task").iterdir())), (place / "maps").read_text()
-
-    threads, loaded = asyncio.run(run())
-    assert threads == 1 and "libtorch_cpu" in loaded and "libarrow" in loaded
-
-
 def test_what_is_loaded_ahead_is_not_loaded_again(do: Do, tmp_path: Path) -> None:
     """The process starts before there is a loop, as a run's does while the run is planned."""
     with serving() as server:
@@ -290,17 +273,23 @@ def test_files_named_like_libraries_where_the_user_stands_are_left_alone(
     assert asyncio.run(run())["threads"] == "1"
 
 
-def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path: Path) -> None:
-    """It works beside the loop, in a thread; what it does not understand it says, and it ends when there is nothing
-    more to pack."""
+def test_engines_and_the_packer_are_forked_from_one_thread(tiny_bert: Path, tmp_path: Path) -> None:
+    """A fork takes along one thread only: a lock that another one holds would never be given back. The packer works
+    beside the loop, in a thread; what it does not understand it says, and it ends when there is nothing more to
+    pack."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     AutoModelForSequenceClassification.from_pretrained(tiny_bert).save_pretrained(tmp_path / "checkpoint")
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "checkpoint")
 
     async def run() -> tuple[int, str]:
+        order = {"job": "no such", "output": str(tmp_path / "output"), "threads": 2}
         with serving() as server:
-            await do(server, "tell")
+            for module in ("tasks.training", "tasks.scoring", "tasks.exports"):
+                with pytest.raises(RecipeError, match="unknown job 'no such'; choose one of"):
+                    await run_engine(module, order, tmp_path, lambda event: None, server)
+            threads, loaded = threads_and_libraries(server)
+            assert threads == 1 and "libtorch_cpu" in loaded and "libarrow" in loaded
             with Packer(tmp_path / "work", server.lend) as packer:
                 with pytest.raises(RegistryError, match="^nothing could not be written as an MLflow model: "):
                     await asyncio.to_thread(packer.pack, tmp_path / "nothing", "nothing", card="", task=TASK)
@@ -311,6 +300,7 @@ def test_a_packer_is_forked_where_engines_were(do: Do, tiny_bert: Path, tmp_path
                 assert "RuntimeWarning" not in packer.errors.read_text(), (
                     "what is loaded ahead is not the packer itself"
                 )
+                assert threads_and_libraries(server)[0] == 1
             return await asyncio.to_thread(packer.process.wait), (package / "README.md").read_text()
 
     assert asyncio.run(run()) == (0, "# card")
@@ -373,6 +363,13 @@ def test_where_a_gpu_is_engines_of_the_cpu_are_forked_and_see_none(
         ("with", "cpu", True, ""),
         ("with", "cuda", False, "0,1"),
     ]
+
+
+def threads_and_libraries(server: ForkServer) -> tuple[int, str]:
+    """Return how many threads a server has, and the names of the files that it has mapped."""
+    assert server.process is not None
+    place = Path("/proc") / str(server.process.pid)
+    return len(list((place / "task").iterdir())), (place / "maps").read_text()
 
 
 def alive(pid: int) -> bool:

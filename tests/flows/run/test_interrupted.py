@@ -128,7 +128,7 @@ def test_a_stopped_run_leaves_nothing_running_and_loses_nothing(
 def test_a_run_that_is_cancelled_ends_in_order_and_another_process_goes_on(
     tmp_path: Path,
     recipe: Path,
-    prefect_server: None,
+    prefect_url: str,
     engines_here: None,
     command: Command,
     monkeypatch: pytest.MonkeyPatch,
@@ -144,6 +144,7 @@ def test_a_run_that_is_cancelled_ends_in_order_and_another_process_goes_on(
     assert "Stopped: its run was cancelled" in logged
 
     monkeypatch.setenv("LIMBECK_HOME", str(home))
+    monkeypatch.setenv("PREFECT_API_URL", prefect_url)
     resumed = command("resume")
     assert resumed.status == 0, resumed.error
     assert "finetune-teacher: resuming at step" in resumed.output and "1 of" in resumed.output

@@ -33,6 +33,7 @@ from tasks.ports.tracking.run_context import TRAINING_PAGES, DataSource, candida
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import version_description
 from tests.forked import start_fork
+from tests.forked.interpreter import interpreter
 from tests.forked.strangers import ask_stranger
 from tests.report.figures import stated
 
@@ -209,37 +210,15 @@ def test_names_that_mlflow_refuses_are_mended(tracker: Tracker) -> None:
     assert child.data.metrics["rows.a_b__"] == 3 and len(child.data.params) == 205
 
 
-ABANDONED = """
-import os, signal, sys
-from pathlib import Path
-from tests.ports.tracking.test_tracker import new_tracker, record
-import mlflow.tracking
-for how in sys.argv[2:]:
-    if os.fork():
-        assert os.waitstatus_to_exitcode(os.wait()[1]) == {"error": 1, "term": 143}[how]
-        continue
-    tracker = new_tracker(Path(sys.argv[1]) / how)
-    tracker.open()
-    tracker.stage_started(record())
-    if how == "term":
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
-        os.kill(os.getpid(), signal.SIGTERM)
-    raise RuntimeError("nobody closed the run")
-"""
-
-
-def test_a_process_that_ends_early_leaves_no_run_open(template: Path, tmp_path: Path) -> None:
-    ways = ("error", "term")
-    for how in ways:
-        (tmp_path / how).mkdir()
-        shutil.copyfile(template, tmp_path / how / "mlflow.db")
-    words = [sys.executable, "-c", ABANDONED, str(tmp_path), *ways]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0, done.stderr.decode()
-    for how in ways:
-        reader = new_tracker(tmp_path / how)
-        reader.experiment_id = reader.client.get_experiment_by_name("sst2/tiny").experiment_id
-        assert [run.info.status for run in everything(reader).values()] == ["KILLED", "KILLED"], how
+@pytest.mark.parametrize(("way", "status"), [("error", 1), ("term", 143)])
+def test_a_process_that_ends_early_leaves_no_run_open(template: Path, tmp_path: Path, way: str, status: int) -> None:
+    shutil.copyfile(template, tmp_path / "mlflow.db")
+    words = [interpreter(), "-P", "-m", "tests.ports.tracking.abandon", str(tmp_path), way]
+    done = subprocess.run(words, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == status, done.stderr.decode()
+    reader = new_tracker(tmp_path)
+    reader.experiment_id = reader.client.get_experiment_by_name("sst2/tiny").experiment_id
+    assert [run.info.status for run in everything(reader).values()] == ["KILLED", "KILLED"]
 
 
 def test_hits_point_to_the_newest_run_that_made_them_in_two_calls(
