@@ -32,10 +32,15 @@ def prepare(home: Path) -> None:
             shutil.copyfile(made_once(name, make), home / name)
 
 
-def prepare_prefect(database: Path) -> None:
-    """Write a Prefect database with its tables to a place where none is."""
+def copy_prefect(database: Path) -> bool:
+    """Write a Prefect database with its tables to a place where none is; tell whether one was made already. Where not,
+    a server makes its own, and gives it by ``keep_prefect``."""
     database.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(made_once("prefect.db", migrate_prefect), database)
+    made = Path(os.environ[SHARED]) / "prefect.db"
+    if is_unused(made):
+        return False
+    shutil.copyfile(made, database)
+    return True
 
 
 def is_unused(database: Path) -> bool:
@@ -51,14 +56,27 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
     with locked(folder / f"{name}.lock"):
         if is_unused(done):  # the folder is the home of tests that have none, too
             make(begun := folder / f"begun-{name}")
-            # A copy by SQLite itself has what may still lie in a log beside the file.
-            with (
-                contextlib.closing(sqlite3.connect(begun)) as source,
-                contextlib.closing(sqlite3.connect(folder / f"copy-{name}")) as copy,
-            ):
-                source.backup(copy)
-            (folder / f"copy-{name}").rename(done)
+            keep(begun, done)
     return done
+
+
+def keep_prefect(database: Path) -> None:
+    """Let later servers begin with the tables that a server has just made."""
+    folder = Path(os.environ[SHARED])
+    with locked(folder / "prefect.db.lock"):
+        if is_unused(folder / "prefect.db"):
+            keep(database, folder / "prefect.db")
+
+
+def keep(database: Path, place: Path) -> None:
+    """Copy a database by SQLite itself: the copy has what may still lie in a log beside the file."""
+    begun = place.with_name(f"copy-{place.name}")
+    with (
+        contextlib.closing(sqlite3.connect(database)) as source,
+        contextlib.closing(sqlite3.connect(begun)) as copy,
+    ):
+        source.backup(copy)
+    begun.rename(place)
 
 
 @contextlib.contextmanager

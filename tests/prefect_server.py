@@ -18,7 +18,7 @@ from pathlib import Path
 from flows.home import Home
 from flows.servers.local import Server, listening, running
 from flows.servers.worker_tokens import WORKERS_AUTH
-from tests.databases import SHARED, locked, prepare_prefect
+from tests.databases import SHARED, copy_prefect, keep_prefect, locked
 
 ROOT = Path(__file__).resolve().parents[1]
 LAZY = {
@@ -76,8 +76,7 @@ def prefect_server_of_the_session(**more: str) -> Iterator[dict[str, str]]:
 def guarded(home: Home, name: str, **more: str) -> Iterator[Server]:
     """Run a server of a home as we start all of them: with a password of its own, behind the guard."""
     database = home.root / "prefect.db"
-    if name == "prefect" and not database.exists():
-        prepare_prefect(database)
+    makes_tables = name == "prefect" and not database.exists() and not copy_prefect(database)
     own = {
         "PREFECT_HOME": f"{home.root}/prefect",
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{database}",
@@ -86,6 +85,8 @@ def guarded(home: Home, name: str, **more: str) -> Iterator[Server]:
     }
     with listening(name, 0) as taken, running(home, name, taken, links=True, extra=own | more) as server:
         server.wait(PATIENCE)
+        if makes_tables:
+            keep_prefect(database)
         yield server
 
 

@@ -24,6 +24,7 @@ from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.answers import ANSWERS
+from tests.forked.interpreter import forked_processes
 from tests.forked.strangers import ask_stranger
 from tests.tiny import WORDS
 
@@ -276,7 +277,8 @@ def pulled(result: dict[str, Any], home: Home) -> Path:
     found = next(entry for entry in result["registered"] if entry["alias"] == "champion")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIMBECK_HOME", str(home.root))
-        return pull(f"{found['name']}@champion", folder)
+        with forked_processes():
+            return pull(f"{found['name']}@champion", folder)
 
 
 def test_the_teacher_is_asked_once_for_all_trainings(result: dict[str, Any]) -> None:
