@@ -145,6 +145,9 @@ def engines_in_this_process() -> Iterator[None]:
     """Let engines do their jobs in this process, and fork the packer: the code is theirs, only the start of a Python
     for each stage, and for the packer of each run, is spared."""
     from tasks.engine.job import Job
+    from tasks.scoring.speed import matmul_libraries
+
+    first = matmul_libraries.libraries()[:1]
 
     async def here(module: str, order: Mapping[str, Any], workspace: Path, listen: Any, server: Any) -> dict[str, Any]:
         job = Job(order)
@@ -156,6 +159,9 @@ def engines_in_this_process() -> Iterator[None]:
         patch.setattr("tasks.stage.context.run_engine", here)
         patch.setattr("flows.cli.runner.new_fork_server", lambda: None)  # it would load torch ahead for nobody
         patch.setattr("tasks.register_model.started", start_fork)
+        # Which library multiplies a tiny model faster interests no run of these tests, and would load each model
+        # twice: ``scoring/speed`` tests the choice.
+        patch.setattr(matmul_libraries, "libraries", lambda: first)
         yield
 
 
@@ -195,6 +201,18 @@ def descriptions_of_aws() -> Iterator[None]:
     S3 and of its endpoints, two megabytes, again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.session.create_loader", functools.cache(create_loader))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def operators_of_onnx() -> Iterator[None]:
+    """Let all graphs of a process share one list of ONNX's operators: for each graph torch would parse the sources of
+    500 of them again, for half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "torch" in sys.modules:
+            from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+            patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
         yield
 
 

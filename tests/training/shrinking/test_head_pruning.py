@@ -65,6 +65,7 @@ def test_a_family_with_other_attention_is_refused_and_nothing_is_written(name: s
     assert list((tmp_path / "half").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_graph_has_the_heads_that_sound_and_answers_as_the_folder(rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny("bert", tmp_path / "bert"), rows, tmp_path / "whole")
     silence_least_important(job(tmp_path / "half", HALF, base=whole, rows=rows))
