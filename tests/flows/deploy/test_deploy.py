@@ -20,10 +20,12 @@ from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, Wor
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+from prefect.workers.process import ProcessWorker
 
 from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
 from flows.deploy.form_schema import OWN_TITLES
-from flows.deploy.pools import read_site
+from flows.deploy.pools import local_pool, read_site, run_places
+from flows.deploy.register_pool import register
 from flows.deploy.timetable import timetable
 from tasks.errors import RecipeError, ServerError
 from tasks.ports.machine import device_class
@@ -480,6 +482,56 @@ def test_stages_stay_where_they_were_sent_and_go_first_to_the_pool_of_this_machi
     deployment = with_client(lambda client: client.read_deployment_by_name("stage/gpu"))
     with_client(lambda client: client.delete_deployment(deployment.id))
     assert set_up()["deployment stage/gpu"] == "created" and pool() == "gpu-local"
+
+
+def queue_limit() -> int | None:
+    """Return how many runs the pool ``cpu`` starts at once."""
+    queue = with_client(lambda client: client.read_work_queue_by_name("default", work_pool_name="cpu"))
+    limit: int | None = queue.concurrency_limit
+    return limit
+
+
+def test_a_container_gives_its_pool_the_places_of_its_machine_and_leaves_a_persons_number(
+    first: dict[str, str],
+) -> None:
+    queue = with_client(lambda client: client.read_work_queue_by_name("default", work_pool_name="cpu"))
+    with_client(lambda client: client.update_work_queue(queue.id, concurrency_limit=None))
+    asyncio.run(register("cpu"))
+    assert queue_limit() == run_places()
+    with_client(lambda client: client.update_work_queue(queue.id, concurrency_limit=run_places() + 1))
+    before = with_client(lambda client: client.read_work_pool("cpu"))
+    asyncio.run(register("cpu"))
+    assert queue_limit() == run_places() + 1
+    assert with_client(lambda client: client.read_work_pool("cpu")).base_job_template == before.base_job_template
+
+
+def test_a_pool_that_a_worker_made_gets_our_template_from_the_container(first: dict[str, str]) -> None:
+    """That of a worker lets whoever starts a run choose its command."""
+    name, of_a_worker = "of-a-container", ProcessWorker.get_default_base_job_template()
+    assert "command" in of_a_worker["variables"]["properties"]
+    made = WorkPoolCreate(name=name, type="process", base_job_template=of_a_worker)
+    with_client(lambda client: client.create_work_pool(made))
+    asyncio.run(register(name))
+    template = with_client(lambda client: client.read_work_pool(name)).base_job_template
+    assert template == local_pool(name)["base_job_template"]
+    assert "command" not in template["variables"]["properties"]
+    with_client(lambda client: client.delete_work_pool(name))
+    asyncio.run(register(name))
+    assert with_client(lambda client: client.read_work_pool(name)).base_job_template == template
+    with_client(lambda client: client.delete_work_pool(name))
+
+
+@pytest.mark.parametrize(
+    ("cores", "gib", "places"),
+    [(4, 64, 8), (4, 8, 2), (1, 1, 1)],
+    ids=["two a core", "as many as fit into memory", "never none"],
+)
+def test_a_machine_has_places_for_as_many_runs_as_it_has_cores_and_memory_for(
+    monkeypatch: pytest.MonkeyPatch, cores: int, gib: int, places: int
+) -> None:
+    monkeypatch.setattr("flows.deploy.pools.available_cores", lambda: cores)
+    monkeypatch.setattr("flows.deploy.pools.total_memory", lambda: gib * 2**30)
+    assert run_places() == places
 
 
 @pytest.mark.slow
