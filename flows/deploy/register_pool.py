@@ -39,7 +39,9 @@ async def limit_runs(client: PrefectClient) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("name one pool: python -m flows.deploy.register_pool POOL")
     try:
-        asyncio.run(register(*sys.argv[1:2]))
+        asyncio.run(register(sys.argv[1]))
     except LimbeckError as error:
         sys.exit(str(error))
