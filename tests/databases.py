@@ -7,6 +7,7 @@ tests that begin with an empty one.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -14,14 +15,29 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tasks.ports.tracking.migrations import create_mlflow_tables, file_of, is_in_use
 
 SHARED = "LIMBECK_TESTS_DATABASES"
-"""Names the folder of these databases; the first process of a session makes it, those that it starts inherit the
+"""Names the folder that a session's processes share; the first of them makes it, those that it starts inherit the
 name."""
+
+
+def folder_of_session() -> Path:
+    """Return the folder that all processes of a test session share; a suite that runs without pytest makes one."""
+    if SHARED not in os.environ:
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="limbeck-tests-")
+        atexit.register(leave_nothing, Path(os.environ[SHARED]), os.getpid())
+    return Path(os.environ[SHARED])
+
+
+def leave_nothing(folder: Path, owner: int) -> None:
+    """Remove a session's folder at the end of its owner; what that forked meanwhile leaves it alone."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def prepare(home: Path) -> None:
@@ -36,7 +52,7 @@ def copy_prefect(database: Path) -> bool:
     """Write a Prefect database with its tables to a place where none is; tell whether one was made already. Where not,
     a server makes its own, and gives it by ``keep_prefect``."""
     database.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(os.environ[SHARED]) / "prefect.db"
+    made = folder_of_session() / "prefect.db"
     if is_unused(made):
         return False
     shutil.copyfile(made, database)
@@ -51,7 +67,7 @@ def is_unused(database: Path) -> bool:
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """Return a database that the first who asks makes."""
-    folder = Path(os.environ[SHARED])
+    folder = folder_of_session()
     done = folder / name
     with locked(folder / f"{name}.lock"):
         if is_unused(done):  # the folder is the home of tests that have none, too
@@ -62,7 +78,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 def keep_prefect(database: Path) -> None:
     """Let later servers begin with the tables that a server has just made."""
-    folder = Path(os.environ[SHARED])
+    folder = folder_of_session()
     with locked(folder / "prefect.db.lock"):
         if is_unused(folder / "prefect.db"):
             keep(database, folder / "prefect.db")

@@ -18,7 +18,7 @@ from pathlib import Path
 from flows.home import Home
 from flows.servers.local import Server, listening, running
 from flows.servers.worker_tokens import WORKERS_AUTH
-from tests.databases import SHARED, copy_prefect, keep_prefect, locked
+from tests.databases import copy_prefect, folder_of_session, keep_prefect, locked
 
 ROOT = Path(__file__).resolve().parents[1]
 LAZY = {
@@ -53,7 +53,7 @@ def prefect_server_of_the_session(**more: str) -> Iterator[dict[str, str]]:
 
     A test therefore finds its own by name: other tests run flows there at the same time.
     """
-    folder = Path(os.environ[SHARED])
+    folder = folder_of_session()
     told = folder / "prefect-server.json"
     with contextlib.ExitStack() as held:
         with locked(folder / "prefect-server.lock"):

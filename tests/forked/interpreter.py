@@ -21,7 +21,7 @@ from typing import Any
 
 from tasks.engine.environment import NUMERIC, PRACTICAL, SEEN
 from tasks.engine.sources import digest
-from tests.databases import SHARED
+from tests.databases import folder_of_session
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = sys.executable
@@ -42,7 +42,7 @@ def interpreter() -> str:
     """
     if sys.platform != "linux":
         return REAL
-    place = Path(os.environ[SHARED]) / "interpreter"
+    place = folder_of_session() / "interpreter"
     place.mkdir(exist_ok=True)
     with (place / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.databases import SHARED, locked
+from tests.databases import folder_of_session, locked
 from tests.forked.interpreter import OWNER
 
 
@@ -35,7 +35,7 @@ def ask_stranger(code: str, *words: str, folder: Path) -> subprocess.CompletedPr
 def address_of_the_first() -> str:
     """Return the socket of the process that forks; who asks first starts it, for all of pytest's workers. It ends with
     the process that began the tests."""
-    place = Path(os.environ[SHARED])
+    place = folder_of_session()
     with locked(place / "stranger.lock"):
         if not (place / "stranger").exists():
             known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.databases import SHARED
 from tests.forked.interpreter import ROOT, interpreter
 
 
@@ -38,3 +40,22 @@ def test_a_signal_ends_the_fork_and_is_its_status(number: signal.Signals) -> Non
 def test_what_only_a_new_python_does_is_done_by_one() -> None:
     words = [interpreter(), "-c", "import sys; print(sys.executable, 'torch' in sys.modules)"]
     assert subprocess.run(words, capture_output=True, text=True).stdout == f"{sys.executable} False\n"
+
+
+ALONE = """
+import os, sys
+from tests.databases import folder_of_session
+folder = folder_of_session()
+if not os.fork():
+    sys.exit()
+os.wait()
+print(folder, folder.is_dir() and folder_of_session() == folder)
+"""
+
+
+def test_a_suite_without_pytest_makes_the_folder_of_its_processes_and_removes_it() -> None:
+    known = {name: value for name, value in os.environ.items() if name != SHARED}
+    words = [sys.executable, "-c", ALONE]
+    done = subprocess.run(words, cwd=ROOT, env=known, capture_output=True, text=True, check=True)
+    folder, there = done.stdout.split()
+    assert there == "True" and not Path(folder).exists() and folder != os.environ[SHARED]
