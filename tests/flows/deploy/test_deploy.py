@@ -484,24 +484,22 @@ def test_stages_stay_where_they_were_sent_and_go_first_to_the_pool_of_this_machi
     assert set_up()["deployment stage/gpu"] == "created" and pool() == "gpu-local"
 
 
-def queue_limit() -> int | None:
-    """Return how many runs the pool ``cpu`` starts at once."""
-    queue = with_client(lambda client: client.read_work_queue_by_name("default", work_pool_name="cpu"))
-    limit: int | None = queue.concurrency_limit
-    return limit
+def queue_of_runs() -> Any:
+    """Return the queue of the pool ``cpu``, whose limit is how many runs it starts at once."""
+    return with_client(lambda client: client.read_work_queue_by_name("default", work_pool_name="cpu"))
 
 
 def test_a_container_gives_its_pool_the_places_of_its_machine_and_leaves_a_persons_number(
     first: dict[str, str],
 ) -> None:
-    queue = with_client(lambda client: client.read_work_queue_by_name("default", work_pool_name="cpu"))
+    queue = queue_of_runs()
     with_client(lambda client: client.update_work_queue(queue.id, concurrency_limit=None))
     asyncio.run(register("cpu"))
-    assert queue_limit() == run_places()
+    assert queue_of_runs().concurrency_limit == run_places()
     with_client(lambda client: client.update_work_queue(queue.id, concurrency_limit=run_places() + 1))
     before = with_client(lambda client: client.read_work_pool("cpu"))
     asyncio.run(register("cpu"))
-    assert queue_limit() == run_places() + 1
+    assert queue_of_runs().concurrency_limit == run_places() + 1
     assert with_client(lambda client: client.read_work_pool("cpu")).base_job_template == before.base_job_template
 
 
