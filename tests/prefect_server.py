@@ -14,10 +14,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 from flows.home import Home
 from flows.servers.local import Server, listening, running
 from flows.servers.worker_tokens import WORKERS_AUTH
+from tasks.ports.tracking.tracker import Tracker
 from tests.databases import copy_prefect, folder_of_session, keep_prefect, locked
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,7 +53,8 @@ def prefect_server_of_the_session(**more: str) -> Iterator[dict[str, str]]:
     """Yield what a client's environment says of one server for all of pytest's workers: who asks first starts it, and
     ends it when nobody uses it any longer.
 
-    A test therefore finds its own by name: other tests run flows there at the same time.
+    Other tests run flows there at the same time, also with the names of ours: a test finds its own by
+    :func:`newest_flow_run`.
     """
     folder = folder_of_session()
     told = folder / "prefect-server.json"
@@ -70,6 +73,12 @@ def prefect_server_of_the_session(**more: str) -> Iterator[dict[str, str]]:
             with locked(folder / "prefect-server.lock"):
                 told.unlink()  # who asks from now on starts the next one
             fcntl.flock(using, fcntl.LOCK_EX)  # waits for those who still use this one
+
+
+def newest_flow_run(home: Home) -> UUID:
+    """Return the flow run in Prefect of a home's newest run, which MLflow has in a tag. No other test runs there."""
+    tracker = Tracker(home.own_tracking_uri, None)
+    return UUID(tracker.client.get_run(tracker.runs(1)[0]["run"]).data.tags["prefect.flow_run_id"])
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prefect import flow
@@ -26,6 +27,7 @@ from tasks.stage.session import StageRecord
 from tests.command_line import plan_recipe
 from tests.conftest import engines_in_this_process
 from tests.forked.strangers import ask_stranger
+from tests.prefect_server import newest_flow_run
 
 FAST: dict[str, Any] = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
 
@@ -170,23 +172,21 @@ def test_a_deleted_artifact_is_made_again_with_the_same_digest(
 def test_the_graph_in_prefect_is_the_intended_one(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
-    edges = asyncio.run(edges_of_newest_run())
+    edges = asyncio.run(edges_of_run(newest_flow_run(home)))
     assert edges["distill-layers/small"] == {"finetune-teacher", "prepare-rows", "distill-general/2x8", "augment-text"}
     assert edges["distill-predictions/half"] == {"finetune-teacher", "prepare-rows", "answer-rows"}
     assert edges["finetune-teacher"] == {"prepare-rows"}
     assert edges["measure-contributions"] == {"prepare-rows"}
 
 
-async def edges_of_newest_run() -> dict[str, set[str]]:
-    """Read task runs of the newest flow run and the runs that they depend on."""
+async def edges_of_run(flow_run: UUID) -> dict[str, set[str]]:
+    """Read task runs of a flow run and the runs that they depend on."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
-    from prefect.client.schemas.sorting import FlowRunSort, TaskRunSort
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+    from prefect.client.schemas.sorting import TaskRunSort
 
     async with get_client() as client:
-        ours = FlowRunFilter(name=FlowRunFilterName(any_=["tiny"]))
-        newest = (await client.read_flow_runs(flow_run_filter=ours, sort=FlowRunSort.START_TIME_DESC, limit=1))[0]
-        wanted = FlowRunFilter(id=FlowRunFilterId(any_=[newest.id]))
+        wanted = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
         for _ in range(100):  # a busy server writes task runs some seconds after it was told of them
             runs = await client.read_task_runs(flow_run_filter=wanted, sort=TaskRunSort.ID_DESC, limit=200)
             if {"distill-layers/small", "distill-predictions/half"} <= {run.name for run in runs}:
@@ -208,7 +208,7 @@ def test_the_page_of_a_large_run_has_one_node_for_each_branch(
     monkeypatch.setattr("flows.branches.subflow.TRAININGS_ON_A_PAGE", 2)
     large = run_recipe(recipe_for(tiny_bert, tiny_rows, name="large"), home=home)
     assert executed(large) == set(), "a page changes no key"
-    graph, branches = asyncio.run(pages_of_newest_run("large", len(large["stages"])))
+    graph, branches = asyncio.run(pages_of_run(newest_flow_run(home), len(large["stages"])))
     assert set(branches) == {"small", "half", "contribution-1", "scores", "comparisons", "speeds"}
     assert branches["small"] == {"distill-layers/small", "distill-predictions/small"}
     assert branches["half"] == {"distill-predictions/half"}, "stages that several branches use belong to the run"
@@ -217,11 +217,10 @@ def test_the_page_of_a_large_run_has_one_node_for_each_branch(
     assert graph["small"] == {"prepare-rows"} and graph["scores"] == {"score-model/teacher"}
 
 
-async def pages_of_newest_run(name: str, stages: int) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+async def pages_of_run(flow_run: UUID, stages: int) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Read the page of a run as Prefect draws it: its nodes with those that they come after, and the tasks on the page
     of each of its branches."""
     from prefect.client.orchestration import PrefectClient, get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
     async def page_of(client: PrefectClient, run: object) -> dict[str, dict[str, Any]]:
         answer = await client._client.get(f"/flow_runs/{run}/graph-v2")
@@ -231,10 +230,8 @@ async def pages_of_newest_run(name: str, stages: int) -> tuple[dict[str, set[str
         return str(node["label"]).removeprefix("branch / ")
 
     async with get_client() as client:
-        wanted = FlowRunFilter(name=FlowRunFilterName(any_=[name]))
-        run = (await client.read_flow_runs(flow_run_filter=wanted, limit=1))[0]
         for _ in range(200):  # a busy server writes task runs some seconds after it was told of them
-            page = await page_of(client, run.id)
+            page = await page_of(client, flow_run)
             below = [node for node in page.values() if node["kind"] == "flow-run"]
             branches = {named(node): await page_of(client, node["id"]) for node in below}
             if len(page) - len(below) + sum(map(len, branches.values())) >= stages:

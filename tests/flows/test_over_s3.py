@@ -22,6 +22,7 @@ def here(tmp_path: Path, engines_here: None, s3: S3Server, monkeypatch: pytest.M
     home = Home(tmp_path / "here").create()
     monkeypatch.setenv("LIMBECK_STORE", f"s3://{BUCKET}/{tmp_path.name}")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", home.own_tracking_uri)
+    monkeypatch.setenv("LIMBECK_DISPATCH", "none")  # another test may deploy a pool on this server meanwhile
     return home
 
 

@@ -15,9 +15,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import yaml
+from prefect.client.schemas.objects import FlowRun
 
 from flows.branches.sweep import Grid, choices, going_on, of_a_sweep
 from flows.cli.reproduce import reproduce
@@ -37,6 +39,7 @@ from tasks.stage import context
 from tests.command_line import plan_recipe
 from tests.flows.run.test_interrupted import ENDED, PATIENCE, limbeck, press_cancel, press_ctrl_c, send_sigterm
 from tests.flows.test_compress import FAST
+from tests.prefect_server import newest_flow_run
 
 SWEEP: dict[str, Any] = {"strategies": ["top", "greedy"], "drop": [1, 2], "seeds": [0, 1], "try_steps": 2}
 
@@ -128,9 +131,9 @@ def test_nothing_is_registered_and_mlflow_holds_table_plot_and_curves(first: dic
     assert [point.step for point in curve] == [1, 2]
 
 
-def test_each_strategy_is_a_subflow_and_its_teacher_belongs_to_the_sweep(first: dict[str, Any]) -> None:
+def test_each_strategy_is_a_subflow_and_its_teacher_belongs_to_the_sweep(first: dict[str, Any], home: Home) -> None:
     for _ in range(40):  # a server writes task runs some seconds after it was told of them
-        names = asyncio.run(subflows_of_newest_run())
+        names = asyncio.run(stages_of_subflows(newest_flow_run(home)))
         if names["greedy"] >= {"score-model/greedy-2"} and names["top"] >= {"score-model/top-1"}:
             break
         time.sleep(0.5)
@@ -139,23 +142,28 @@ def test_each_strategy_is_a_subflow_and_its_teacher_belongs_to_the_sweep(first: 
     assert "finetune-teacher" not in names["top"] | names["greedy"]
 
 
-async def subflows_of_newest_run() -> dict[str, set[str]]:
-    """Read the subflows of the newest sweep and the names of their task runs."""
+async def subflows(flow_run: UUID) -> list[FlowRun]:
+    """Read the flow runs of a sweep's branches."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, FlowRunFilterName
-    from prefect.client.schemas.sorting import FlowRunSort, TaskRunSort
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 
-    named = FlowRunFilter(name=FlowRunFilterName(any_=["top", "greedy"]))
     async with get_client() as client:
-        found = await client.read_flow_runs(flow_run_filter=named, sort=FlowRunSort.START_TIME_DESC, limit=20)
-        below = {run.name: FlowRunFilter(id=FlowRunFilterId(any_=[run.id])) for run in reversed(found)}
-        return {
-            name: {
-                task.name
-                for task in await client.read_task_runs(flow_run_filter=own, sort=TaskRunSort.ID_DESC, limit=50)
-            }
-            for name, own in below.items()
-        }
+        below = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run]))
+        return await client.read_flow_runs(flow_run_filter=below, limit=20)
+
+
+async def stages_of_subflows(flow_run: UUID) -> dict[str, set[str]]:
+    """Read the names of task runs of each of a sweep's branches."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+    from prefect.client.schemas.sorting import TaskRunSort
+
+    async def stages(run: UUID) -> set[str]:
+        own = FlowRunFilter(id=FlowRunFilterId(any_=[run]))
+        return {task.name for task in await client.read_task_runs(flow_run_filter=own, sort=TaskRunSort.ID_DESC)}
+
+    async with get_client() as client:
+        return {below.name: await stages(below.id) for below in await subflows(flow_run)}
 
 
 def test_a_second_sweep_trains_nothing_and_one_strategy_more_trains_only_that(
@@ -346,7 +354,7 @@ def test_sigterm_stops_every_subflow_in_order_and_the_sweep_goes_on_from_there(
     with pytest.raises(KeyboardInterrupt):
         run_recipe(sweep_recipe(tiny_bert, tiny_rows, name="stopped", sweep=knobs), home=home, kind="sweep")
     assert begun == ended == {"top", "bottom"}
-    states = asyncio.run(newest_states("stopped", "top", "bottom"))
+    states = asyncio.run(states_of_sweep(newest_flow_run(home)))
     assert set(states) == {"stopped", "top", "bottom"} and set(states.values()) <= ENDED["send_sigterm"]
     tracker = Tracker(home.own_tracking_uri, None)
     assert {row["status"] for row in tracker.runs(100)} == {"KILLED", "FINISHED"}
@@ -360,16 +368,13 @@ def test_sigterm_stops_every_subflow_in_order_and_the_sweep_goes_on_from_there(
     assert {stage["cache"] for stage in resumed["stages"] if stage["name"] == "finetune-teacher"} == {"hit"}
 
 
-async def newest_states(*names: str) -> dict[str, str]:
-    """Read the state of the newest flow run of each name."""
+async def states_of_sweep(flow_run: UUID) -> dict[str, str]:
+    """Read the state of a sweep's flow run and of its branches', by their names."""
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
-    from prefect.client.schemas.sorting import FlowRunSort
 
     async with get_client() as client:
-        named = FlowRunFilter(name=FlowRunFilterName(any_=list(names)))
-        found = await client.read_flow_runs(flow_run_filter=named, sort=FlowRunSort.START_TIME_DESC, limit=50)
-    return {run.name: str(run.state_type.value) for run in reversed(found) if run.state_type is not None}
+        runs = [await client.read_flow_run(flow_run), *await subflows(flow_run)]
+    return {run.name: str(run.state_type.value) for run in runs if run.state_type is not None}
 
 
 @pytest.mark.slow
