@@ -22,6 +22,9 @@ from tasks.stage.remote import AWAY, FLOW, GRACE, Dispatcher
 
 USUAL_DEPLOYMENT = f"{FLOW}/gpu"
 """The deployment that `limbeck deploy` creates for the stages on GPU workers."""
+CONTAINERS_PATIENCE = 900.0
+"""Seconds for which a run waits for the worker that starts containers: a service replaces a dead one in minutes, and
+the run itself, a container too, has no GPU."""
 NOWHERE = "none"
 """The value of ``LIMBECK_DISPATCH`` that keeps all stages in the run."""
 LIMIT = "gpu"
@@ -56,7 +59,7 @@ async def find_placement(recipe: Recipe, away: float = AWAY) -> Placement:
         worker_seconds=recipe.resources.worker_seconds,
         required=recipe.resources.gpu_pool == "require",
     )
-    return Placement(new, in_words(new)) if named else await usual_place(new)
+    return Placement(new, in_words(new)) if named else await usual_place(new, recipe)
 
 
 def here(why: str) -> Placement:
@@ -82,9 +85,10 @@ def device_of_environment(named: str) -> str:
     )
 
 
-async def usual_place(new: Dispatcher) -> Placement:
+async def usual_place(new: Dispatcher, recipe: Recipe) -> Placement:
     """Return the placement that follows from what is deployed: stages go to the pool of the usual deployment, if the
-    pool names its hardware, and if its workers share the store of this run."""
+    pool names its hardware, and if its workers share the store of this run. A run whose stages are containers stops
+    rather than computes them itself, unless its recipe says otherwise."""
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
     from prefect.settings import PREFECT_API_URL
@@ -102,6 +106,10 @@ async def usual_place(new: Dispatcher) -> Placement:
         return here(f"its pool {pool.name} names no hardware; set its variable device (limbeck deploy --site)")
     if not shares_store(pool.type):
         return here(f"the workers of the pool {pool.name} cannot be known to share the store; set LIMBECK_STORE")
+    chosen = recipe.resources.model_fields_set
+    if pool.type != "process":
+        new.required = new.required or "gpu_pool" not in chosen
+        new.worker_seconds = new.worker_seconds if "worker_seconds" in chosen else CONTAINERS_PATIENCE
     return Placement(new, in_words(new, pool.name))
 
 

@@ -50,10 +50,14 @@ class Resources(Knobs):
     gpu_pool: Literal["prefer", "require", "ignore"] = runtime_knob(
         "prefer",
         "Stages that run models, where the deployment has a pool of GPU workers: prefer sends them there, and computes "
-        "them in the run itself if no worker is alive; require stops the run instead; ignore sends nothing.",
+        "them in the run itself if no worker is alive; require stops the run instead, as a run does whose pool starts "
+        "containers and whose recipe says nothing; ignore sends nothing.",
     )
     worker_seconds: float = runtime_knob(
-        30.0, "Seconds for which a run waits for a live worker of that pool.", ge=0, le=86400
+        30.0,
+        "Seconds for which a run waits for a live worker of that pool; 900 for a pool that starts containers.",
+        ge=0,
+        le=86400,
     )
     stage_hours: float = runtime_knob(
         STAGE_HOURS,

@@ -1,7 +1,7 @@
 """The commands of ``infra/cloud.md``, from nothing to a torn-down stack, in their order and by AWS's own client.
 
 moto stands for AWS. ``BRIDGES`` lists what moto cannot do and is done by hand before a section, ``STAND_INS`` lists
-the programs that do not run here.
+the programs that do not run here, and ``AWS_ITSELF`` what AWS does and moto does not.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ SECTIONS = (
     "Tear down",
 )
 MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "tag": "%s"}'
+SPENT = """
+        POLICY=arn:aws:iam::123456789012:policy/limbeck-dev-no-new-gpu-work
+        aws iam attach-role-policy --role-name $(output workers DispatcherRoleName) --policy-arn $POLICY
+"""
+"""What the budget's action does once the budget is spent."""
 BRIDGES = {
     # No instance of ECS runs here, so none is started by the run, and nothing is logged.
     "A first run": """
@@ -48,6 +53,7 @@ BRIDGES = {
     """,
     # The runbook says: build and push the images under a new tag first.
     "Upgrade": "for NAME in cpu gpu dispatcher; do podman push $REPOSITORY:$NAME-0.2.0; done",
+    "Back up and restore": SPENT,
     # moto reads no conditions: to it the policies that require TLS deny everything. It forgets versioning, and that the
     # repository may be deleted with its images.
     "Tear down": """
@@ -59,8 +65,41 @@ BRIDGES = {
         aws s3api put-bucket-versioning --bucket $BUCKET --versioning-configuration Status=Enabled
         for TEXT in one two; do echo $TEXT > object.txt; aws s3 cp --quiet object.txt s3://$BUCKET/store/objects/x; done
         aws s3 rm --quiet s3://$BUCKET/store/objects/x
-    """,
+        restore x
+        aws s3api head-object --bucket $BUCKET --key store/objects/x --query VersionId
+        aws s3 rm --quiet s3://$BUCKET/store/objects/x
+    """
+    + SPENT,
 }
+AWS_ITSELF = f"""
+    asked="$*"
+    case "$asked" in
+    "ce update-cost-allocation-tags-status "*) exit 0;;
+    *"delete-stack --stack-name limbeck-dev-guardrails")
+        POLICY=arn:aws:iam::123456789012:policy/limbeck-dev-no-new-gpu-work
+        HELD=$({AWS} iam list-entities-for-policy --policy-arn $POLICY --query 'PolicyRoles[].RoleName' --output text)
+        if [ -n "$HELD" ]; then echo "DELETE_FAILED: the policy is attached to $HELD" >&2; exit 254; fi;;
+    *"delete-stack --stack-name limbeck-dev-storage")
+        if mkdir "$0.late-log" 2> /dev/null; then
+            LOGS="Stacks[0].Outputs[?OutputKey=='AccessLogs'].OutputValue"
+            LOGS=$({AWS} cloudformation describe-stacks --stack-name limbeck-dev-storage --query "$LOGS" --output text)
+            {AWS} s3 cp --quiet "$0" s3://$LOGS/late
+            touch "$0.refused"
+            exit 0
+        fi;;
+    *"wait stack-delete-complete --stack-name limbeck-dev-storage")
+        if rm "$0.refused" 2> /dev/null; then echo DELETE_FAILED: the bucket is not empty >&2; exit 255; fi;;
+    "autoscaling update-auto-scaling-group "*" --max-size 0 "*)
+        {AWS} "$@"
+        if mkdir "$0.late-instance" 2> /dev/null; then
+            {AWS} autoscaling update-auto-scaling-group --auto-scaling-group-name $4 --max-size 2 --desired-capacity 2
+        fi
+        exit 0;;
+    esac
+    exec {AWS} "$@"
+"""
+"""What AWS does and moto does not: it forgets that a policy is attached, refuses no bucket that a late log came into,
+and no instance is on its way when a group is told to have none. Activating tags is a call that moto has not."""
 STAND_INS = {
     # Images of gigabytes: a push puts a manifest into the registry, with a digest of its own.
     "podman": f"""TAG=${{2##*:}}
@@ -74,6 +113,7 @@ STAND_INS = {
     "curl": "true",
     "prefect": "true",
     "limbeck": f'if [ $1 = site ]; then exec {sys.executable} -m flows.cli "$@"; fi',
+    "aws": AWS_ITSELF,
     # The tests wait for nothing: moto's instances are gone at once.
     "sleep": "true",
 }
@@ -189,6 +229,9 @@ def test_the_runbook_from_nothing_and_back(cloud: Cloud, tmp_path: Path) -> None
     )
     first_run = done.stdout.split("== A first run")[1].split("== Upgrade")[0]
     assert "trained" in first_run and '"InService"' in first_run
+    for happened in ("late-log", "late-instance"):
+        assert (tmp_path / "programs" / f"aws.{happened}").is_dir(), f"no {happened} came between"
+    assert called.count("aws iam detach-role-policy") == 2
     states = [
         instance["State"]["Name"]
         for reservation in cloud.client("ec2").describe_instances()["Reservations"]

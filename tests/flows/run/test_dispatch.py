@@ -25,7 +25,7 @@ from flows.cli.runner import run_recipe
 from flows.deploy.gpu_pool import create_request
 from flows.deploy.pools import LOCAL_GPUS, device_variable, local_pool
 from flows.home import Home
-from flows.run.remote import USUAL_DEPLOYMENT, find_placement
+from flows.run.remote import CONTAINERS_PATIENCE, USUAL_DEPLOYMENT, find_placement
 from flows.stack.checks.finding import WARNING
 from flows.stack.doctor import gpu_stages_elsewhere
 from flows.stack.settings import Stack
@@ -56,6 +56,7 @@ class Pool:
     url: str
     home: Home
     device: str = field(default_factory=device_class)
+    kind: str = "process"
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
     """Runs that tests started; one that a test gave up must not outlive it."""
@@ -83,7 +84,7 @@ class Pool:
             from prefect.deployments.runner import EntrypointType
             from prefect.exceptions import ObjectAlreadyExists
 
-            definition = local_pool(LOCAL_GPUS)
+            definition = {**local_pool(LOCAL_GPUS), "type": self.kind}
             definition["base_job_template"]["variables"]["properties"][DEVICE] = device_variable(self.device)
             async with get_client() as client:
                 with contextlib.suppress(ObjectAlreadyExists):
@@ -325,6 +326,22 @@ def test_where_stages_go_follows_from_what_is_deployed(
     monkeypatch.setenv("LIMBECK_STORE", str(pool.home.store))
     ignored = small(tiny_bert, tiny_rows, {"gpu_pool": "ignore"})
     assert asyncio.run(find_placement(ignored)).dispatcher is None
+
+
+def test_a_run_whose_stages_are_containers_does_not_train_in_its_own(
+    pool: Pool, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    """While its dispatcher was replaced, or the pool paused, all stages of a run went to a task with one core."""
+    pool.kind, pool.device = "ecs", "cuda-a10g"
+    pool.deploy()
+
+    def placed(**resources: Any) -> tuple[bool, float]:
+        dispatcher = asyncio.run(find_placement(small(tiny_bert, tiny_rows, resources))).dispatcher
+        assert dispatcher is not None
+        return dispatcher.required, dispatcher.worker_seconds
+
+    assert placed() == (True, CONTAINERS_PATIENCE)
+    assert placed(gpu_pool="prefer", worker_seconds=30) == (False, 30), "what a recipe says holds"
 
 
 @pytest.mark.parametrize(
