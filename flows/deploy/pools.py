@@ -107,10 +107,12 @@ def local_pool(name: str) -> PoolDefinition:
     return pool
 
 
-def is_outdated(there: Mapping[str, object], ours: Template) -> bool:
-    """Return whether a pool of this machine needs our template: the template of one that a worker made lets runs choose
-    a command, and another machine may have other hardware."""
-    return "command" in variables_of(there) or device_of(there) != device_of(ours)
+def renewed(ours: Template, there: Mapping[str, object]) -> Template | None:
+    """Return the template that a pool of this machine needs, with the defaults that a person has set there; None if it
+    has it. The template of a pool that a worker made lets runs choose a command, and nothing of it is kept."""
+    device = device_of(ours)
+    own = ours if "command" in variables_of(there) else settled(ours, there, {DEVICE: device} if device else {})
+    return None if there == own else own
 
 
 def device_variable(device: str) -> Variable:

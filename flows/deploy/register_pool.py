@@ -12,12 +12,12 @@ from prefect.exceptions import ObjectNotFound
 
 from flows.deploy.deploy import server
 from flows.deploy.gpu_pool import create_request
-from flows.deploy.pools import RUNS, is_outdated, local_pool, run_places
+from flows.deploy.pools import RUNS, local_pool, renewed, run_places
 from tasks.errors import LimbeckError
 
 
 async def register(name: str) -> None:
-    """Create the pool, or replace its template if it is not ours or names other hardware."""
+    """Create the pool, or renew its template; what a person has set there stays."""
     ours = local_pool(name)
     async with server() as client:
         try:
@@ -25,8 +25,9 @@ async def register(name: str) -> None:
         except ObjectNotFound:
             await client.create_work_pool(create_request(name, ours))
         else:
-            if there.type == ours["type"] and is_outdated(there.base_job_template, ours["base_job_template"]):
-                await client.update_work_pool(name, WorkPoolUpdate(base_job_template=dict(ours["base_job_template"])))
+            template = renewed(ours["base_job_template"], there.base_job_template)
+            if there.type == ours["type"] and template is not None:
+                await client.update_work_pool(name, WorkPoolUpdate(base_job_template=dict(template)))
         if name == RUNS:
             await limit_runs(client)
 

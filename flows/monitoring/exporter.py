@@ -29,7 +29,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from flows.monitoring.costs import LedgerSums
 from flows.monitoring.machine import disk_metrics, gpu_metrics
-from flows.monitoring.servers import database_metrics, process_metrics, server_metrics
+from flows.monitoring.servers import database_metrics, mlflow_readiness, prefect_readiness, process_metrics
 from flows.monitoring.work import Ended, queue_metrics, slot_metrics, worker_metrics
 from flows.servers.access import USER, Access
 from flows.servers.guard import Guard
@@ -44,7 +44,8 @@ MetricsPart = Callable[[], Iterable[Metric]]
 def parts() -> dict[str, MetricsPart]:
     """Return the parts of the exporter; what ended is counted from now on."""
     return {
-        "servers": server_metrics,
+        "prefect": prefect_readiness,
+        "mlflow": mlflow_readiness,
         "processes": process_metrics,
         "database": database_metrics,
         "disk": disk_metrics,

@@ -88,11 +88,11 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(error, HTTPError) and error.code == HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def prefect_of_environment() -> Api | None:
+def prefect_of_environment(seconds: float = ANSWER_TIMEOUT) -> Api | None:
     """Return the API of Prefect for ``PREFECT_API_URL``; None if that is not set."""
     url = os.environ.get("PREFECT_API_URL", "").rstrip("/")
     login, trusted = (os.environ.get(name, "") for name in ("PREFECT_API_AUTH_STRING", "PREFECT_API_SSL_CERT_FILE"))
-    return Api(url, login, authorities=trusted) if url else None
+    return Api(url, login, seconds, trusted) if url else None
 
 
 def mlflow_of_environment(seconds: float = ANSWER_TIMEOUT) -> Api | None:

@@ -15,6 +15,9 @@ from flows.stack.settings import Stack
 
 DATABASE = "LIMBECK_METRICS_DATABASE"
 """The variable with the address of PostgreSQL, without a password: libpq reads that from ``PGPASSWORD``."""
+READY_SECONDS = 3.0
+"""Seconds in which a server answers that it is ready: one that hangs is down in every collection, which takes longer.
+If it were missing from some, its alarm would begin to wait anew each time."""
 LIMITS_QUERY = """
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
@@ -23,15 +26,23 @@ SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backe
 SIZES_QUERY = "SELECT datname, pg_database_size(oid) FROM pg_database WHERE NOT datistemplate AND datname <> 'postgres'"
 
 
-def server_metrics() -> Iterator[Metric]:
-    """Yield whether Prefect and MLflow are ready: alive, and with their databases in reach."""
+def prefect_readiness() -> Iterator[Metric]:
+    """Yield whether Prefect is ready: alive, and with its database in reach."""
+    if (prefect := prefect_of_environment(READY_SECONDS)) is not None:
+        yield readiness("prefect", prefect.answers("health", "ready"))
+
+
+def mlflow_readiness() -> Iterator[Metric]:
+    """Yield whether MLflow is ready."""
+    if (mlflow := mlflow_of_environment(READY_SECONDS)) is not None:
+        yield readiness("mlflow", mlflow.answers("health"))
+
+
+def readiness(server: str, is_ready: bool) -> Metric:
+    """Return the metric of a server's readiness."""
     up = GaugeMetricFamily("limbeck_server_up", "1 if a server is ready, else 0.", labels=["server"])
-    prefect, mlflow = prefect_of_environment(), mlflow_of_environment()
-    if prefect is not None:
-        up.add_metric(["prefect"], prefect.answers("health", "ready"))
-    if mlflow is not None:
-        up.add_metric(["mlflow"], mlflow.answers("health"))
-    yield up
+    up.add_metric([server], is_ready)
+    return up
 
 
 def process_metrics() -> Iterator[Metric]:
@@ -59,12 +70,10 @@ def database_metrics() -> Iterator[Metric]:
         return
     import psycopg2
 
-    up = GaugeMetricFamily("limbeck_server_up", "1 if a server is ready, else 0.", labels=["server"])
     try:
-        connection = psycopg2.connect(address, connect_timeout=5)
+        connection = psycopg2.connect(address, connect_timeout=round(READY_SECONDS))
     except psycopg2.OperationalError:
-        up.add_metric(["postgres"], 0)
-        yield up
+        yield readiness("postgres", False)
         return
     try:
         with connection.cursor() as cursor:
@@ -74,8 +83,7 @@ def database_metrics() -> Iterator[Metric]:
             sizes = cursor.fetchall()
     finally:
         connection.close()
-    up.add_metric(["postgres"], 1)
-    yield up
+    yield readiness("postgres", True)
     yield GaugeMetricFamily("limbeck_database_connections", "Connections of clients to PostgreSQL.", used)
     yield GaugeMetricFamily("limbeck_database_connections_limit", "Connections that PostgreSQL accepts.", most)
     yield GaugeMetricFamily(

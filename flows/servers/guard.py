@@ -91,7 +91,7 @@ class Guard:
         headers = Headers(scope=scope)
         answer = self.refusal(scope, headers) or await self.own_answer(scope, receive, headers)
         if answer is None and self.workers is not None:
-            admitted = self.workers.admitted(scope, receive, headers)
+            admitted = await self.workers.admitted(scope, receive, headers)
             scope, receive = admitted or (scope, receive)
             answer = None if admitted else JSONResponse({"detail": NO_ADMINISTRATION}, 403)
         if answer is None:

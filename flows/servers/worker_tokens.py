@@ -39,6 +39,8 @@ WRITES = {
     "DELETE": re.compile(rf"/api/artifacts/{ID}|/api/flow_runs/{ID}/input/[^/]+"),
 }
 SOCKETS = ("/api/events/in", "/api/events/out", "/api/logs/out")
+WITH_A_JOB = re.compile(rf"/api/flow_runs/?|/api/flow_runs/{ID}|/api/deployments/{ID}/create_flow_run")
+"""Requests whose body may hold variables of a job: the image, the command or the role of a container."""
 NO_ADMINISTRATION = "the token of a worker may not administer Prefect; use the account of a person"
 
 
@@ -74,7 +76,7 @@ class WorkerTokens:
             return kind.lower() == "basic" and self.accepts(base64.b64decode(value).decode())
         return False
 
-    def admitted(self, scope: Any, receive: Any, headers: Headers) -> tuple[Any, Any] | None:
+    async def admitted(self, scope: Any, receive: Any, headers: Headers) -> tuple[Any, Any] | None:
         """Return a request with the server's password in place of a worker's token; None if a worker may not make it.
         Other requests stay as they are."""
         if scope["type"] == "websocket":
@@ -83,6 +85,11 @@ class WorkerTokens:
             return scope, receive
         if not may(scope["method"], scope["path"]):
             return None
+        if scope["method"] in WRITES and WITH_A_JOB.fullmatch(scope["path"]):
+            body = await whole_body(receive)
+            if chooses_a_job(body):
+                return None
+            receive = replayed(body, receive)
         value = b"Basic " + base64.b64encode(self.login.encode())
         kept = [pair for pair in scope["headers"] if pair[0] != b"authorization"]
         return {**scope, "headers": [*kept, (b"authorization", value)]}, receive
@@ -107,6 +114,34 @@ def may(method: str, path: str) -> bool:
         return path == "/api/admin/version" or not path.startswith("/api/admin")
     listed = WRITES.get(method)
     return bool((method == "POST" and READS.fullmatch(path)) or (listed and listed.fullmatch(path)))
+
+
+async def whole_body(receive: Any) -> bytes:
+    """Return the body of a request."""
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return body
+
+
+def replayed(body: bytes, receive: Any) -> Any:
+    """Return a receive function that gives a body that was read, and then what follows it."""
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Any:
+        return left.pop() if left else await receive()
+
+    return received
+
+
+def chooses_a_job(body: bytes) -> bool:
+    """Return whether a request sets variables of a job. What is no JSON object the server refuses itself."""
+    with contextlib.suppress(ValueError):
+        given = json.loads(body or b"null")
+        return isinstance(given, dict) and bool(given.get("job_variables"))
+    return False
 
 
 def read_tokens(file: Path) -> dict[str, str]:

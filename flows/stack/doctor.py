@@ -252,8 +252,10 @@ def gpu_stages_elsewhere(stack: Stack) -> Iterator[Finding]:
     """Report the same of the server that the environment names, where this machine has no stack."""
     address, login = os.environ["PREFECT_API_URL"], os.environ.get("PREFECT_API_AUTH_STRING", "")
     user, _, password = login.partition(":")
+    trusted = os.environ.get("PREFECT_API_SSL_CERT_FILE")
+    authorities = Path(trusted) if trusted else None
     try:
-        yield gpu_stages_of(lambda path, body: probes.ask(f"{address}/{path}", user, password, body))
+        yield gpu_stages_of(lambda path, body: probes.ask(f"{address}/{path}", user, password, body, authorities))
     except OSError as error:
         said = f"the Prefect server of PREFECT_API_URL does not tell: {error}"
         yield Finding(SHOWN_AS, BAD, said, 'eval "$(limbeck env)"')

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.deploy.pools import PoolDefinition, is_outdated
+from flows.deploy.pools import PoolDefinition, renewed
 from flows.stack import databases
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack
@@ -135,8 +135,7 @@ def ask_prefect(stack: Stack, secret: Mapping[str, str], path: str, body: Mappin
 
 
 def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: PoolDefinition) -> None:
-    """Create a process pool; of an existing one, replace a template that lets runs choose a command (a worker made it),
-    or that names other hardware than this machine's."""
+    """Create a process pool, or renew the template of the one that is there; what a person has set there stays."""
     try:
         there = ask_prefect(stack, secret, f"work_pools/{name}")
     except urllib.error.HTTPError as error:
@@ -144,9 +143,11 @@ def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: PoolD
             raise
         ask_prefect(stack, secret, "work_pools/", {"name": name, "type": "process", **content})
         return
-    if there["type"] == "process" and is_outdated(there["base_job_template"], content["base_job_template"]):
+    template = renewed(content["base_job_template"], there["base_job_template"])
+    if there["type"] == "process" and template is not None:
         limit = there.get("concurrency_limit") or content.get("concurrency_limit")
-        change(stack, secret, f"work_pools/{name}", {**content, "type": None, "concurrency_limit": limit})
+        changes = {**content, "base_job_template": template, "type": None, "concurrency_limit": limit}
+        change(stack, secret, f"work_pools/{name}", changes)
 
 
 def limit_queue(stack: Stack, secret: Mapping[str, str], pool: str, places: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -23,9 +24,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.branches.subflow import BRANCH
 from flows.branches.sweep import STRATEGY
-from flows.monitoring import costs, machine, server_api, work
+from flows.monitoring import costs, machine, server_api, servers, work
 from flows.monitoring.costs import LedgerSums
-from flows.monitoring.exporter import METRICS_PASSWORD, Limbeck, Page, main
+from flows.monitoring.exporter import COLLECTION_SECONDS, METRICS_PASSWORD, Limbeck, Page, main, parts
 from flows.monitoring.server_api import Api
 from flows.monitoring.work import WITH_STAGES, Ended, queue_metrics, worker_metrics
 from flows.servers.access import Access
@@ -233,6 +234,22 @@ def test_a_part_that_hangs_or_fails_takes_no_other_with_it(capfd: pytest.Capture
     assert "nobody is there" in capfd.readouterr().err
     released.set()
     assert samples(collector.collect())["limbeck_late",] == 1, "the answer that was late is in the next collection"
+
+
+def test_a_server_that_accepts_and_is_silent_is_down_in_every_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was down in each second collection alone, so its alarm, which waits for two minutes, never rang."""
+    assert len(("health", "ready")) * servers.READY_SECONDS < COLLECTION_SECONDS, "each path may take that long"
+    monkeypatch.setattr(servers, "READY_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("PREFECT_API_URL", f"http://{address}/api")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://{address}")
+        named = ("prefect", "mlflow")
+        collector = Limbeck({name: part for name, part in parts().items() if name in named})
+        for _ in range(3):
+            found = samples(collector.collect())
+            assert [found["limbeck_server_up", name] for name in named] == [0, 0]
+            assert [found["limbeck_exporter_part_up", name] for name in named] == [1, 1]
 
 
 def test_the_page_needs_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,21 @@ def server_password() -> str:
     return os.environ["PREFECT_API_AUTH_STRING"].partition(":")[2]
 
 
+async def require_no_job_of_its_own(worker: PrefectClient) -> None:
+    """A run is made and changed, but never with another image or command than its pool and deployment give it."""
+    flow = await worker.create_flow_from_name("of-a-worker")
+    plain = {"flow_id": str(flow), "state": {"type": "SCHEDULED"}}
+    with_job = {"job_variables": {"image": "registry.example/of-a-stranger", "command": "sh"}}
+    made = await worker._client.post("/flow_runs/", json=plain)
+    assert made.status_code == 201
+    page = f"/flow_runs/{made.json()['id']}"
+    assert (await worker._client.patch(page, json={"name": "renamed"})).status_code == 204
+    for ask in (worker._client.post("/flow_runs/", json=plain | with_job), worker._client.patch(page, json=with_job)):
+        with pytest.raises(PrefectHTTPStatusError, match="403"):
+            await ask
+    assert (await worker.read_flow_run(made.json()["id"])).job_variables == {}
+
+
 def test_a_real_server_takes_runs_from_a_worker_and_refuses_to_be_administered(prefect_url: str) -> None:
     from prefect.client.schemas.actions import WorkPoolCreate
 
@@ -99,6 +114,7 @@ def test_a_real_server_takes_runs_from_a_worker_and_refuses_to_be_administered(p
             with pytest.raises(PrefectHTTPStatusError, match="403") as caught:
                 await worker.create_work_pool(WorkPoolCreate(name="of-a-worker", type="process"))
             assert NO_ADMINISTRATION in caught.value.response.text
+            await require_no_job_of_its_own(worker)
         for login in (f"{NAME}:{server_password()}", f"{NAME}:", "nobody:token", ":"):
             async with client(prefect_url, login) as stranger:
                 with pytest.raises(PrefectHTTPStatusError, match="401"):

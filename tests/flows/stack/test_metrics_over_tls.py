@@ -21,6 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from flows.monitoring.exporter import guarded_page
 from flows.servers.worker_tokens import NO_ADMINISTRATION
 from flows.stack import configs, credentials, probes
+from flows.stack.checks.finding import BAD
+from flows.stack.doctor import gpu_stages_elsewhere
 from flows.stack.services import environment_of, public_url, services
 from flows.stack.settings import Settings, Stack
 from flows.stack.setup.certificates import TlsOptions, install
@@ -29,7 +31,7 @@ from tests.flows.stack.running import eventually, low_port
 from tests.flows.stack.test_tls import NGINX
 from tests.prefect_server import WORKER
 
-WORKS = ("servers", "workers", "queues", "slots", "ended")
+WORKS = ("prefect", "mlflow", "workers", "queues", "slots", "ended")
 """Parts of the exporter that ask Prefect."""
 
 
@@ -102,6 +104,8 @@ def test_it_reads_and_is_read_over_tls_with_the_token_of_a_worker(
             probes.send(administers, stack.authorities)
         assert NO_ADMINISTRATION in refused.value.read().decode()
         pools = probes.ask(f"{stack.prefect_url}/api/work_pools/filter", user, token, {}, stack.authorities)
+        (stages,) = gpu_stages_elsewhere(stack)
+        assert stages.state != BAD, f"limbeck doctor knows the authority of PREFECT_API_SSL_CERT_FILE: {stages.details}"
         url, word = stack.metrics_url, secret["LIMBECK_METRICS_PASSWORD"]
         assert url.startswith("https://") and probes.status_of(url, "limbeck", "wrong", stack.authorities) == 401
         assert probes.status_of(url, user, token, stack.authorities) == 401, "it opens to Prometheus alone"
