@@ -58,6 +58,13 @@ ENV_NAMES = (
     "DO_NOT_TRACK|TOKENIZERS_PARALLELISM|HOME)$"
 )
 """What a run's ``env`` may set: none of these names a program, a library or a folder of modules to load."""
+NO_SECRETS = "(?!.*(PASSWORD|SECRET|ACCESS_KEY|(^|_)TOKEN$))"
+"""What ``env`` may not set on ECS: everybody who may describe a task reads it. Secrets go by reference."""
+BY_DIGEST = {
+    "description": "The image by its digest (NAME@sha256:…): a tag may be another image tomorrow, and a key of the "
+    "cache counts what is in it.",
+    "pattern": "@sha256:[0-9a-f]{64}$",
+}
 
 
 def sealed(template: Template, command: str | None) -> Template:
@@ -167,7 +174,10 @@ def ecs_gpu(template: Template) -> Template:
     # A task that was defined elsewhere has a command, an image and rights of its own.
     template["job_configuration"] = fixed(template["job_configuration"], "{{ task_definition_arn }}", None)
     del variables["task_definition_arn"]
-    return sealed(template, COMMAND)
+    variables["image"] |= BY_DIGEST
+    template = sealed(template, COMMAND)
+    variables["env"]["propertyNames"] = {"pattern": ENV_NAMES.replace("^", f"^{NO_SECRETS}", 1)}
+    return template
 
 
 def k8s_gpu(template: Template) -> Template:
@@ -231,11 +241,7 @@ def k8s_gpu(template: Template) -> Template:
         "cpu_request": "3",
     }.items():
         variables[name]["default"] = value
-    variables["image"] |= {
-        "description": "The image by its digest (NAME@sha256:…): a tag may be another image tomorrow, and a key of the "
-        "cache counts what is in it.",
-        "pattern": "@sha256:[0-9a-f]{64}$",
-    }
+    variables["image"] |= BY_DIGEST
     with_environment(template, ENVIRONMENT | IN_A_CONTAINER)
     return sealed(template, COMMAND)
 

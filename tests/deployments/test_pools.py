@@ -18,6 +18,7 @@ from prefect.utilities.templating import apply_values
 from deployments.pools.generate import FOLDER, POOLS, generate
 
 ROOT = Path(__file__).resolve().parents[2]
+IMAGE = f"example.org/limbeck@sha256:{'0' * 64}"
 CLOUD = Path(os.environ.get("LIMBECK_CLOUD_PYTHON", ROOT / ".venv-cloud" / "bin" / "python"))
 """An environment with prefect-aws and prefect-kubernetes, which cannot be installed beside our own pins; `make pools`
 makes one."""
@@ -110,8 +111,33 @@ def test_prefect_refuses_variables_that_could_load_code(name: str, variables: di
         validate(defaults | variables, schema, raise_on_error=True, ignore_required=True, allow_none_with_default=True)
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"env": {"MLFLOW_TRACKING_PASSWORD": "x"}},
+        {"env": {"HF_TOKEN": "x"}},
+        {"env": {"AWS_SECRET_ACCESS_KEY": "x"}},
+        {"env": {"AWS_ACCESS_KEY_ID": "x"}},
+        {"env": {"LIMBECK_METRICS_PASSWORD": "x"}},
+        {"image": "example.org/limbeck:1"},
+    ],
+    ids=str,
+)
+def test_a_task_on_ecs_has_no_secret_in_its_environment_and_an_image_that_stays(variables: dict[str, Any]) -> None:
+    """Everybody who may describe a task reads its environment; a tag is another image tomorrow."""
+    schema = pool("ecs-gpu")["variables"]
+    defaults = {key: one["default"] for key, one in schema["properties"].items() if one.get("default") is not None}
+    site = {
+        "image": IMAGE,
+        "env": defaults["env"] | {"LIMBECK_STORE": "s3://bucket", "TOKENIZERS_PARALLELISM": "false"},
+    }
+    validate(defaults | site, schema, raise_on_error=True, allow_none_with_default=True)
+    with pytest.raises(ValidationError):
+        validate(defaults | site | variables, schema, raise_on_error=True, allow_none_with_default=True)
+
+
 def test_a_task_on_ecs() -> None:
-    task = rendered("ecs-gpu", gpu_count="2", image="example.org/limbeck:1")
+    task = rendered("ecs-gpu", gpu_count="2", image=IMAGE)
     [container] = task["task_definition"]["containerDefinitions"]
     assert container["resourceRequirements"] == [{"type": "GPU", "value": "2"}], "ECS takes text"
     assert (

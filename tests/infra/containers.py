@@ -39,6 +39,8 @@ class Machine:
     """Where containers run."""
 
     folder: Path
+    role: Mapping[str, str] = field(default_factory=dict)
+    """Credentials that containers have by their role, whose endpoint there is none of here."""
     containers: list[Container] = field(default_factory=list)
 
     def run(self, command: Sequence[str], environment: Mapping[str, str], ended: Callable[[int], None]) -> Container:
@@ -60,7 +62,7 @@ class Machine:
         with (own / "log").open("wb") as log:
             process = subprocess.Popen(
                 words,
-                env=image | inside,
+                env=image | dict(self.role) | inside,
                 cwd=own / "work",
                 stdout=log,
                 stderr=log,
@@ -76,6 +78,12 @@ class Machine:
         """End whatever still runs."""
         for container in self.containers:
             container.vanish()
+
+
+def without_keys(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return an environment without its keys, and the keys, which a task has by its role."""
+    keys = {name: value for name, value in environment.items() if "ACCESS_KEY" in name}
+    return {name: value for name, value in environment.items() if name not in keys}, keys
 
 
 def exit_status(returned: int) -> int:

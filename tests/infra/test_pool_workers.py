@@ -25,7 +25,7 @@ from prefect.utilities.templating import apply_values
 from tests.flows.run.test_dispatch import resubmit, small
 from tests.infra.cloudformation.moto_cloud import moto_cloud
 from tests.infra.cloudformation.test_stacks import outputs, up
-from tests.infra.containers import Machine
+from tests.infra.containers import Machine, without_keys
 from tests.infra.fake_kubernetes import VERSIONS, Cluster
 from tests.infra.moto_tasks import RunningTasks
 from tests.infra.spot_flow import teacher_alone
@@ -250,7 +250,8 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
 ) -> None:
     """On the cluster, the capacity, the roles, the secrets and the queue that our own stacks made."""
     recipe, store = long_enough(tiny_bert, tiny_rows), f"s3://{BUCKET}/{tmp_path.name}"
-    machine = Machine(tmp_path)
+    bucket, keys = without_keys(s3.environment())
+    machine = Machine(tmp_path, keys)
     with moto_cloud() as cloud:
         assert up(cloud, "dev", ("network", "storage", "workers")) == []
         storage, workers = outputs(cloud, "limbeck-dev-storage"), outputs(cloud, "limbeck-dev-workers")
@@ -267,12 +268,12 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
             "capacity_provider_strategy": [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}],
             "execution_role_arn": workers["ExecutionRole"],
             "task_role_arn": workers["TaskRole"],
-            "image": f"{storage['RepositoryUri']}:gpu-0.1.0",
+            "image": f"{storage['RepositoryUri']}@sha256:{'0' * 64}",
             "gpu_count": "2",
             "prefect_api_auth_string_secret_arn": storage["PrefectWorkerAuth"],
             "secrets": [{"name": "MLFLOW_TRACKING_PASSWORD", "valueFrom": f"{storage['MlflowWorker']}:password::"}],
             "env": template_of("ecs-gpu")["variables"]["properties"]["env"]["default"]
-            | s3.environment()
+            | bucket
             | {
                 "LIMBECK_STORE": store,
                 "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
@@ -297,7 +298,7 @@ def test_ecs_runs_a_stage_tells_of_its_death_and_ends_it(
     )
     assert (
         container["stopTimeout"] == 110
-        and container["image"].endswith("/worker:gpu-0.1.0")
+        and container["image"].endswith(f"/worker@sha256:{'0' * 64}")
         and definition["requiresCompatibilities"] == ["EC2"]
     )
     assert definition["family"].startswith("limbeck-"), "the role of the dispatcher may start no other"

@@ -43,7 +43,8 @@ def digest(cloud: Cloud) -> str:
 
 def test_the_site_file_is_filled_from_the_stacks(here: Cloud, digest: str, tmp_path: Path) -> None:
     site = tmp_path / "site.yaml"
-    site.write_text("k8s-gpu: {gpu_count: 2}\necs-gpu: {gpu_count: '4', image: old}\n")
+    old = f"old@sha256:{'0' * 64}"
+    site.write_text(f"k8s-gpu: {{gpu_count: 2}}\necs-gpu: {{gpu_count: '4', image: '{old}'}}\n")
     done = CliRunner().invoke(app, ["site", str(site), "--image", "gpu-1"])
     assert done.exit_code == 0, done.output
     found, storage, workers = (

@@ -17,6 +17,7 @@ import pytest
 from tests.infra.cloudformation.moto_cloud import SHIMS, Cloud, moto_cloud
 from tests.infra.cloudformation.templates import FOLDER, ORDER, load_templates, parameters_of
 
+RUNBOOK = FOLDER.parent / "cloud.md"
 CHOSEN = {
     "ImageDigest": f"sha256:{'a' * 64}",
     "DispatcherDigest": f"sha256:{'b' * 64}",
@@ -66,7 +67,7 @@ def up(cloud: Cloud, stage: str, stacks: Sequence[str] = ORDER, **changes: str) 
 
 def down(cloud: Cloud, stage: str) -> None:
     """Empty the buckets by the runbook's own line, and remove every stack in the opposite order."""
-    (line,) = re.findall(r'^python -c "(import boto3.*)" \$', (FOLDER.parent / "cloud.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(r'^empty\(\) \{ python -c "(import boto3.*)" \$', RUNBOOK.read_text(), re.MULTILINE)
     named = outputs(cloud, f"limbeck-{stage}-storage")
     subprocess.run(
         [sys.executable, "-c", line, named["Artifacts"], named["AccessLogs"]],
@@ -190,7 +191,7 @@ def test_dev_pays_for_no_nat_gateway_and_prod_does(dev: Cloud) -> None:
 
 def test_workers_are_in_every_zone_that_has_the_gpu(dev: Cloud) -> None:
     """By the runbook's own question; with private subnets each zone has its NAT gateway, and S3 is reached from all."""
-    (line,) = re.findall(r"^zones\(\) .*$", (FOLDER.parent / "cloud.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^zones\(\) .*$", RUNBOOK.read_text(), re.MULTILINE)
     assert "describe-instance-type-offerings --location-type availability-zone" in line
     ec2 = dev.client("ec2")
     offered = ec2.describe_instance_type_offerings(

@@ -25,7 +25,7 @@ from tasks.ports.machine import device_class
 from tests.flows.run.test_dispatch import small
 from tests.infra.cloudformation.moto_cloud import Cloud
 from tests.infra.cloudformation.test_stacks import outputs
-from tests.infra.containers import Container, Machine
+from tests.infra.containers import Container, Machine, without_keys
 from tests.infra.moto_tasks import RunningTasks
 from tests.infra.test_pool_workers import CLOUD, needs_workers, state_of, wait_for
 from tests.infra.test_runbook import AWS, ROOT, STAND_INS, cloud, for_this_cloud, link_sources, programs, shell_of
@@ -106,10 +106,11 @@ def test_a_run_trains_on_ecs_after_the_commands_of_the_runbook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     link_sources(tmp_path)
-    machine = Machine(tmp_path)
+    bucket, keys = without_keys(s3.environment())
+    machine = Machine(tmp_path, keys)
     with servers(tmp_path) as (prefect, mlflow):
         account = {field: mlflow[f"MLFLOW_TRACKING_{field.upper()}"] for field in ("username", "password")}
-        here = s3.environment() | {
+        here = bucket | {
             "LIMBECK_STORE": f"s3://{BUCKET}/{tmp_path.name}",
             "MLFLOW_TRACKING_URI": mlflow["MLFLOW_TRACKING_URI"],
         }
