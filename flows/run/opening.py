@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from flows.home import Home
 from flows.run.judging_sources import known_of_sets, sources_of_sets, with_purge
@@ -29,6 +30,7 @@ from flows.run.remote import (
 from flows.run.stopping import (
     RUN_OPTIONS,
     RunOptions,
+    cancel_subflows,
     cancel_tasks,
     is_stop,
     stopped_by_prefect,
@@ -132,10 +134,15 @@ async def open_run(recipe: Recipe, kind: str = "run") -> AsyncIterator[Run]:
 
 
 async def report_stop(session: Session, dispatcher: Dispatcher | None, error: BaseException) -> None:
-    """Cancel the remote stages of a run that ended early and, if a person cancelled it, its own tasks in Prefect."""
+    """Cancel the remote stages of a run that ended early and, if a person cancelled it, its own tasks and subflows in
+    Prefect."""
+    from prefect.runtime import flow_run
+
     await cancel_remote_stages(dispatcher, error)
     if isinstance(error, asyncio.CancelledError) and await is_cancelled():
         await cancel_tasks(session)
+        with contextlib.suppress(Exception):  # the end of the run matters more than the names of its branches' states
+            await cancel_subflows(UUID(str(flow_run.id)))
 
 
 async def close_early(session: Session, tracker: Tracker, status: str) -> None:

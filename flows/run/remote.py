@@ -25,6 +25,8 @@ USUAL_DEPLOYMENT = f"{FLOW}/gpu"
 CONTAINERS_PATIENCE = 900.0
 """Seconds for which a run waits for the worker that starts containers: a service replaces a dead one in minutes, and
 the run itself, a container too, has no GPU."""
+STARTED_WITHIN = 300.0
+"""Seconds in which a worker starts the process of a flow run that it has taken."""
 NOWHERE = "none"
 """The value of ``LIMBECK_DISPATCH`` that keeps all stages in the run."""
 LIMIT = "gpu"
@@ -107,7 +109,9 @@ async def usual_place(new: Dispatcher, recipe: Recipe) -> Placement:
     if not shares_store(pool.type):
         return here(f"the workers of the pool {pool.name} cannot be known to share the store; set LIMBECK_STORE")
     chosen = recipe.resources.model_fields_set
-    if pool.type != "process":
+    if pool.type == "process":
+        new.start_seconds = STARTED_WITHIN
+    else:
         new.required = new.required or "gpu_pool" not in chosen
         new.worker_seconds = new.worker_seconds if "worker_seconds" in chosen else CONTAINERS_PATIENCE
     return Placement(new, in_words(new, pool.name))

@@ -158,28 +158,40 @@ def forget_cancellation() -> None:
 async def cancel_tasks(session: Session) -> None:
     """Set the unfinished tasks of a cancelled run to Cancelled in Prefect, which calls them crashed."""
     from prefect.client.orchestration import get_client
-    from prefect.states import Cancelled
 
     stopped = [record.task_run for record in session.records if record.task_run and record.state in LEFT_OPEN]
     with contextlib.suppress(Exception):  # the end of the run matters more than the names of its tasks' states
         async with get_client() as client:
             for run in stopped:
-                await client.set_task_run_state(
-                    UUID(run), Cancelled(message="stopped at its last checkpoint"), force=True
-                )
+                await client.set_task_run_state(UUID(run), in_order(), force=True)
 
 
 async def confirm(flow_run: UUID) -> None:
     """Set a cancelled run and its unfinished subflows to Cancelled in Prefect, which would otherwise call them
     crashed."""
     from prefect.client.orchestration import get_client
+
+    await cancel_subflows(flow_run)
+    async with get_client() as client:
+        await client.set_flow_run_state(flow_run, in_order(), force=True)
+
+
+async def cancel_subflows(flow_run: UUID) -> None:
+    """Set the unfinished subflows of a cancelled run, which are its branches, to Cancelled."""
+    from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
     from prefect.client.schemas.sorting import FlowRunSort
-    from prefect.states import Cancelled
 
     own = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run]))
     async with get_client() as client:
         below = await client.read_flow_runs(flow_run_filter=own, sort=FlowRunSort.START_TIME_DESC, limit=200)
-        stopped = [run.id for run in below if run.state is None or not run.state.is_completed()]
-        for run in (*stopped, flow_run):
-            await client.set_flow_run_state(run, Cancelled(message="stopped at its last checkpoint"), force=True)
+        for run in below:
+            if run.state is None or not run.state.is_completed():
+                await client.set_flow_run_state(run.id, in_order(), force=True)
+
+
+def in_order() -> Any:
+    """Return the state of a run that was cancelled and has stopped."""
+    from prefect.states import Cancelled
+
+    return Cancelled(message="stopped at its last checkpoint")

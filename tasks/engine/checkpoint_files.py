@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TypedDict
 
 MARKER = "whole.json"
+SNAPSHOTS = "snapshots"
+"""The folder of snapshots beside a trained model: weights of early steps, with which a later training begins."""
 KEPT_CHECKPOINTS = 2
 """Newest checkpoints of a training that stay, on the disk and in a bucket."""
 

@@ -173,10 +173,11 @@ class Shape(Knobs):
                 raise ValueError(
                     f"{knob} is {value!r}; legal are {legal.replace('[1-9][0-9]*', 'N').replace('|', ', ')}"
                 )
-        try:
-            groups_of(self.share, self.layers)
-        except ModelError as error:
-            raise ValueError(str(error)) from error
+        if self.share is not None:
+            try:
+                groups_of(self.share, self.layers)
+            except ModelError as error:
+                raise ValueError(str(error)) from error
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ import json
 import zipfile
 from pathlib import Path
 
+from tasks.engine.checkpoint_files import SNAPSHOTS
 from tasks.engine.job import Job
 from tasks.recipe.slices import PackSlice
 from tasks.scoring.onnx_models import is_export
@@ -32,8 +33,10 @@ def archive_model(job: Job) -> dict[str, object]:
 
 
 def write_archive(folder: Path, archive: Path, level: int = LEVEL) -> int:
-    """Write all files of a folder into an archive; return the size of its weights there."""
+    """Write a model's files into an archive; return the size of its weights there. Snapshots of a training are not the
+    model's: nobody who pulls it needs them."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    files = [path for path in files if SNAPSHOTS not in path.relative_to(folder).parts]
     with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=level) as packed:
         for path in files:
             entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), BEGINNING)

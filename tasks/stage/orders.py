@@ -168,3 +168,19 @@ def artifact_of(store: Store, note: InputNote) -> Artifact:
 def with_architecture(store: Store, artifact: Artifact) -> Artifact:
     """Return an input with the fact that its key depends on, which does not travel with an order."""
     return evolve(artifact, facts={**artifact.facts, **architecture_fact(store.folder(artifact))})
+
+
+def key_and_store(parameters: Mapping[str, object]) -> tuple[str, str]:
+    """Return the key that a flow run computes, and the store that it uses."""
+    order = parameters.get("order")
+    return (str(order.get("key", "")), str(order.get("store", ""))) if isinstance(order, Mapping) else ("", "")
+
+
+def tag_of(key: str) -> str:
+    """Return the tag by which the flow runs of a key are found."""
+    return f"key:{key[:16]}"
+
+
+def named(order: StageRequest) -> str:
+    """Return the display name of an order's stage."""
+    return f"{order['stage']}/{order['label']}" if order["label"] else str(order["stage"])

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from tasks.errors import BY_NAME, DispatchError, Interrupted, LimbeckError, NoWo
 from tasks.ports.flow_run_states import FlowRunStates
 from tasks.ports.work_pools import flow_run_page, is_away, no_worker, trouble
 from tasks.recipe.running import STAGE_HOURS
-from tasks.stage.orders import OrderTerms, StageRequest
+from tasks.stage.orders import OrderTerms, StageRequest, key_and_store, named, tag_of
 
 FLOW = "stage"
 GRACE = 120.0  # seconds in which a crashed flow run may be restarted, by an automation or by hand
@@ -49,6 +49,8 @@ class Dispatcher:
     away: float = AWAY
     worker_seconds: float = 30.0
     """Seconds for which the pool may be without a live worker."""
+    start_seconds: float = 3600.0
+    """Seconds in which a flow run starts that a worker has taken; an instance may have to be started first."""
     required: bool = False
     """Whether a run without a live worker stops, instead of computing its stages itself."""
     terms: OrderTerms = field(default_factory=lambda: OrderTerms())
@@ -224,6 +226,7 @@ class Dispatcher:
                 tell("running" if state.is_running() else "waiting", "" if state.name in USUAL else words)
                 before, pause = state.name, FIRST_LOOK
             alone = await self.alone_since(client, states, state, alone)
+            await self.give_up_what_never_starts(client, run.id, state)
             if self.is_too_long(state):  # of a run that began anew meanwhile, an earlier start may be known
                 self.require_time((await self.patiently(lambda: client.read_flow_run(run.id))).state)
             crashed = (crashed or time.monotonic()) if state is not None and state.is_crashed() else None
@@ -246,6 +249,17 @@ class Dispatcher:
         if time.monotonic() - since >= self.worker_seconds:
             raise NoWorker(no_worker(pool, self.worker_seconds))
         return since
+
+    async def give_up_what_never_starts(self, client: Any, run: UUID, state: Any) -> None:
+        """Tell Prefect that a flow run has crashed whose worker took it and died before it started it: nobody else
+        does, as it sends no heartbeats yet. What crashed is restarted as usual."""
+        from prefect.states import Crashed
+
+        if state is None or not state.is_pending():
+            return
+        if (datetime.now(UTC) - state.timestamp).total_seconds() > self.start_seconds:
+            said = f"a worker took it and did not start it within {self.start_seconds:g} seconds"
+            await self.patiently(lambda: client.set_flow_run_state(run, Crashed(message=said), force=True))
 
     def is_too_long(self, state: Any) -> bool:
         """Return whether a flow run exceeds the limit of its stage, which its worker should have ended."""
@@ -319,22 +333,3 @@ def error_of(state: Any, shown: str, grace: float) -> LimbeckError:
         if kind in BY_NAME and sentence
         else DispatchError(f"the flow run of {shown} failed: {said}")
     )
-
-
-# --- names, tags and pages of an order --------------------------------------------------------------------------------
-
-
-def key_and_store(parameters: Mapping[str, object]) -> tuple[str, str]:
-    """Return the key that a flow run computes, and the store that it uses."""
-    order = parameters.get("order")
-    return (str(order.get("key", "")), str(order.get("store", ""))) if isinstance(order, Mapping) else ("", "")
-
-
-def tag_of(key: str) -> str:
-    """Return the tag by which the flow runs of a key are found."""
-    return f"key:{key[:16]}"
-
-
-def named(order: StageRequest) -> str:
-    """Return the display name of an order's stage."""
-    return f"{order['stage']}/{order['label']}" if order["label"] else str(order["stage"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
+from tasks.engine.checkpoint_files import SNAPSHOTS
 from tasks.scoring.packing import nonzero_share, write_archive
 
 
@@ -39,3 +40,14 @@ def test_an_archive_is_the_same_folder_byte_by_byte_and_equal_folders_have_equal
         archive.extractall(tmp_path / "again")
     for path in (one for one in folder.rglob("*") if one.is_file()):
         assert (tmp_path / "again" / path.relative_to(folder)).read_bytes() == path.read_bytes()
+
+
+def test_snapshots_of_a_training_are_not_the_model(tmp_path: Path) -> None:
+    """The dense model of a lottery has one, and looked twice as large."""
+    folder = tmp_path / "model"
+    (folder / SNAPSHOTS).mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(bytes(range(256)))
+    alone = write_archive(folder, tmp_path / "alone.zip")
+    (folder / SNAPSHOTS / "rewound.safetensors").write_bytes(bytes(range(256)) * 9)
+    assert write_archive(folder, tmp_path / "both.zip") == alone
+    assert (tmp_path / "both.zip").read_bytes() == (tmp_path / "alone.zip").read_bytes()

@@ -13,11 +13,11 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tasks.engine.checkpoint_files import sync
+from tasks.engine.checkpoint_files import SNAPSHOTS, sync
 from tasks.errors import ModelError
 from tasks.training.models.sparse_embedding import as_whole_tables
 
-SNAPSHOTS, SUFFIX = "snapshots", ".safetensors"
+SUFFIX = ".safetensors"
 
 
 def require_steps(snapshots: Mapping[str, int], total: int) -> None:

@@ -1,7 +1,8 @@
 """One training of a lottery: the first one without a mask, each other from an early step of it under a mask.
 
 Sources: Frankle, Carbin 2018, arXiv:1803.03635; Chen et al. 2020, arXiv:2007.12223: weights of the encoder are rewound,
-those of the head are not; optimizer and learning rates begin anew.
+those of the head are not; optimizer and learning rates begin anew. A rewound training has the steps that the first one
+had left at the snapshot, so every model of a lottery has learned for as many.
 """
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ def train_round(job: Job) -> dict[str, object]:
         pad=training.tokenizer.pad_token_id,
         snapshots={REWOUND: knobs.rewind_to} if is_first else {},
     )
-    facts = train(job, knobs, spec, training.model.device)
+    facts = train(job, knobs if is_first else rest_of(knobs, training), spec, training.model.device)
     if not is_first:
         for matrix in matrices_of(training.model):
             parametrize.remove_parametrizations(matrix, "weight", leave_parametrized=True)
     return facts | saved_with_zeros(job, knobs, training, f"as {knobs.control}" if not is_first else "before any round")
+
+
+def rest_of(knobs: TicketSlice, training: ModelInTraining) -> TicketSlice:
+    """Return the knobs of a training that begins at the snapshot: its steps are those that are left then."""
+    total = knobs.steps or max(1, round(len(training.epoch(0).batches) * knobs.epochs))
+    return knobs.model_copy(update={"steps": max(1, total - knobs.rewind_to)})
 
 
 def rewind(job: Job, knobs: TicketSlice, training: ModelInTraining) -> None:

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -286,6 +288,30 @@ def test_a_pool_that_nobody_serves_stops_a_run_or_leaves_the_stages_to_it(
     assert set(trained.values()) == {device_class()}, "its key names the hardware that made it"
     monkeypatch.setenv("LIMBECK_DISPATCH", "none")
     assert digests(run_recipe(goes_on, home=pool.home)) == digests(result)
+
+
+def test_a_stage_whose_worker_died_before_it_started_is_not_waited_for_for_ever(
+    pool: Pool, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a flow run stays Pending: it sends no heartbeats that could be missed."""
+    monkeypatch.setattr("flows.run.remote.STARTED_WITHIN", 1.0)
+    pool.deploy()
+
+    async def take(run: UUID) -> None:
+        from prefect.client.orchestration import get_client
+        from prefect.states import Pending
+
+        async with get_client() as client:
+            await client.set_flow_run_state(run, Pending())
+
+    with ThreadPoolExecutor(1) as thread:
+        asking = thread.submit(copy_context().run, asyncio.run, teacher_alone(small(tiny_bert, tiny_rows)))
+        pool.wait(lambda: bool(pool.runs()) or asking.done())
+        asyncio.run(take(pool.runs()[0].id))
+        said = "crashed, and was not restarted .*a worker took it and did not start it within 1 seconds"
+        with pytest.raises(DispatchError, match=said):
+            asking.result(PATIENCE)
+    assert [run.state.name for run in pool.runs()] == ["Crashed"]
 
 
 def kept(pool: Pool) -> list[Mapping[str, Any]]:

@@ -50,7 +50,8 @@ def weights_in(folder: Path, rows: Path) -> tuple[dict[str, Tensor], list[Tensor
 
 def test_a_ticket_begins_with_the_early_encoder_and_the_trained_head(lottery: dict[str, Path], tmp_path: Path) -> None:
     rows = lottery["rows"]
-    facts = train_round(job(tmp_path / "ticket", IDLE, **lottery))
+    facts = train_round(job(tmp_path / "ticket", {**IDLE, "rewind_to": 2}, **lottery))
+    assert facts["steps"] == TRAINING["steps"] - 2, "with those before the snapshot as many as the dense model"
     begun, matrices = weights_in(tmp_path / "ticket", rows)
     early, trained = read_snapshot(lottery["dense"], "rewound"), weights_in(lottery["dense"], rows)
     assert facts["weights_left"] == facts["weights_before"] // 4
