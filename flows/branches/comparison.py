@@ -1,8 +1,10 @@
-"""Comparison of every candidate with the recipe's labels-only baselines of its own size, of a lottery ticket with its
-controls too, and with no other models.
+"""Comparison of every candidate with the recipe's labels-only baselines of its own size and with its controls, and with
+no other models.
 
-A labels-only baseline is a student of role baseline that learns from labels alone: the model that a user would get
-without any method. If a recipe has none of a candidate's size, no claim is made about that candidate.
+A control differs from a candidate in nothing but the choice that it is to judge: what it removes is drawn at random, or
+it is rounded after its training. What is made from a control in the same way is one, too. A labels-only baseline is a
+student of role baseline that learns from labels alone: the model that a user would get without any method. If a recipe
+has neither for a candidate, no claim is made about that candidate.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
 from tasks.contrast_models import contrast_models
-from tasks.recipe.makers.weights import LotteryCandidate
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
 from tasks.recipe.students import Shape
@@ -40,7 +42,8 @@ async def contrast_all(
         for theirs in baselines
         if are_of_one_size(ours.name, theirs, scored, shapes)
     ]
-    pairs += [(ours.name, control) for ours in candidates for control in controls_of(recipe, ours.name)]
+    controls = [(ours.name, control) for ours in candidates for control in controls_of(recipe, ours.name)]
+    pairs += [pair for pair in controls if pair not in pairs]
     found = await asyncio.gather(
         *(
             contrast_models(
@@ -52,16 +55,26 @@ async def contrast_all(
     known = {
         pair: artifact.read(ContrastFacts) for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
     }  # a plan has no figures
-    return verdicts(known, recipe.scoring.confidence)
+    said = verdicts(known, recipe.scoring.confidence)
+    for name, control in controls:
+        for split, one in said.get(name, {}).get(control, {}).items():
+            said[name][control][split] = one.model_copy(update={"control": True})
+    return said
 
 
 def controls_of(recipe: Recipe, name: str) -> list[str]:
-    """Return the controls of a lottery ticket: those that differ from it in nothing else; none for other models."""
-    lotteries = {one.name: one for one in recipe.planned if isinstance(one, LotteryCandidate)}
-    ours = lotteries.get(name)
-    if ours is None or ours.control != "ticket":
-        return []
-    return [other.name for other in lotteries.values() if other.is_control_of(ours)]
+    """Return the controls of a candidate."""
+    known = {one.name: one for one in recipe.planned}
+    return [other.name for other in known.values() if name in known and is_control(known, other, known[name])]
+
+
+def is_control(known: Mapping[str, CandidateKnobs], other: CandidateKnobs, ours: CandidateKnobs) -> bool:
+    """Return whether a candidate is another one's control, or made in the same way from a control of its origin."""
+    if other.is_control_of(ours):
+        return True
+    theirs, origin = known.get(other.made_from), known.get(ours.made_from)
+    same = type(other) is type(ours) and other.knobs_but("made_from") == ours.knobs_but("made_from")
+    return theirs is not None and origin is not None and same and is_control(known, theirs, origin)
 
 
 def plain_students(recipe: Recipe) -> list[str]:

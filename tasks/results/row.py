@@ -68,13 +68,15 @@ class Means(Stated):
 
 
 class Comparison(Estimate):
-    """A paired difference to a labels-only baseline, its p-value corrected for the number of comparisons, and the
-    verdict."""
+    """A paired difference to a labels-only baseline or a control, its p-value corrected for the number of comparisons,
+    and the verdict."""
 
     p: Number = 1.0
     seeds: tuple[int, int]
     """Seeds of the candidate and of the baseline."""
     verdict: str
+    control: bool = False
+    """Whether the other model is a control: made in the same way, without the choice that is judged."""
 
 
 class SetScores(Stated):

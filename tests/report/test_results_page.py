@@ -72,12 +72,22 @@ def test_the_table_is_sorted_and_says_what_was_compared() -> None:
     names = [line.split(" | ")[0] for line in rows_of(page)]
     assert names == ["| `teacher`", "| `finetuned`", "| `4x312`"]
     assert "0.912 ±0.004 [0.900, 0.924]" in page and "better, `finetuned`: +0.012 [+0.004, +0.020]" in page
-    assert "| 3 | 14.35 M | 4.32 | 9.4x | 1,000 | 2.0 | `tinybert-4` |" in page
+    assert "| 3 | 14.35 M | 57.4 | 4.32 | 9.4x | 1,000 | 2.0 | `tinybert-4` |" in page
     assert (
         "872 validation rows" in page
         and "12 min, and 30 min in stages that were cached; AMD EPYC 9R14, 4 cores, no GPU" in page
     )
     assert len({line.replace("\\|", "").count("|") for line in page.splitlines() if line.startswith("|")}) == 1
+
+
+def test_a_size_says_what_is_known_of_its_zeros_its_bits_and_its_pieces() -> None:
+    """A recipe of vocabularies, zeros or bits was compared by parameters alone, which are the same."""
+    values = written()
+    sizes = {"packed_bytes": 21e6, "nonzero_share": 0.1, "bits": 2.0, "fertility": 1.274, "fertility_elsewhere": 1.4}
+    values["models"][1] |= {"bytes": 90867952, **sizes, "ms_per_text": 5.281}
+    page = results_page([kept(values)])
+    said = "90.9 (21.0 packed, 10% not 0, 2 bits, 1.27 pieces a word, 1.40 elsewhere, 5.28 ms a text)"
+    assert page.count(said) == 1, rows_of(page)
 
 
 def test_runs_of_one_task_and_teacher_share_a_table_and_what_both_made_stands_once() -> None:

@@ -77,6 +77,11 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
         "bits, 1e-4 for 2. The weights of the last step are used.",
     )
 
+    @property
+    def as_control(self) -> tuple[str, str]:
+        """Rounded at the end."""
+        return "rounding", "after-training"
+
     @model_validator(mode="after")
     def grid_is_served(self) -> Self:
         """Reject weights that the format does not hold, and a teacher without a trained head."""

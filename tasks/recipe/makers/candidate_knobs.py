@@ -111,6 +111,26 @@ class CandidateKnobs(Knobs):
         there is none."""
         return ""
 
+    @property
+    def as_control(self) -> tuple[str, str]:
+        """The knob, and its value, by which it would be a control that others of its maker have to beat; two empty
+        strings where its maker has none."""
+        return "", ""
+
+    def is_control_of(self, other: CandidateKnobs) -> bool:
+        """Return whether it is another candidate's control: of the same maker, and different in nothing else."""
+        knob, control = self.as_control
+        return (
+            bool(knob)
+            and type(self) is type(other)
+            and getattr(self, knob) == control != getattr(other, knob)
+            and self.knobs_but(knob) == other.knobs_but(knob)
+        )
+
+    def knobs_but(self, *apart: str) -> dict[str, object]:
+        """Return all that decides what is made, without some knobs."""
+        return self.model_dump(exclude={"name", "seeds", "role", *apart}, by_alias=False)
+
     def width_and_heads(self, width: int, heads: int) -> tuple[int, int]:
         """Return its width and its heads in each layer, made from a model of such a width and so many heads."""
         return width, heads

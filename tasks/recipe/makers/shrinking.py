@@ -107,6 +107,11 @@ class PrunedCandidate(ImportanceKnobs):
     )
 
     @property
+    def as_control(self) -> tuple[str, str]:
+        """Chosen at random."""
+        return "importance", "random"
+
+    @property
     def planned_role(self) -> str:
         """A model with fewer neurons."""
         return "pruned"
@@ -130,6 +135,11 @@ class NarrowedCandidate(ImportanceKnobs):
         description="taylor: change of the loss on training rows if a dimension or a head were removed; activation: "
         "mean activations on them; magnitude: weights; random: the control that the others have to beat.",
     )
+
+    @property
+    def as_control(self) -> tuple[str, str]:
+        """Chosen at random."""
+        return "importance", "random"
 
     @property
     def planned_role(self) -> str:
@@ -160,6 +170,11 @@ class HeadsCandidate(CandidateKnobs):
         "on them; magnitude: weights; random: the control that the others have to beat.",
     )
     rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+
+    @property
+    def as_control(self) -> tuple[str, str]:
+        """Chosen at random."""
+        return "importance", "random"
 
     @property
     def planned_role(self) -> str:

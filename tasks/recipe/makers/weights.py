@@ -68,6 +68,11 @@ class SparseCandidate(MaskKnobs, CandidateKnobs):
         return True
 
     @property
+    def as_control(self) -> tuple[str, str]:
+        """Weights chosen at random."""
+        return "scores", "random"
+
+    @property
     def planned_role(self) -> str:
         """A model with zeros."""
         return "sparse"
@@ -148,12 +153,14 @@ class LotteryCandidate(TicketKnobs, CandidateKnobs):
         """Single weights are 0, but of the dense control."""
         return self.control != "dense"
 
-    def is_control_of(self, ticket: LotteryCandidate) -> bool:
+    def is_control_of(self, other: CandidateKnobs) -> bool:
         """Return whether it differs from a ticket in its control alone; a dense model may have any share, and one of
         one shot any rounds."""
+        if not isinstance(other, LotteryCandidate) or other.control != "ticket":
+            return False
         free = {"dense": ("keep", "rounds", "of"), "one-shot": ("rounds", "of")}.get(self.control, ())
         same = ("made_from", "signal", "prediction", "rewind_to", *(one for one in SHARES if one not in free))
-        return self.control != "ticket" and all(getattr(self, one) == getattr(ticket, one) for one in same)
+        return self.control != "ticket" and all(getattr(self, one) == getattr(other, one) for one in same)
 
     @property
     def share_of_rounds(self) -> list[float]:

@@ -8,9 +8,6 @@ from typing import Protocol
 
 from tasks.results.row import Comparison, Number, ResultRow
 
-LOTTERY = "lottery-ticket"
-"""The maker whose candidates are compared with controls."""
-
 
 def baseline_lines(models: Sequence[ResultRow], split: str) -> list[str]:
     """Return a line for every comparison on a split, and one on the validity of the verdicts; empty if nothing was
@@ -58,14 +55,16 @@ def caveat(said: Sequence[Comparison]) -> str:
 
 
 def baseline_sentence(model: ResultRow, split: str) -> str:
-    """Return a sentence that compares a model with one of the same shape trained on labels alone; empty if there is
-    none."""
+    """Return a sentence that compares a model with those of the same shape trained on labels alone, and with its
+    controls; empty if there are none."""
     found = model.compared(split)
     if not found:
         return ""
-    parts = [f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)})" for baseline, one in found]
-    of = "a control of its lottery" if model.made_by == LOTTERY else "a model of the same size trained on labels alone"
-    return f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}, {of}."
+    parts = [
+        f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)}), {CONTROL if one.control else PLAIN}"
+        for baseline, one in found
+    ]
+    return f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}."
 
 
 def seeds_of(one: Comparison) -> str:
@@ -74,6 +73,7 @@ def seeds_of(one: Comparison) -> str:
     return f"{ours} seed{'s' if ours > 1 else ''} against {theirs}"
 
 
+PLAIN, CONTROL = "a model of the same size trained on labels alone", "its control"
 WORDS = {
     "better": "better than that of",
     "worse": "worse than that of",

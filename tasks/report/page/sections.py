@@ -134,8 +134,8 @@ def role_mark(role: str) -> Markup:
 
 
 def notes(result: RunResult) -> list[str]:
-    """Return the comparisons of candidates with labels-only baselines, the notes of stages, and the models of unsteady
-    speed."""
+    """Return the comparisons of candidates with baselines and controls, the notes of stages, and the models of
+    unsteady speed."""
     noted = sorted({f"{model.note}." for model in result.models if model.note})
     return [*baseline_lines(result.models, result.split), *noted, *speed_lines(result.models)]
 

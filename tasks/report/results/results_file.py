@@ -55,12 +55,13 @@ class Score(Figure):
 
 
 class BaselineComparison(Figure):
-    """A paired difference to a labels-only baseline, its corrected p-value, the number of seeds on both sides, and the
-    verdict."""
+    """A paired difference to a labels-only baseline or a control, its corrected p-value, the number of seeds on both
+    sides, and the verdict."""
 
     p: float
     seeds: tuple[int, int]
     verdict: Literal["better", "worse", "inside the noise", "not known by one seed"]
+    control: bool = False
 
 
 class Judged(Strict):
@@ -89,6 +90,15 @@ class Entry(Strict):
     against: dict[str, dict[str, BaselineComparison]] = {}
     parameters: int
     bytes: int | None
+    packed_bytes: float | None = None
+    """Bytes of its weights in an archive, where zeros take no room; None if the recipe packs nothing."""
+    nonzero_share: float | None = None
+    bits: float | None = None
+    """Bits of a weight of its matrices, where a candidate of the recipe is trained for few."""
+    fertility: float | None = None
+    """Pieces a word, of the validation rows and of judging sets; None where all tokenizers are the same."""
+    fertility_elsewhere: float | None = None
+    ms_per_text: float | None = None
     latency_ms: float | None
     latency_low_ms: float | None = None
     latency_high_ms: float | None = None

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from flows.branches.comparison import controls_of
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.publish.results import efforts_of
 from flows.publish.results_folder import add_result, write_page
+from flows.run.recipe_file import load_recipe
 from tasks.ports.tracking.registry import Registry
 from tasks.ports.tracking.tracker import Tracker
 from tasks.scoring.evaluation import read_evaluation
@@ -201,3 +203,27 @@ def test_its_file_makes_a_results_page(
         and "`limbeck run tiny --set data.source=FOLDER/" in page
         and str(tiny_rows.parent) not in page
     )
+
+
+CONTROLS = {
+    "pruned-neurons": {
+        "half": ["half-at-random"],
+        "half-by-weights": ["half-at-random"],
+        "half-distilled": ["half-at-random-distilled"],
+    },
+    "pruned-width": {"narrow": ["narrow-at-random"], "narrow-distilled": ["narrow-at-random-distilled"]},
+    "pruned-heads": {"half": ["half-at-random"], "half-distilled": ["half-at-random-distilled"]},
+    "movement": {name: ["at-random"] for name in ("magnitude", "movement", "soft-movement")},
+    "two-bit": {"two-bits": ["rounded-later"]},
+    "smallest": {},
+}
+"""What differs from a candidate of the shelf in nothing but chance, or in when it is rounded. A quarter of the neurons
+has no control there, and ternary weights none that is rounded to three values."""
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_candidate_is_compared_with_what_lacks_the_choice_that_is_judged(name: str) -> None:
+    """Taylor against random, or two bits against rounding, stood side by side without an interval."""
+    found = load_recipe(name, ["data.source=x"])
+    controls = {one.name: controls_of(found, one.name) for one in found.planned}
+    assert {one: others for one, others in controls.items() if others} == CONTROLS[name]
