@@ -130,10 +130,12 @@ async def quantized(
     if name == "four-bit" and name in grids_of(recipe, candidate):
         slice_ = QuantizeSlice(ways=(TRAINED,), **judged)
         return await quantize_as_trained(slice_, export=full, rows=rows, label=f"{candidate.name}-{name}")
+    # What was trained for a grid is served on it: in training, what the matrices read had the range of each text.
+    ways = ("dynamic",) if name in grids_of(recipe, candidate) else knobs.ways
     if name == "four-bit":
-        slice_ = QuantizeSlice(ways=ways_of(name, knobs.ways), **judged)
+        slice_ = QuantizeSlice(ways=ways_of(name, ways), **judged)
     else:
-        own = {"ways": ways_of(name, knobs.ways), "reduce_range": fits_seven_bits(knobs)}
+        own = {"ways": ways_of(name, ways), "reduce_range": fits_seven_bits(knobs)}
         slice_ = QuantizeSlice.model_validate({**stage_knobs(knobs, Quantizing), **own, **judged})
     if name == "int8":
         return await quantize_onnx(slice_, export=full, rows=rows, label=candidate.name)

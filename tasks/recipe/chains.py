@@ -173,10 +173,10 @@ def depth_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs], layers
     return layers
 
 
-def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], *, elsewhere: bool) -> None:
+def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], *, elsewhere: bool, has_small_graphs: bool) -> None:
     """Reject criteria on figures that no candidate of the run has: of texts where none has a tokenizer of its own,
-    those ``elsewhere`` without judging sets, packed bytes where no weight is 0, and bits where none is trained for few.
-    Raises ValueError."""
+    those ``elsewhere`` without judging sets, packed bytes where no weight is 0, and bits where none is trained for few
+    and no graph has few. Raises ValueError."""
     metrics = [criterion.metric for criterion in gate.criteria]
     of_texts = [metric for metric in metrics if metric in OF_TEXTS]
     if of_texts and not any(one.has_own_tokenizer for one in candidates):
@@ -190,10 +190,10 @@ def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], *, elsewhere:
             f"gate: {of_zeros[0]} is measured where a candidate has zeros, and none has; remove the criterion, or "
             f"add a candidate by weight-pruning"
         )
-    if set(metrics) & set(OF_GRIDS) and not any(one.grid for one in candidates):
+    if set(metrics) & set(OF_GRIDS) and not (has_small_graphs or any(one.grid for one in candidates)):
         raise ValueError(
-            "gate: bits are known where a candidate is trained for few, and none is; remove the criterion, or add a "
-            "candidate by quantization"
+            "gate: bits are known where a candidate is trained for few, or is exported in few, and none is; remove the "
+            "criterion, or add a candidate by quantization, or an export in int8"
         )
     if "fertility_elsewhere" in of_texts and not elsewhere:
         raise ValueError("gate: fertility_elsewhere is measured on judging sets; add one to data.judge")

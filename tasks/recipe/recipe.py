@@ -186,7 +186,8 @@ class Recipe(Knobs):
             hint = did_you_mean(unknown[0], legal)
             raise ValueError(f"gate.criteria: unknown metric {unknown[0]!r}; {hint}legal are {', '.join(legal)}")
         self.gate.for_headline(self.spec.headline).require_shares()
-        require_made(self.gate, self.candidates, elsewhere=bool(self.data.judge))
+        graphs = bool(self.exports and self.exports.quantized)
+        require_made(self.gate, self.candidates, elsewhere=bool(self.data.judge), has_small_graphs=graphs)
 
     def check_choices(self) -> None:
         """Reject the choice of checkpoints by a metric of another type of task."""

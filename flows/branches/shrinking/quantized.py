@@ -44,9 +44,9 @@ async def make_quantized(recipe: Recipe, planned: QuantizedCandidate, shared: Sh
 
 
 def with_bits(recipe: Recipe, rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """Return the rows with the bits of a weight of their matrices; unchanged where no model is trained for few."""
+    """Return the rows with the bits of a weight of their matrices; unchanged where none has few."""
     grids = {one.name: one for one in recipe.planned if isinstance(one, QuantizedCandidate)}
-    if not grids:
+    if not grids and not (recipe.exports and recipe.exports.quantized):
         return list(rows)
     known: dict[str, float] = {name: one.weight_bits for name, one in grids.items()}
     for row in rows:

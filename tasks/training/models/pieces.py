@@ -16,7 +16,8 @@ from tasks.errors import ModelError
 
 
 def keep_pieces(model: Any, kept: Sequence[int]) -> None:
-    """Keep these rows of the word embeddings, in order, and renumber the config's special tokens."""
+    """Keep these rows of the word embeddings, in order, and renumber the special tokens of the config, and of the
+    settings by which a model writes."""
     table, new_ids = model.get_input_embeddings(), {old: new for new, old in enumerate(kept)}
     pad, config = model.config.pad_token_id, model.config
     if pad is not None and architecture_of(config).reserved_positions and new_ids.get(pad) != pad:
@@ -30,9 +31,12 @@ def keep_pieces(model: Any, kept: Sequence[int]) -> None:
     keep_answered_pieces(model, table, smaller, chosen_V)
     model.set_input_embeddings(smaller)
     config.vocab_size = len(kept)
-    for name, old in list(config.to_dict().items()):
-        if name.endswith("_token_id") and old in new_ids:
-            setattr(config, name, new_ids[old])
+    for settings in filter(None, (config, getattr(model, "generation_config", None))):
+        for name, old in list(settings.to_dict().items()):
+            if name.endswith("_token_id") and isinstance(old, list):  # several ends of a text
+                setattr(settings, name, [new_ids[one] for one in old if one in new_ids])
+            elif name.endswith("_token_id") and old in new_ids:
+                setattr(settings, name, new_ids[old])
 
 
 def keep_answered_pieces(model: Any, table: nn.Embedding, smaller: nn.Embedding, chosen_V: Tensor) -> None:

@@ -45,3 +45,15 @@ def test_logits_of_the_kept_pieces_are_what_they_were(name: str, tmp_path: Path)
 def test_a_further_table_of_the_vocabulary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="a mobilebert has a further table of its vocabulary"):
         keep_pieces(loaded("mobilebert", tmp_path / "mobilebert"), range(12))
+
+
+def test_a_decoder_of_fewer_pieces_still_knows_its_end(tmp_path: Path) -> None:
+    """The settings by which it writes kept the old number, so it never stopped."""
+    model = loaded("gpt2", tmp_path / "gpt2")
+    old, last = model.config.vocab_size - 1, model.config.vocab_size - 3
+    model.config.eos_token_id, model.generation_config.eos_token_id = old, [old, last]
+    kept = [0, 1, 2, 3, last, old]
+    keep_pieces(model, kept)
+    assert model.config.eos_token_id == 5 and model.generation_config.eos_token_id == [5, 4]
+    model.save_pretrained(tmp_path / "smaller")
+    assert type(model).from_pretrained(tmp_path / "smaller").generation_config.eos_token_id == [5, 4]
