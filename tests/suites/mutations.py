@@ -33,8 +33,16 @@ from tasks.errors import LimbeckError
 from tasks.recipe.data import Augmentation, CorpusText, TransferText
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, is_semantic
+from tasks.recipe.makers.bits import GridKnobs
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.makers.pretraining import PretrainedCandidate
+from tasks.recipe.makers.search import LatencySlice, SearchBudget, ShapeSearch, Space
 from tasks.recipe.makers.shrinking import ImportanceKnobs
+from tasks.recipe.makers.slices import ShapeSlice
+from tasks.recipe.makers.supernets import SpaceOfShapes, SupernetTraining
+from tasks.recipe.makers.trials import RecipeTrials
+from tasks.recipe.makers.weights import MaskKnobs, TicketKnobs
+from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.methods import ByMethod
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import (
@@ -47,14 +55,18 @@ from tasks.recipe.slices import (
     InspectSlice,
     IntermediateSlice,
     JudgingRowsSlice,
+    KeptSlice,
     OfTask,
+    PackSlice,
     PatienceOf,
     PredictionSlice,
     PurgeSlice,
     RowsSlice,
     ScoreSlice,
+    SentencesSlice,
     SignalSlice,
     TeacherSlice,
+    VocabularyOfCorpus,
 )
 from tasks.recipe.students import DroppedTraining, Shape
 from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Training
@@ -343,13 +355,25 @@ def knob_cases(base: Base) -> Iterator[Case]:
 def forgotten(cases: list[Case]) -> Iterator[Case]:
     """Yield every knob of the schema that no recipe of this suite could change: a new knob must be walked too."""
     walked = {case.knob for case in cases}
-    abstract = (*TRAININGS, Knobs, Shape, ByMethod, Exporting, Quantizing, ScoreKnobs, *OF_CANDIDATES, Recipe)
+    abstract = (
+        *TRAININGS,
+        Knobs,
+        Shape,
+        ByMethod,
+        Exporting,
+        Quantizing,
+        ScoreKnobs,
+        *OF_CANDIDATES,
+        *OF_SEARCH,
+        Recipe,
+    )
     sections = {type_ for type_ in families(Knobs) if type_ not in abstract and not issubclass(type_, SLICES)}
     for model in sections:
         for name, declared in model.model_fields.items():
             if (
                 (model.__name__, declared.alias or name) not in walked
                 and name not in BY_BYTES | {"by"}  # which says what knobs there are
+                and (model, name) != (PretrainedCandidate, "made_from")  # it has one legal value
                 and not is_section(declared.annotation)
                 and not is_knobs(declared.annotation)
             ):
@@ -366,7 +390,9 @@ def families(model: type) -> set[type]:
     return {model, *(inner for child in model.__subclasses__() for inner in families(child))}
 
 
-OF_CANDIDATES = (CandidateKnobs, ImportanceKnobs)
+OF_CANDIDATES = (CandidateKnobs, ImportanceKnobs, MaskKnobs, TicketKnobs, GridKnobs, SpaceOfShapes)
+OF_SEARCH = (ShapeSearch, RecipeTrials, SearchBudget, Space, SupernetTraining)
+"""A search is planned up to its latency table, from which all else follows; ``tests/search`` asks searches again."""
 TRAININGS = (Training, TaskTraining, SeededTraining, DroppedTraining)
 """What the sections that train have in common."""
 
@@ -380,6 +406,13 @@ SLICES = (
     ContrastSlice,
     JudgingRowsSlice,
     PurgeSlice,
+    ShapeSlice,
+    SentencesSlice,
+    TextAnswerSlice,
+    LatencySlice,
+    KeptSlice,
+    PackSlice,
+    VocabularyOfCorpus,
 )
 """What stage tasks receive: the same knobs again."""
 
@@ -812,7 +845,7 @@ def links_of(base: Base) -> Base:
 
 def other_parents(links: Base) -> Iterator[Case]:
     """Make each follower from another model of its chain; a plan that was never run cannot tell two models apart."""
-    for number, other in ((2, "cut"), (2, "teacher"), (3, "further")):
+    for number, other in ((2, "cut"), (2, "teacher"), (3, "further"), (11, "trimmed")):
         candidate = Recipe.model_validate(links.values).candidates[number]
         seen = links.missed(changed(links.values, ("candidates", number, "from"), other))
         expected = links.below(links.of_label(candidate.name))

@@ -22,6 +22,10 @@ from tasks.recipe.knobs import is_semantic
 from tasks.recipe.recipe import Recipe
 from tasks.results.export_formats import EXPORT_FORMATS, is_program
 from tests.suites.mutations import FAST, Case, changed, knobs_of, proposals
+from tests.task_types.masked_words.tables import write_documents, write_encoder
+from tests.task_types.masked_words.test_chain import values_for as encoders
+from tests.task_types.seq2seq.tables import write_sentences, write_translator
+from tests.task_types.seq2seq.test_chain import values_for as translators
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
 Keys = dict[str, list[str]]
@@ -110,6 +114,11 @@ def planned_bases(home: Home, folder: Path) -> list[Planned]:
         "ways": ways(),
         "general": general(rows),
         "elsewhere": elsewhere(rows),
+        "built": built(),
+        "maps": feature_maps(rows),
+        "pretrained": pretrained(rows),
+        "written": written(folder),
+        "hidden": hidden_words(folder),
         "chained": chained(),
         "sweep": swept(),
     }
@@ -234,7 +243,7 @@ def elsewhere(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
         ("score-model/*", "score-judging-set/*"),
     )
     rules = [
-        *(Rule(f"{set_}.{knob}", others, ["other"]) for knob in ("split", "text", "pair", "label")),
+        *(Rule(f"{set_}.{knob}", others, ["other"]) for knob in ("split", "text", "pair", "label", "group")),
         Rule(f"{set_}.labels", others, [["negative", "positive"]]),
         Rule(f"{set_}.classes", others, [{"good": ["positive"]}]),
         Rule(f"{set_}.rows", others, [40]),
@@ -265,7 +274,7 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "ticket", "from": "teacher", "by": "lottery-ticket", "rounds": 2, "prediction": FAST},
             {"name": "few", "from": "teacher", "by": "quantization", "format": "four-bit", "prediction": FAST},
             {"name": "fewer", "from": "teacher", "by": "head-pruning"},
-            {"name": "part", "from": "teacher", "by": "supernet", "neurons": 0.5, "supernet": {"prediction": FAST}},
+            {"name": "part", "from": "teacher", "by": "supernet", "neurons": 0.5, "supernet": SUPERNET},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
@@ -276,8 +285,8 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
     rules = [
-        Rule("candidates.?.name", ()),
-        Rule("candidates.?.role", ()),
+        Rule("candidates.*.name", ()),
+        Rule("candidates.*.role", ()),
         # A follower takes its parent's model of the same seed, and has the parent's seeds unless it states its own.
         Rule("candidates.0.seeds", (seeded(cut), seeded(inner), seeded(last), *scored("cut", "further")), [[0, 1]]),
         Rule("candidates.0.from", (cut, "measure-contributions"), ["pretrained"]),
@@ -329,36 +338,45 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.9.prediction.precision", (sparse, "answer-rows")),
         Rule("candidates.9.prediction.*", (sparse,)),
         Rule("candidates.9.*", (sparse,)),
-        Rule("candidates.10.seeds", (seeded(tickets), *scored("ticket")), [[0, 1]]),
+        Rule("candidates.10.seeds", ("train-ticket/ticket s*", *scored("ticket")), [[0, 1]]),
         Rule("candidates.10.from", (tickets,), ["pretrained"]),
         Rule("candidates.10.signal", (tickets,), ["teacher"]),
-        Rule("candidates.10.control", (tickets,), ["random-mask"]),
-        Rule("candidates.10.rounds", (tickets,), [3]),
-        Rule("candidates.10.keep", (tickets,)),
-        Rule("candidates.10.of", (tickets,), ["original"]),
+        # The first training has no mask, and a control differs in the last one. That one leaves the same share after
+        # more rounds, and a plan does not know that it begins with another model.
+        Rule("candidates.10.control", ("train-ticket/ticket",), ["random-mask"]),
+        Rule("candidates.10.rounds", ("train-ticket/ticket round ?",), [3]),
+        Rule("candidates.10.keep", ("train-ticket/ticket", "train-ticket/ticket round 1")),
+        Rule("candidates.10.of", ("train-ticket/ticket round 1",), ["original"]),
+        # It learns from labels, and no row of this recipe is made up.
+        *(Rule(f"candidates.10.prediction.{knob}", ()) for knob in ("temperature", "hard_weight", "formula")),
+        Rule("candidates.10.prediction.sampling.*", ()),
         Rule("candidates.10.*", (tickets,)),
         Rule("candidates.11.seeds", (seeded(few), *scored("few")), [[0, 1]]),
-        Rule("candidates.11.from", (few,), ["trimmed"]),
+        Rule("candidates.11.prediction.sampling.*", ()),
         Rule("candidates.11.signal", (few,), ["labels"]),
         Rule("candidates.11.format", (few,), ["int8"]),
         Rule("candidates.11.bits", (few,), [2]),
-        Rule("candidates.11.*", (few,)),
+        Rule("candidates.11.rounding", (few,), ["after-training"]),
+        Rule("candidates.11.hidden_weight", (few,)),
+        Rule("candidates.11.prediction.*", (few,)),
         Rule("candidates.12.seeds", (seeded(fewer), *scored("fewer")), [[0, 1]]),
         Rule("candidates.12.from", (fewer,), ["pretrained"]),
         Rule("candidates.12.importance", (fewer,), ["magnitude"]),
         Rule("candidates.12.scope", (fewer,), ["layer"]),
         Rule("candidates.12.*", (fewer,)),
         Rule("candidates.13.seeds", (seeded(supernet), seeded(part), *scored("part")), [[0, 1]]),
-        Rule("candidates.13.from", (supernet, "measure-contributions"), ["cut"]),
+        # A plan does not know that another model is cut; that its layers are measured anew, it knows by their label.
+        Rule("candidates.13.from", ("measure-contributions/layers of cut",), ["cut"]),
+        Rule("candidates.13.supernet.prediction.sampling.*", ()),
         Rule("candidates.13.supernet.prediction.max_length", (supernet, part, "measure-contributions")),
         Rule("candidates.13.supernet.layers", (supernet,), [[1, 2]]),
-        Rule("candidates.13.supernet.width", (supernet,), [[0.5, 1.0]]),
+        Rule("candidates.13.supernet.width", (supernet,), [[0.5, 0.75, 1.0]]),
         Rule("candidates.13.supernet.neurons", (supernet,), [[0.5, 1.0]]),
         Rule("candidates.13.supernet.importance", (supernet,), ["magnitude"]),
         Rule("candidates.13.supernet.strategy", (supernet,), ["bottom"]),
         Rule("candidates.13.supernet.*", (supernet,)),
         Rule("candidates.13.layers", (part,), [2]),
-        Rule("candidates.13.width", (part,), [0.99]),
+        Rule("candidates.13.width", (part,), [0.5]),
         Rule("candidates.13.neurons", (part,), [0.25]),
         Rule(
             "task_distillation.prediction.max_length", (new, plain_answers, pruned, narrowed, gradual, trimmed, fewer)
@@ -373,6 +391,7 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
 
 
 KEPT: dict[str, Any] = {**FAST, "matching": {"layer_map": "kept", "projection": "none"}}
+SUPERNET: dict[str, Any] = {"prediction": FAST, "width": [0.5, 1.0]}
 BASELINE: dict[str, Any] = {"role": "baseline", "prediction": FAST}
 NARROW: dict[str, Any] = {"layers": 2, "hidden": 8, "heads": 4, "feed_forward": 16}
 
@@ -391,6 +410,122 @@ def seeded(stage: str) -> str:
 def scored(*candidates: str) -> list[str]:
     """Return the stages that take all seeds of a candidate."""
     return [f"score-model/{name}" for name in candidates]
+
+
+def built() -> tuple[dict[str, Any], list[Rule]]:
+    """A student of each architecture that a recipe can build: ALBERT, MobileBERT, and our own attentions."""
+    mobile = {"origin": "pretrained", "bottleneck": 8, "embedding": 8, "feed_forwards": 2, "narrow_attention": True}
+    drawn = {"hidden": 8, "heads": 2, "feed_forward": 16, "drawn": True, "positions": 16, "signal": "labels"}
+    mixed = {
+        "linear": {"mixer": "linear"},
+        "favor": {"mixer": "favor", "features": 8},
+        "linformer": {"mixer": "linformer", "rank": 8, "positions": 16},
+        "local": {"mixer": "local", "window": 4},
+        "light": {"mixer": "light", "kernel": 3},
+    }
+    students: list[dict[str, Any]] = [
+        {"name": "albert", "layers": 2, "start": "albert", "share": "all", "embedding": 8},
+        {"name": "mobile", "layers": 4, "start": "mobilebert", **mobile},
+        *({"name": name, "layers": 4, "start": "limbeck-encoder", **own} for name, own in mixed.items()),
+        {"name": "drawn", "layers": 2, "start": "limbeck-encoder", "mixer": "synth-random", **drawn},
+    ]
+    walked: dict[str, dict[str, list[Any]]] = {
+        "albert": {"embedding": [12], "share": ["none"], "merge": ["random"]},
+        "mobile": {
+            "bottleneck": [12],
+            "embedding": [12],
+            "feed_forwards": [3],
+            "narrow_attention": [False],
+            "norm": ["layer_norm"],
+            "activation": ["gelu"],
+        },
+        "linear": {"mixer": ["softmax"], "drawn": [True]},
+        "favor": {"features": [9]},
+        "linformer": {"rank": [9], "positions": [17]},
+        "local": {"window": [5]},
+        "light": {"kernel": [7]},
+        "drawn": {"heads": [1], "positions": [17]},
+    }
+    rules = [
+        Rule(f"students.{number}.{knob}", (f"distill-predictions/{student['name']}",), to)
+        for number, student in enumerate(students)
+        for knob, to in walked[student["name"]].items()
+    ]
+    return {"students": students}, rules
+
+
+def feature_maps(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
+    """A student that is taught in general by the outputs and the attention of each layer."""
+    own = {
+        "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16},
+        "general_distillation": {**FAST, "method": "feature-maps", "feature_maps": {}},
+        "students": [
+            {"name": "mobile", "layers": 4, "start": "mobilebert", "origin": "pretrained", "bottleneck": 8},
+        ],
+    }
+    return own, [Rule("general_distillation.feature_maps.*", ("distill-general/4xteacher",))]
+
+
+def pretrained(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
+    """An ALBERT that is pretrained here, and two more beside it: of another shape, and pretrained further."""
+    shape = {"family": "albert", "layers": 2, "hidden": 16, "heads": 4, "feed_forward": 32, "vocabulary": 100}
+    large = {"batch_size": 1024, "batch_tokens": 2**15}  # for which LAMB is
+    own = {
+        "corpus": {"source": str(rows), "max_tokens": 2000, "max_length": 16},
+        "pretraining": {**FAST, **shape, "embedding": 8, "share": "all", "order": "none", "ngrams": 2, **large},
+        "teacher": {"floor": 0.0, **FAST},
+        "candidates": [
+            {"name": "wide", "from": "pretrained", "by": "pretraining", "embedding": 16, "share": "none"},
+            {"name": "ordered", "from": "pretrained", "by": "pretraining", "start": "pretrained", "order": "sop"},
+        ],
+    }
+    first, wide, ordered = "pretrain-encoder", "pretrain-encoder/wide", "pretrain-encoder/ordered"
+    rules = [
+        Rule("pretraining.seed", (first,)),  # candidates have seeds of their own
+        Rule("pretraining.vocabulary", (first, wide, ordered, "learn-vocabulary")),
+        Rule("pretraining.embedding", (first, ordered)),
+        Rule("pretraining.share", (first, ordered), ["none"]),
+        Rule("pretraining.order", (first, wide), ["sop"]),
+        Rule("pretraining.optimizer", (first, wide, ordered), ["lamb"]),
+        Rule("pretraining.*", (first, wide, ordered)),
+        Rule("candidates.?.name", ()),
+        Rule("candidates.?.role", ()),
+        Rule("candidates.0.seeds", (seeded(wide), seeded("distill-predictions/wide"), *scored("wide")), [[0, 1]]),
+        Rule("candidates.0.family", (), ["albert"]),  # it is one already
+        Rule("candidates.0.layers", (wide,), [3]),
+        Rule("candidates.0.embedding", (wide,), [12]),
+        Rule("candidates.0.share", (wide,), ["all"]),
+        Rule("candidates.1.start", (ordered,), ["random"]),
+        Rule("candidates.0.ngrams", (wide,), [3]),
+        Rule("candidates.0.steps", (wide,), [4]),
+        Rule("candidates.0.signal", ("distill-predictions/wide", "answer-rows"), ["teacher"]),
+        Rule("candidates.1.order", (ordered,), ["nsp"]),
+    ]
+    return own, rules
+
+
+def written(folder: Path) -> tuple[dict[str, Any], list[Rule]]:
+    """Students of a translator: of its words, of its texts, and of the true ones."""
+    values = translators(write_translator(folder / "translator"), write_sentences(folder / "sentences"))
+    rules = [
+        Rule("generation.beams", ("answer-texts", "score-model/*"), [3]),
+        Rule("generation.length_penalty", ("answer-texts", "score-model/*"), [0.5]),
+        Rule("generation.max_length", ("answer-texts", "score-model/*"), [17]),
+        Rule("task_distillation.kept_words", ("answer-rows",), [9]),
+        Rule("students.0.decoder_layers", ("distill-predictions/words",), [2]),
+    ]
+    return {name: value for name, value in values.items() if name not in ("name", "resources")}, rules
+
+
+def hidden_words(folder: Path) -> tuple[dict[str, Any], list[Rule]]:
+    """An encoder that finds hidden words, and a student of its stored answers."""
+    values = encoders(write_encoder(folder / "encoder"), write_documents(folder / "documents"))
+    half = "distill-predictions/half"
+    rules = [
+        Rule("task_distillation.answers", (half, "drop-layers/top-1"), ["live"]),
+        Rule("task_distillation.kept_words", ("answer-rows",), [9]),
+    ]
+    return {name: value for name, value in values.items() if name not in ("name", "resources")}, rules
 
 
 def swept() -> tuple[dict[str, Any], list[Rule]]:
