@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from tasks.training.jobs import JOBS
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device
 from tests.flows.test_multi_label import write_table as write_topics
+from tests.forked.strangers import ask_stranger
 from tests.task_types.chats.tables import write_answering, write_chats
 from tests.task_types.choices.tables import write_questions
 from tests.task_types.masked_words.tables import write_encoder
@@ -226,6 +228,29 @@ def test_a_maker_serves_a_type_or_says_why_not(make: Callable[..., Any], prepare
     folder, _ = make(prepared)
     ours, theirs = prepared.answers(folder), prepared.answers(prepared.teacher)
     assert {name: len(one) for name, one in ours.items()} == {name: len(one) for name, one in theirs.items()}
+    if prepared.name == "classification":
+        assert stranger_s_answers(folder, prepared) == pytest.approx(ours["logits"], abs=1e-5), "without our code, too"
+
+
+STRANGER = """
+import json, sys, torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+folder, texts = sys.argv[1], json.loads(sys.argv[2])
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+with torch.inference_mode():
+    cut = dict(truncation=True, max_length=%d, return_tensors="pt")
+    print(json.dumps([model(**tokenizer(text, **cut)).logits[0].tolist() for text in texts]))
+assert not [name for name in sys.modules if name.split(".")[0] in ("tasks", "flows")]
+"""
+
+
+def stranger_s_answers(folder: Path, prepared: Prepared) -> np.ndarray:
+    """Return the logits that transformers alone gets from a folder."""
+    texts = read_split(prepared.rows, "selection").texts
+    done = ask_stranger(STRANGER % LENGTH, str(folder), json.dumps(list(texts)), folder=prepared.folder)
+    assert done.returncode == 0, done.stderr
+    return np.array(json.loads(done.stdout.splitlines()[-1]))
 
 
 def test_every_type_with_one_stack_is_tried() -> None:

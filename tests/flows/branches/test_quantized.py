@@ -121,9 +121,7 @@ def test_chains_and_grids_that_no_graph_serves_are_refused(
 
 def test_a_bound_on_bits_where_no_model_is_trained_for_few_is_refused(tiny_bert: Path, tiny_rows: Path) -> None:
     cut = {"name": "cut", "from": "teacher", "by": "neuron-pruning"}
-    with pytest.raises(
-        ValidationError, match="gate: bits are known where a candidate is trained .*none is"
-    ):
+    with pytest.raises(ValidationError, match="gate: bits are known where a candidate is trained .*none is"):
         chain(tiny_bert, tiny_rows, cut, gate={"criteria": [{"metric": "bits", "at_most": 4}]})
     exported = {"of": ["cut"], "formats": ["onnx", "int8"]}
     chain(tiny_bert, tiny_rows, cut, gate={"criteria": [{"metric": "bits", "at_most": 8}]}, exports=exported)
