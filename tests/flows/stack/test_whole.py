@@ -190,6 +190,29 @@ def test_trainings_go_to_the_gpu_pool_two_at_a_time_and_cached_ones_nowhere(
     assert stages_sent(running, again) == [], "a run of hits starts nothing"
 
 
+def test_cancel_in_prefect_ends_a_run_and_its_training_in_the_gpu_pool(
+    running: Running, bert: Path, rows: Path
+) -> None:
+    """By what the button of the page sends: run, stage, and the tasks of both are Cancelled, without a traceback."""
+    before = running.log(TRAINS).count("steps, loss")
+    run = start(running, recipe(bert, rows, "cancelled", seed=6, **LONG))
+    eventually(lambda: running.log(TRAINS).count("steps, loss") > before, "it does not train", PATIENCE)
+    logs = {name: len(running.log(name)) for name in ("worker-cpu", TRAINS)}
+    running.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+    assert "CANCELLED" in ended(running, run)
+    tasks = running.ask("task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+    (stage,) = running.ask(
+        "flow_runs/filter", {"flow_runs": {"parent_task_run_id": {"any_": [task["id"] for task in tasks]}}}
+    )
+    eventually(lambda: running.state(stage["id"]) == "CANCELLED", "its stage goes on", PATIENCE)
+    tasks += running.ask("task_runs/filter", {"flow_runs": {"id": {"any_": [stage["id"]]}}})
+    states = {task["name"]: task["state_type"] for task in tasks}
+    assert states.pop("prepare-rows") == "COMPLETED" and set(states.values()) == {"CANCELLED"}, states
+    for name, length in logs.items():
+        said = running.log(name)[length:]
+        assert "Traceback" not in said[said.find("Stopped: its run was cancelled") :], said
+
+
 TRAINS = "worker-gpu-local"
 """The worker that stages which run models are sent to."""
 

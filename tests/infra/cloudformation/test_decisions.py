@@ -23,6 +23,7 @@ SECRETS = (
     "prefect-worker-token",
     "prefect-worker-auth",
     "prefect-encryption",
+    "prefect-encryption-seed",  # from which the key follows
     "mlflow-admin",
     "mlflow-secret-key",
     "mlflow-worker",
@@ -165,6 +166,12 @@ def allowed(name: str) -> dict[str, set[str]]:
                 if decide(statements, action, resource, REQUEST) == "allow":
                     found.setdefault(thing, set()).add(action.lower())
     return found
+
+
+def test_every_secret_of_the_templates_is_asked_about() -> None:
+    resources = load_templates()["storage"]["Resources"].values()
+    named = [one["Properties"]["Name"] for one in resources if one["Type"] == "AWS::SecretsManager::Secret"]
+    assert sorted(SECRETS) == sorted(str(name).rsplit("/", 1)[1].rstrip("'}") for name in named)
 
 
 def test_every_role_has_its_line() -> None:
