@@ -107,7 +107,7 @@ def local_pool(name: str) -> PoolDefinition:
     return pool
 
 
-def renewed(ours: Template, there: Mapping[str, object]) -> Template | None:
+def renewed_template(ours: Template, there: Mapping[str, object]) -> Template | None:
     """Return the template that a pool of this machine needs, with the defaults that a person has set there; None if it
     has it. The template of a pool that a worker made lets runs choose a command, and nothing of it is kept."""
     device = device_of(ours)

@@ -12,7 +12,7 @@ from prefect.exceptions import ObjectNotFound
 
 from flows.deploy.deploy import server
 from flows.deploy.gpu_pool import create_request
-from flows.deploy.pools import RUNS, local_pool, renewed, run_places
+from flows.deploy.pools import RUNS, local_pool, renewed_template, run_places
 from tasks.errors import LimbeckError
 
 
@@ -25,7 +25,7 @@ async def register(name: str) -> None:
         except ObjectNotFound:
             await client.create_work_pool(create_request(name, ours))
         else:
-            template = renewed(ours["base_job_template"], there.base_job_template)
+            template = renewed_template(ours["base_job_template"], there.base_job_template)
             if there.type == ours["type"] and template is not None:
                 await client.update_work_pool(name, WorkPoolUpdate(base_job_template=dict(template)))
         if name == RUNS:

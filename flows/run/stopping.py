@@ -163,7 +163,7 @@ async def cancel_tasks(session: Session) -> None:
     with contextlib.suppress(Exception):  # the end of the run matters more than the names of its tasks' states
         async with get_client() as client:
             for run in stopped:
-                await client.set_task_run_state(UUID(run), in_order(), force=True)
+                await client.set_task_run_state(UUID(run), cancelled_in_order(), force=True)
 
 
 async def confirm(flow_run: UUID) -> None:
@@ -173,7 +173,7 @@ async def confirm(flow_run: UUID) -> None:
 
     await cancel_subflows(flow_run)
     async with get_client() as client:
-        await client.set_flow_run_state(flow_run, in_order(), force=True)
+        await client.set_flow_run_state(flow_run, cancelled_in_order(), force=True)
 
 
 async def cancel_subflows(flow_run: UUID) -> None:
@@ -187,10 +187,10 @@ async def cancel_subflows(flow_run: UUID) -> None:
         below = await client.read_flow_runs(flow_run_filter=own, sort=FlowRunSort.START_TIME_DESC, limit=200)
         for run in below:
             if run.state is None or not run.state.is_completed():
-                await client.set_flow_run_state(run.id, in_order(), force=True)
+                await client.set_flow_run_state(run.id, cancelled_in_order(), force=True)
 
 
-def in_order() -> Any:
+def cancelled_in_order() -> Any:
     """Return the state of a run that was cancelled and has stopped."""
     from prefect.states import Cancelled
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.deploy.pools import PoolDefinition, renewed
+from flows.deploy.pools import PoolDefinition, renewed_template
 from flows.stack import databases
 from flows.stack.credentials import PERSON
 from flows.stack.settings import Stack
@@ -143,7 +143,7 @@ def make_pool(stack: Stack, secret: Mapping[str, str], name: str, content: PoolD
             raise
         ask_prefect(stack, secret, "work_pools/", {"name": name, "type": "process", **content})
         return
-    template = renewed(content["base_job_template"], there["base_job_template"])
+    template = renewed_template(content["base_job_template"], there["base_job_template"])
     if there["type"] == "process" and template is not None:
         limit = there.get("concurrency_limit") or content.get("concurrency_limit")
         changes = {**content, "base_job_template": template, "type": None, "concurrency_limit": limit}

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from tasks.catalog import TaskSpec
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.distillation import Intermediate
-from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Gate
+from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Exports, Gate
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.students import LayerDropping, Student
@@ -173,7 +173,7 @@ def depth_of(candidate: CandidateKnobs, known: dict[str, CandidateKnobs], layers
     return layers
 
 
-def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], *, elsewhere: bool, has_small_graphs: bool) -> None:
+def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], exports: Exports | None, *, elsewhere: bool) -> None:
     """Reject criteria on figures that no candidate of the run has: of texts where none has a tokenizer of its own,
     those ``elsewhere`` without judging sets, packed bytes where no weight is 0, and bits where none is trained for few
     and no graph has few. Raises ValueError."""
@@ -190,7 +190,7 @@ def require_made(gate: Gate, candidates: Sequence[CandidateKnobs], *, elsewhere:
             f"gate: {of_zeros[0]} is measured where a candidate has zeros, and none has; remove the criterion, or "
             f"add a candidate by weight-pruning"
         )
-    if set(metrics) & set(OF_GRIDS) and not (has_small_graphs or any(one.grid for one in candidates)):
+    if set(metrics) & set(OF_GRIDS) and not ((exports and exports.quantized) or any(one.grid for one in candidates)):
         raise ValueError(
             "gate: bits are known where a candidate is trained for few, or is exported in few, and none is; remove the "
             "criterion, or add a candidate by quantization, or an export in int8"

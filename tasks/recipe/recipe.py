@@ -186,8 +186,7 @@ class Recipe(Knobs):
             hint = did_you_mean(unknown[0], legal)
             raise ValueError(f"gate.criteria: unknown metric {unknown[0]!r}; {hint}legal are {', '.join(legal)}")
         self.gate.for_headline(self.spec.headline).require_shares()
-        graphs = bool(self.exports and self.exports.quantized)
-        require_made(self.gate, self.candidates, elsewhere=bool(self.data.judge), has_small_graphs=graphs)
+        require_made(self.gate, self.candidates, self.exports, elsewhere=bool(self.data.judge))
 
     def check_choices(self) -> None:
         """Reject the choice of checkpoints by a metric of another type of task."""

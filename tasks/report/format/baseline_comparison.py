@@ -61,7 +61,7 @@ def baseline_sentence(model: ResultRow, split: str) -> str:
     if not found:
         return ""
     parts = [
-        f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)}), {CONTROL if one.control else PLAIN}"
+        f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)}), {CONTROL if one.control else LABELS_ALONE}"
         for baseline, one in found
     ]
     return f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}."
@@ -73,7 +73,7 @@ def seeds_of(one: Comparison) -> str:
     return f"{ours} seed{'s' if ours > 1 else ''} against {theirs}"
 
 
-PLAIN, CONTROL = "a model of the same size trained on labels alone", "its control"
+LABELS_ALONE, CONTROL = "a model of the same size trained on labels alone", "its control"
 WORDS = {
     "better": "better than that of",
     "worse": "worse than that of",

@@ -41,14 +41,14 @@ def train_round(job: Job) -> dict[str, object]:
         pad=training.tokenizer.pad_token_id,
         snapshots={REWOUND: knobs.rewind_to} if is_first else {},
     )
-    facts = train(job, knobs if is_first else rest_of(knobs, training), spec, training.model.device)
+    facts = train(job, knobs if is_first else rest_of_training(knobs, training), spec, training.model.device)
     if not is_first:
         for matrix in matrices_of(training.model):
             parametrize.remove_parametrizations(matrix, "weight", leave_parametrized=True)
     return facts | saved_with_zeros(job, knobs, training, f"as {knobs.control}" if not is_first else "before any round")
 
 
-def rest_of(knobs: TicketSlice, training: ModelInTraining) -> TicketSlice:
+def rest_of_training(knobs: TicketSlice, training: ModelInTraining) -> TicketSlice:
     """Return the knobs of a training that begins at the snapshot: its steps are those that are left then."""
     total = knobs.steps or max(1, round(len(training.epoch(0).batches) * knobs.epochs))
     return knobs.model_copy(update={"steps": max(1, total - knobs.rewind_to)})

@@ -25,7 +25,7 @@ from prefect.workers.process import ProcessWorker
 
 from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
 from flows.deploy.form_schema import OWN_TITLES
-from flows.deploy.pools import defaults_in, local_pool, read_site, renewed, run_places
+from flows.deploy.pools import defaults_in, local_pool, read_site, renewed_template, run_places
 from flows.deploy.register_pool import register
 from flows.deploy.timetable import timetable
 from tasks.errors import RecipeError, ServerError
@@ -523,15 +523,15 @@ def test_a_pool_that_a_worker_made_gets_our_template_from_the_container(first: d
 def test_a_pool_of_an_earlier_release_gets_new_defaults_and_keeps_what_a_person_has_set() -> None:
     """A pool that was there kept the template of its release: no limit for stages that hang ever came to it."""
     ours = local_pool("gpu-local")["base_job_template"]
-    assert renewed(ours, ours) is None
+    assert renewed_template(ours, ours) is None
     before = deepcopy(ours)
     variables = before["variables"]["properties"]
     before["limbeck"]["defaults"] = {**before["limbeck"]["defaults"], "env": {"OLD": "1"}}
     variables["env"]["default"], variables["name"]["default"] = {"OLD": "1"}, "of a person"
-    after = renewed(ours, before)
+    after = renewed_template(ours, before)
     assert after is not None
     assert defaults_in(after) == {**defaults_in(ours), "name": "of a person"}
-    assert renewed(ours, after) is None, "once"
+    assert renewed_template(ours, after) is None, "once"
 
 
 @pytest.mark.parametrize(
