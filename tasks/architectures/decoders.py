@@ -58,6 +58,17 @@ BART = Architecture(
     layers=("encoder.layers",),
     decoder="decoder.layers",
 )
+
+
+def with_fixed_places(model: Any) -> Any:
+    """Keep both stacks' tables of positions from learning, in place: they are computed by a formula, no file holds
+    them, and transformers lets those of a loaded model learn. Return the model."""
+    for stack in (model.base_model.encoder, model.base_model.decoder):
+        stack.embed_positions.weight.requires_grad_(False)
+    return model
+
+
+MARIAN = replace(BART, tie=with_fixed_places)
 T5 = replace(
     BART,
     shape={

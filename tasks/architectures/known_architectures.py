@@ -10,10 +10,11 @@ from tasks.architectures.albert import ALBERT
 from tasks.architectures.architecture import UNKNOWN, Architecture
 from tasks.architectures.bert import BERT, ERNIE
 from tasks.architectures.deberta_v2 import DEBERTA_V2
-from tasks.architectures.decoders import BART, GPT2, LLAMA, T5
+from tasks.architectures.decoders import BART, GPT2, LLAMA, MARIAN, T5
 from tasks.architectures.distilbert import DISTILBERT
 from tasks.architectures.electra import ELECTRA
 from tasks.architectures.limbeck.encoder import LIMBECK_ENCODER
+from tasks.architectures.limbeck.translator import LIMBECK_TRANSLATOR
 from tasks.architectures.mobilebert.facts import MOBILEBERT
 from tasks.architectures.modernbert import MODERNBERT
 from tasks.architectures.mpnet import MPNET
@@ -35,8 +36,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "ernie": ERNIE,
     "gpt2": GPT2,
     "limbeck-encoder": LIMBECK_ENCODER,
+    "limbeck-seq2seq": LIMBECK_TRANSLATOR,
     "llama": LLAMA,
-    "marian": BART,
+    "marian": MARIAN,
     "mistral": LLAMA,
     "mobilebert": MOBILEBERT,
     "modernbert": MODERNBERT,

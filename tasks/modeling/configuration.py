@@ -1,11 +1,13 @@
-"""The configuration of an encoder: BERT's names for its sizes, and the mixer of each layer."""
+"""The configurations: BERT's names for the sizes of an encoder, Marian's for those of a translator, and the mixer of
+each layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from transformers import PretrainedConfig
+from transformers import MarianConfig, PretrainedConfig
 
 from tasks.modeling.names import KERNELS, VERSION, in_each_layer
 
@@ -52,6 +54,47 @@ class LimbeckEncoderConfig(PretrainedConfig):
         self.classifier_dropout, self.max_position_embeddings = classifier_dropout, max_position_embeddings
         self.type_vocab_size, self.initializer_range = type_vocab_size, initializer_range
         self.layer_norm_eps, self.limbeck_models = layer_norm_eps, limbeck_models
+
+
+class LimbeckSeq2SeqConfig(MarianConfig):  # type: ignore[misc]
+    """Sizes of a translator. ``mixer`` and ``mixer_kernels`` are of its encoder, ``decoder_mixer`` and
+    ``decoder_kernels`` of its decoder; the other settings of mixers are as in ``LimbeckEncoderConfig``."""
+
+    model_type = "limbeck-seq2seq"
+
+    def __init__(
+        self,
+        mixer: str | Sequence[str] = "softmax",
+        decoder_mixer: str | Sequence[str] = "softmax",
+        mixer_kernels: int | Sequence[int] | None = None,
+        decoder_kernels: int | Sequence[int] | None = None,
+        mixer_rank: int | None = None,
+        mixer_features: int | None = None,
+        mixer_window: int | None = None,
+        limbeck_models: str = VERSION,
+        **named: Any,
+    ) -> None:
+        super().__init__(**named)
+        self.mixer = in_each_layer(mixer, self.encoder_layers)
+        self.decoder_mixer = in_each_layer(decoder_mixer, self.decoder_layers)
+        self.mixer_kernels = kernels_of(mixer_kernels, self.encoder_layers)
+        self.decoder_kernels = kernels_of(decoder_kernels, self.decoder_layers)
+        self.mixer_rank, self.mixer_features, self.mixer_window = mixer_rank, mixer_features, mixer_window
+        self.limbeck_models = limbeck_models
+
+    def of_stack(self, *, decoder: bool) -> Any:
+        """Return the sizes of one stack by the names that mixers read."""
+        return SimpleNamespace(
+            hidden_size=self.d_model,
+            num_attention_heads=self.decoder_attention_heads if decoder else self.encoder_attention_heads,
+            max_position_embeddings=self.max_position_embeddings,
+            attention_probs_dropout_prob=self.attention_dropout,
+            mixer=self.decoder_mixer if decoder else self.mixer,
+            mixer_kernels=self.decoder_kernels if decoder else self.mixer_kernels,
+            mixer_rank=self.mixer_rank,
+            mixer_features=self.mixer_features,
+            mixer_window=self.mixer_window,
+        )
 
 
 def kernels_of(given: int | Sequence[int] | None, layers: int) -> list[int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-DISTRIBUTION, IMPORT_NAME, VERSION = "limbeck-models", "limbeck_models", "0.1.0"
+DISTRIBUTION, IMPORT_NAME, VERSION = "limbeck-models", "limbeck_models", "0.2.0"
 """The distribution, the package that it installs, and its version; a folder states that of its saving."""
 INSTALLED_BY = "pip install ./tasks/modeling"
 """The command that installs it, in the repository: it is at no index."""
-OWN_TYPES = ("limbeck-encoder",)
+OWN_TYPES = ("limbeck-encoder", "limbeck-seq2seq")
 """The ``model_type`` of each kind of model that this package has."""
 BLEND = "+softmax"
 """Suffix of a synthesizer whose logits are mixed with those of queries and keys."""
@@ -40,6 +40,12 @@ KERNELS = (3, 7, 15, 31)
 def is_of_fixed_size(mixer: str) -> bool:
     """Tell whether a mixer has weights for each position, so that its longest input is fixed when it is built."""
     return mixer == "linformer" or mixer.startswith("synth-")
+
+
+def reads_back(mixer: str) -> bool:
+    """Tell whether a mixer can read nothing but the words before, as one in a decoder must: Linformer's keys have read
+    the whole text, and FAVOR+ divides by the largest of all keys."""
+    return mixer not in ("linformer", "favor")
 
 
 def in_each_layer(mixer: str | Sequence[str], layers: int) -> list[str]:

@@ -11,12 +11,15 @@ from tasks.modeling.names import DISTRIBUTION, IMPORT_NAME, INSTALLED_BY, OWN_TY
 
 def register_classes() -> None:
     """Make the auto classes of transformers know this package's classes; calling it again changes nothing."""
-    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+    from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
-    from tasks.modeling.configuration import LimbeckEncoderConfig
+    from tasks.modeling.configuration import LimbeckEncoderConfig, LimbeckSeq2SeqConfig
     from tasks.modeling.encoder import LimbeckEncoderForSequenceClassification, LimbeckEncoderModel
+    from tasks.modeling.translator import LimbeckSeq2SeqForConditionalGeneration
 
-    AutoConfig.register(LimbeckEncoderConfig.model_type, LimbeckEncoderConfig, exist_ok=True)
+    for config in (LimbeckEncoderConfig, LimbeckSeq2SeqConfig):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+    AutoModelForSeq2SeqLM.register(LimbeckSeq2SeqConfig, LimbeckSeq2SeqForConditionalGeneration, exist_ok=True)
     AutoModel.register(LimbeckEncoderConfig, LimbeckEncoderModel, exist_ok=True)
     AutoModelForSequenceClassification.register(
         LimbeckEncoderConfig, LimbeckEncoderForSequenceClassification, exist_ok=True
@@ -48,8 +51,8 @@ def needs_of(folder: Path) -> str:
     if not has_own_type(folder):
         return ""
     config = stated_config(folder)
-    stated = config.get("mixer")
-    mixers = [str(name) for name in stated] if isinstance(stated, list) else []
+    stated = [config.get("mixer"), config.get("decoder_mixer")]
+    mixers = [str(name) for names in stated if isinstance(names, list) for name in names]
     fixed = (
         f" Its longest input is {config.get('max_position_embeddings')} tokens."
         if any(map(is_of_fixed_size, mixers))

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tasks.architectures.albert import SHARED_PARTS
-from tasks.modeling.names import in_each_layer
+from tasks.modeling.names import OWN_TYPES, in_each_layer
 from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal
 from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
@@ -111,7 +111,7 @@ class DistilledCandidate(CandidateKnobs):
     @property
     def mixers(self) -> tuple[str, ...]:
         """What stands in each of its layers, if it is built with attentions of our own."""
-        if self.start != "limbeck-encoder" or self.shape is None:
+        if self.start not in OWN_TYPES or self.shape is None:
             return ()
         return tuple(in_each_layer(self.shape.mixer or "softmax", self.shape.layers))
 

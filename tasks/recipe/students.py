@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from tasks.architectures.albert import groups_of
 from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.errors import ModelError
-from tasks.modeling.names import MIXER_NAMES, in_each_layer
+from tasks.modeling.names import MIXER_NAMES, OWN_TYPES, in_each_layer
 from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal
 from tasks.recipe.knobs import (
     LARGEST_INNER,
@@ -54,7 +54,7 @@ WITHIN_LAYERS = {"norm": "no_norm|layer_norm", "activation": "relu|gelu"}
 """Legal values of knobs about what stands within a narrow layer."""
 OWN_KNOBS = {
     "albert": ("embedding", *SHARED_LAYERS),
-    "limbeck-encoder": ("mixer", "kernel", "rank", "features", "window", "positions", "drawn"),
+    **dict.fromkeys(OWN_TYPES, ("mixer", "kernel", "rank", "features", "window", "positions", "drawn")),
     "mobilebert": ("embedding", "bottleneck", "feed_forwards", "narrow_attention", *WITHIN_LAYERS),
 }
 """Knobs of a shape that only the starts of these names read."""
@@ -122,8 +122,8 @@ class Shape(Knobs):
 
     mixer: str | tuple[str, ...] | None = added_knob(
         None,
-        "With start: limbeck-encoder, what stands in place of attention: one name for all layers, or a list with one "
-        f"for each: {', '.join(MIXER_NAMES)}; empty: softmax.",
+        "With start: limbeck-encoder or limbeck-seq2seq, what stands in place of attention: one name for all layers, "
+        f"or of an encoder a list with one for each: {', '.join(MIXER_NAMES)}; empty: softmax.",
     )
     kernel: int | tuple[int, ...] | None = added_knob(
         None,
@@ -148,13 +148,13 @@ class Shape(Knobs):
     )
     positions: int | None = added_knob(
         None,
-        "With start: limbeck-encoder, the longest input in tokens, which is also the size of tables by position; "
+        "With a mixer, the longest input in tokens, which is also the size of tables by position; "
         "empty: the teacher's.",
         ge=8,
         le=LARGEST_WIDTH,
     )
     drawn: bool | None = added_knob(
-        None, "With start: limbeck-encoder, whether all weights are drawn instead of copied from the teacher."
+        None, "With a mixer, whether all weights are drawn instead of copied from the teacher."
     )
 
     @model_validator(mode="after")

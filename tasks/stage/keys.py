@@ -12,6 +12,7 @@ from typing import Any
 from tasks.contracts import Artifact, StageInputs
 from tasks.engine.environment import NUMERIC, environment
 from tasks.modeling import registration
+from tasks.modeling.names import OWN_TYPES
 from tasks.ports.code.fingerprint import (
     KEY_SCHEMA,
     ComputedBy,
@@ -51,7 +52,7 @@ WRITTEN_TEXTS = {"seq2seq", "bleu", "chrf", "rouge_1", "rouge_2", "rouge_l", "ro
 """The task type and the metrics of such texts, one of which is among the knobs of each stage that judges them."""
 
 
-OWN_MODELS: dict[str, Root] = {"limbeck-encoder": (registration.__name__, "register_classes", None)}
+OWN_MODELS: dict[str, Root] = dict.fromkeys(OWN_TYPES, (registration.__name__, "register_classes", None))
 """Architectures whose models are classes of this package: transformers finds them by the name in a folder's config, so
 no stage mentions them."""
 

@@ -170,6 +170,7 @@ LIKE_ANOTHER = (
     "glue-methods",
     "go-emotions",
     "linear-attention",
+    "lite-transformer",
     "lottery",
     "masked-words-small",
     "minilm-v2",

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from flows.servers.worker_tokens import WORKERS_AUTH
 from flows.stack.credentials import SECRETS
-from flows.stack.services import RUN_DAYS, VACUUM_SETTINGS
+from flows.stack.services import CLEANUP_SECONDS, RUN_DAYS, VACUUM_SETTINGS
 
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 COMPOSE = INFRA / "compose.yaml"
@@ -72,6 +72,7 @@ def test_no_log_fills_the_disk_and_dead_rows_go_as_in_limbeck_up(compose: dict[s
     assert given == {"max_connections": "200", **VACUUM_SETTINGS}
     told = compose["services"]["prefect-services"]["environment"]
     assert told["PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"] == "events,flow_runs"
+    assert told["PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_LOOP_SECONDS"] == str(CLEANUP_SECONDS)
     assert f":-{RUN_DAYS * 86400}}}" in told["PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD"]
 
 

@@ -507,7 +507,20 @@ def pretrained(rows: Path) -> tuple[dict[str, Any], list[Rule]]:
 def written(folder: Path) -> tuple[dict[str, Any], list[Rule]]:
     """Students of a translator: of its words, of its texts, and of the true ones."""
     values = translators(write_translator(folder / "translator"), write_sentences(folder / "sentences"))
+    mixing = {
+        "name": "mixing",
+        "layers": 2,
+        "start": "limbeck-seq2seq",
+        "mixer": "lsra",
+        "kernel": 3,
+        "signal": "labels",
+    }
+    values["students"] = [*values["students"], mixing]
+    of_mixing, place = "distill-predictions/mixing", f"students.{len(values['students']) - 1}"
     rules = [
+        Rule(f"{place}.mixer", (of_mixing,), ["light"]),
+        Rule(f"{place}.kernel", (of_mixing,), [7]),
+        Rule(f"{place}.decoder_layers", (of_mixing,), [1]),
         Rule("generation.beams", ("answer-texts", "score-model/*"), [3]),
         Rule("generation.length_penalty", ("answer-texts", "score-model/*"), [0.5]),
         Rule("generation.max_length", ("answer-texts", "score-model/*"), [17]),

@@ -120,6 +120,13 @@ def require_mixers(teacher: Mapping[str, int | None], shape: Any) -> None:
         mixers = in_each_layer(getattr(shape, "mixer", None) or "softmax", shape.layers)
     except ValueError as error:
         raise ModelError(str(error)) from error
+    require_own_widths(teacher, shape, LIMBECK)
+    require_halves(mixers, teacher, shape)
+    require_read_knobs(mixers, shape)
+
+
+def require_own_widths(teacher: Mapping[str, int | None], shape: Any, start: str) -> None:
+    """Raise ModelError for a shape of other widths than the copied weights have."""
     other = [
         knob
         for knob in ("hidden", "heads", "feed_forward")
@@ -127,9 +134,24 @@ def require_mixers(teacher: Mapping[str, int | None], shape: Any) -> None:
     ]
     if other and not getattr(shape, "drawn", None):
         raise ModelError(
-            f"start: {LIMBECK} copies its teacher's embeddings, feed-forward blocks and norms, so it has its widths; "
+            f"start: {start} copies its teacher's embeddings, feed-forward blocks and norms, so it has its widths; "
             f"remove {', '.join(other)}, or set drawn: true"
         )
+
+
+def require_halves(mixers: Sequence[str], teacher: Mapping[str, int | None], shape: Any) -> None:
+    """Raise ModelError for a width that its heads do not divide, and for an LSRA without two equal halves of both."""
+    width, heads = (getattr(shape, knob, None) or teacher.get(knob) or 1 for knob in ("hidden", "heads"))
+    if width % heads:
+        raise ModelError(f"width {width} does not divide by {heads} heads; choose heads that divide it")
+    if any(name.startswith("lsra") for name in mixers) and (width % 2 or heads % 2):
+        raise ModelError(
+            f"lsra divides {width} channels and {heads} heads into halves; give it even numbers of both (hidden, heads)"
+        )
+
+
+def require_read_knobs(mixers: Sequence[str], shape: Any) -> None:
+    """Raise ModelError for a knob that none of the mixers reads."""
     for knob, readers in READ_BY.items():
         if getattr(shape, knob, None) is not None and not any(name.startswith(readers) for name in mixers):
             raise ModelError(

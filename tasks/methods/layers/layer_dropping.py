@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from torch import nn
 from transformers import PreTrainedModel
 
-from tasks.architectures.architecture import keep_modules, renumber
+from tasks.architectures.architecture import renumber
 from tasks.architectures.known_architectures import architecture_of
 from tasks.errors import ModelError, RecipeError
 
@@ -44,7 +44,7 @@ def drop_decoder_layers(model: PreTrainedModel, kept: Sequence[int]) -> None:
     architecture = architecture_of(model.config)
     name = architecture.shape["decoder_layers"]
     _require_kept(kept, int(getattr(model.config, name)))
-    keep_modules(model, model.base_model.get_submodule(architecture.decoder), kept)
+    architecture.keep_layers(model, model.base_model.get_submodule(architecture.decoder), kept)
     setattr(model.config, name, len(kept))
     model.config.kept_decoder_layers = list(kept)
 

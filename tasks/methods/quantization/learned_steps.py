@@ -55,15 +55,32 @@ def first_steps(values: Tensor, bits: int) -> Tensor:
     return (2 * values.abs().mean(-1, keepdim=True) / math.sqrt(largest_code(bits))).clamp(min=SMALLEST_STEP)
 
 
-class LearnedGrid(nn.Module):
-    """The parametrization of a matrix in a few bits, with a learned step for each block of an output's weights."""
+TRIED_STEPS = 50
+"""Steps of which the nearest one is taken: even shares of the one whose largest code is the largest value."""
 
-    def __init__(self, weight_OI: Tensor, bits: int) -> None:
+
+def nearest_steps(values: Tensor, bits: int) -> Tensor:
+    """Return the steps that leave the least squared error of rounding, for the last axis of values: what is known
+    without training."""
+    widest = values.abs().amax(-1, keepdim=True) / largest_code(bits)
+    best, least = widest.clamp(min=SMALLEST_STEP), torch.full_like(widest, math.inf)
+    for number in range(1, TRIED_STEPS + 1):
+        step = (widest * number / TRIED_STEPS).clamp(min=SMALLEST_STEP)
+        error = (on_learned_grid(values, step, bits) - values).square().sum(-1, keepdim=True)
+        best, least = torch.where(error < least, step, best), torch.minimum(error, least)
+    return best
+
+
+class LearnedGrid(nn.Module):
+    """The parametrization of a matrix in a few bits, with a learned step for each block of an output's weights;
+    ``nearest``: with the steps that leave the least error, for weights that will not be trained with them."""
+
+    def __init__(self, weight_OI: Tensor, bits: int, *, nearest: bool = False) -> None:
         super().__init__()
         self.bits = bits
         blocks_ONW = as_blocks(weight_OI.detach())
         filled = as_blocks(torch.ones_like(weight_OI)).mean(-1, keepdim=True)
-        steps_ON1 = first_steps(blocks_ONW, bits) / filled
+        steps_ON1 = nearest_steps(blocks_ONW, bits) if nearest else first_steps(blocks_ONW, bits) / filled
         self.step = nn.Parameter(steps_ON1.flatten())  # of one axis: the optimizer decays matrices alone
         self.blocks = steps_ON1.shape
 

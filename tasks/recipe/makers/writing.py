@@ -82,8 +82,9 @@ def check_writing(recipe: WritingSections) -> None:
             )
         if one.start_of_layers not in STARTS_OF_WRITERS and not is_model(one.start_of_layers):
             raise ValueError(
-                f"{one.name} starts from {one.start_of_layers}, which chooses layers of one stack, and {name} is of "
-                f"type {kind}; set start: teacher, with evenly spread layers of both stacks, embeddings or random"
+                f"{one.name} starts from {one.start_of_layers}, which has layers of one stack, and {name} is of type "
+                f"{kind}; set start: teacher, with evenly spread layers of both stacks, limbeck-seq2seq, embeddings or "
+                f"random"
             )
         if getattr(one, "intermediate", None) is not None:
             raise ValueError(f"{one.name}: intermediate {LAYERS_ALONE}, and {name} is of type {kind}; remove it")
@@ -98,7 +99,7 @@ NOT_BUILT = {
     "search": "tries shapes of one stack",
 }
 """Sections that are refused for models that write, each with the reason."""
-STARTS_OF_WRITERS = ("teacher", "embeddings", "random")
+STARTS_OF_WRITERS = ("teacher", "limbeck-seq2seq", "embeddings", "random")
 
 
 def is_model(start: str) -> bool:

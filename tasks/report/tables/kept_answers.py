@@ -15,8 +15,8 @@ ID_BYTES = 4
 def kept_answer_lines(recipe: Recipe, held: HeldBackFacts) -> list[str]:
     """Return a sentence on the size of kept answers, of one token where the training rows are not counted yet; empty
     where none are kept."""
-    ways = recipe.task_distillation
-    if not recipe.task_type.keeps_words or ways.answers == "live":
+    ways, learned = recipe.task_distillation, {one.signal_of_training for one in recipe.planned}
+    if not recipe.task_type.keeps_words or ways.answers == "live" or "teacher" not in learned:
         return []
     each = answer_bytes(ways.kept_words, ways.answer_bits)
     if held.purged is None or not held.is_known:

@@ -34,6 +34,15 @@ class ReadsAndWrites:
     """The part of a model that is not of transformers; the other is the model's own class."""
 
     config: Any
+    plain_class: Any
+    """The class of transformers."""
+
+    @classmethod
+    def with_head_of(cls, student: Any) -> Any:
+        """Let a model of another architecture, of its plain class, take the step, too."""
+        own: Any = type(student)
+        student.__class__ = class_with(ReadsAndWrites, own)
+        return student
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the model; with ``written_ids`` [B, L] the logits [B, L, V] of each of these tokens,

@@ -40,9 +40,12 @@ def table_in_eight_bits(rows: Tensor, table_VD: Tensor) -> Tensor:
 class FakeQuantization:
     """Rounds a model while it lasts; ``finish`` leaves the rounded weights in it."""
 
-    def __init__(self, model: Any, served_as: str, codes: str, *, seven_bits: bool = False) -> None:
-        """Round a model as a format of exports does, with weights of ``codes``, a number of bits or ternary."""
-        self.served_as, self.codes, self.seven_bits = served_as, codes, seven_bits
+    def __init__(
+        self, model: Any, served_as: str, codes: str, *, seven_bits: bool = False, trained: bool = True
+    ) -> None:
+        """Round a model as a format of exports does, with weights of ``codes``, a number of bits or ternary; steps of
+        one that is not ``trained`` any more are those of the least error."""
+        self.served_as, self.codes, self.seven_bits, self.trained = served_as, codes, seven_bits, trained
         self.maps: list[Any] = list(linear_maps(model, served_as))
         self.kept: list[Tensor] = []
         self.tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
@@ -57,7 +60,9 @@ class FakeQuantization:
         """Return the grid of a matrix."""
         if self.served_as != "four-bit":
             return OutputGrid(64 if self.seven_bits else 127)
-        return TernaryGrid() if self.codes == "ternary" else LearnedGrid(weight_OI, int(self.codes))
+        if self.codes == "ternary":
+            return TernaryGrid()
+        return LearnedGrid(weight_OI, int(self.codes), nearest=not self.trained)
 
     def see_mask(self, model: nn.Module, given: Any, named: dict[str, Tensor]) -> None:
         """Learn which tokens of a batch are padding."""

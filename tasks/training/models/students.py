@@ -119,10 +119,17 @@ def with_layers(model: Any, shape: SimpleNamespace, kept: Sequence[int]) -> Any:
             f"teacher has "
             f"{describe(model.config)}; use start: embeddings or random"
         )
-    student, depth = copy.deepcopy(model), shape_of(model.config).get("decoder_layers")
+    student = copy.deepcopy(model)
     drop_layers(student, kept)
-    if depth is not None and getattr(shape, "decoder_layers", None) is not None:
-        drop_decoder_layers(student, initial_layers(shape.decoder_layers, depth))
+    return with_decoder(student, shape)
+
+
+def with_decoder(student: Any, shape: SimpleNamespace) -> Any:
+    """Leave evenly spaced layers of the decoder, in place, where the shape says how many; return the model."""
+    depth, wanted = shape_of(student.config).get("decoder_layers"), getattr(shape, "decoder_layers", None)
+    if depth is not None and wanted is not None:
+        require_decoder(student.config, wanted, "the student")
+        drop_decoder_layers(student, initial_layers(wanted, depth))
     return student
 
 
@@ -180,7 +187,7 @@ def in_architecture(target: Architecture, start: str, model: Any, shape: SimpleN
         raise ModelError(
             f"start: {start} copies whole layers, so the student has its teacher's widths; remove {', '.join(other)}"
         )
-    student = build(model, shape, initial_layers(shape.layers, config.num_hidden_layers))
+    student = with_decoder(build(model, shape, initial_layers(shape.layers, config.num_hidden_layers)), shape)
     if hasattr(config, STATED):
         setattr(student.config, STATED, getattr(config, STATED))
     of_head = getattr(type(model), "with_head_of", None)
@@ -236,7 +243,8 @@ def set_dropout(model: nn.Module, share: float | None) -> None:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = share
-        for name in ("attention_dropout", "attention_dropout_prob", "dropout_prob"):
+        # translators of Marian's kind hold their shares as plain numbers
+        for name in ("attention_dropout", "attention_dropout_prob", "dropout_prob", "dropout", "activation_dropout"):
             if isinstance(getattr(module, name, None), (int, float)):
                 setattr(module, name, share)
 

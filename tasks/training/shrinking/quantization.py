@@ -65,7 +65,8 @@ def train_on_grid(job: Job) -> dict[str, object]:
 
 def rounding_of(model: Any, knobs: QuantizationSlice) -> FakeQuantization:
     """Let a model compute as its graph."""
-    return FakeQuantization(model, knobs.format, knobs.codes, seven_bits=knobs.seven_bits)
+    trained = knobs.rounding == "while-training"
+    return FakeQuantization(model, knobs.format, knobs.codes, seven_bits=knobs.seven_bits, trained=trained)
 
 
 def note_on_grid(knobs: QuantizationSlice) -> str:

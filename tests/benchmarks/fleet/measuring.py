@@ -84,7 +84,7 @@ def fleet(setting: Setting) -> list[Figure]:
     try:
         running.up()
         require_deployed(running)
-        deploy(running)
+        deploy(running, size.workers)
         with workers(running, size):
             idle = idle_cores(setting, running)
             spent = [measured(setting, running, size, stages) for stages in (size.stages // 10, size.stages)]
@@ -147,9 +147,10 @@ def require_champion(setting: Setting, running: Running) -> None:
     setting.tell(f"a deployed run registered {champion} after {time.monotonic() - began:.0f} s")
 
 
-def deploy(running: Running) -> None:
-    """Make the pool and the deployment of the sleeping stage."""
-    running.ask("work_pools/", {"name": POOL, "type": "process", **local_pool("cpu"), "concurrency_limit": None})
+def deploy(running: Running, workers: int) -> None:
+    """Make the pool, with a place for each worker as ``limbeck deploy --gpus`` gives it, and the deployment of the
+    sleeping stage. Without a limit, every poll of a busy fleet would return the whole queue."""
+    running.ask("work_pools/", {"name": POOL, "type": "process", **local_pool("cpu"), "concurrency_limit": workers})
     flow = next(one["id"] for one in running.ask("flows/filter", {}) if one["name"] == "stage")
     wanted = {
         "name": POOL,

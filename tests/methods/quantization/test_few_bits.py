@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tasks.methods.quantization.grids import as_blocks
-from tasks.methods.quantization.learned_steps import LearnedGrid, first_steps, on_learned_grid
+from tasks.methods.quantization.learned_steps import LearnedGrid, first_steps, nearest_steps, on_learned_grid
 from tasks.methods.quantization.ternary import TernaryGrid, ternary
 from tests.methods.oracles import EXACT, Oracle, reads
 from tests.methods.quantization.test_grids import drawn
@@ -61,6 +61,26 @@ def test_the_step_of_a_short_last_block_is_that_of_its_own_weights() -> None:
     for place, part in enumerate((weight_OI[:, :32], weight_OI[:, 32:])):
         expected_O = 2 * part.abs().mean(1) / math.sqrt(7)
         torch.testing.assert_close(steps_ON[:, place].detach(), expected_O)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_the_nearest_step_leaves_less_error_than_any_other(bits: int) -> None:
+    """Also where a row is on a grid already, is 0, or has one large value; a row may be clipped."""
+    rows = drawn(5, 32)
+    rows[1] = 0.0
+    rows[2] = torch.linspace(1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1, 32).round() * 0.25
+    rows[3, 0] = 40.0
+
+    def errors(step: torch.Tensor) -> torch.Tensor:
+        return (on_learned_grid(rows, step, bits) - rows).square().sum(-1)
+
+    least = errors(nearest_steps(rows, bits))
+    assert least[1] == 0 and float(least[2]) < 1e-10
+    whole = rows.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+    others = [first_steps(rows, bits), *((whole * share).clamp(min=1e-8) for share in np.linspace(0.05, 1, 20))]
+    assert all((least <= errors(one) * 1.01 + 1e-12).all() for one in others[1:])
+    if bits < 8:  # of eight bits no number of tries is as fine
+        assert (least[[0, 4]] < errors(others[0])[[0, 4]]).all()
 
 
 def test_steps_are_not_decayed() -> None:

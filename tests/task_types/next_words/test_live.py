@@ -82,4 +82,7 @@ def test_a_plan_says_how_much_room_kept_answers_take(tmp_path: Path) -> None:
     assert re.search("up to 25.5 MB for some 260,000 tokens", line)
     live = recipe.task_distillation.model_copy(update={"answers": "live"})
     assert kept_answer_lines(recipe.model_copy(update={"task_distillation": live}), held) == []
+    on_labels = {**values_for(tmp_path, tmp_path), "students": [{"name": "a", "layers": 1, "signal": "labels"}]}
+    on_labels.pop("layer_dropping")
+    assert kept_answer_lines(Recipe.model_validate(on_labels), held) == []
     assert "up to 98 bytes for each token of the training rows" in kept_answer_lines(recipe, HeldBackFacts())[0]

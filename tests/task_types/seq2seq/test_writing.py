@@ -27,11 +27,12 @@ from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.heads import HEADS
+from tasks.task_types.seq2seq.target import WRITTEN_IDS
 from tasks.task_types.units import Writing
 from tasks.training.answers import answer
-from tasks.training.data.rows import load_tokenizer, read_rows, read_task
+from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_prediction
-from tasks.training.models.students import build_student
+from tasks.training.models.students import build_student, load_classifier, save_model
 from tasks.training.writing import answer_texts as stage
 from tasks.training.writing.answer_texts import best_text, write_all_beams
 from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
@@ -54,6 +55,7 @@ KNOBS: dict[str, Any] = {
 }
 BEAM = {"task_type": "seq2seq", "beams": 2, "max_length": 6, "source_length": 32, "precision": "fp32"}
 HEAD = HEADS["seq2seq"]
+TASK = Task("texts", "seq2seq", None, "bleu", False, HEAD)
 
 
 def job(knobs: dict[str, Any], folder: Path, **inputs: Path) -> Job:
@@ -89,6 +91,23 @@ def test_both_stacks_keep_evenly_spread_layers_and_the_cache_agrees(family: str,
     assert {one.dtype for one in small.parameters()} == {torch.float32}
     small.save_pretrained(tmp_path / "small")
     assert type(small).__name__ in (tmp_path / "small" / "config.json").read_text()
+
+
+@pytest.mark.parametrize("family", ["marian", "bart", "t5"])
+def test_all_that_learns_is_in_the_file(family: str, tmp_path: Path) -> None:
+    """transformers lets the tables of positions of a loaded Marian learn, and leaves them out of its file."""
+    folder = write_translator(tmp_path / "base", family)
+    model = load_classifier(folder, TASK, torch.device("cpu"))
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.requires_grad:
+                value.add_(torch.randn_like(value) * 0.1)
+    save_model(model, load_tokenizer(folder), tmp_path / "saved")
+    again = load_classifier(tmp_path / "saved", TASK, torch.device("cpu"))
+    given = {"input_ids": torch.tensor([[5, 6, 7, 1]]), WRITTEN_IDS: torch.tensor([[3, 4, 5]])}
+    with torch.no_grad():
+        ours, theirs = (one.eval()(**given).logits for one in (model, again))
+    assert torch.equal(ours, theirs)
 
 
 def test_a_model_without_a_decoder_is_refused() -> None:
@@ -226,7 +245,7 @@ def test_words_of_a_batch_do_not_depend_on_its_neighbours(inputs: dict[str, Path
         ({"augmentation": {"masked_lm": "teacher"}}, "remove the section augmentation"),
         ({"task_distillation": {"intermediate": {}}}, "compares layers of one stack"),
         ({"task_distillation": {"prediction": {"patience": {}}}}, "remove patience"),
-        ({"students": [{"name": "a", "layers": 1, "start": "top"}]}, "chooses layers of one stack"),
+        ({"students": [{"name": "a", "layers": 1, "start": "top"}]}, "which has layers of one stack"),
         ({"candidates": [{"name": "n", "from": "teacher", "by": "neuron-pruning", "keep": 0.5}]}, "with one stack"),
         ({"ensemble": {"teachers": [{"model": "another"}]}}, "are not mixed; remove the section ensemble"),
         ({"task": {"name": "t", "kind": "seq2seq", "metrics": ["accuracy"]}}, "legal are bleu, chrf"),
