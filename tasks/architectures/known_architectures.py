@@ -13,6 +13,7 @@ from tasks.architectures.deberta_v2 import DEBERTA_V2
 from tasks.architectures.decoders import BART, GPT2, LLAMA, MARIAN, T5
 from tasks.architectures.distilbert import DISTILBERT
 from tasks.architectures.electra import ELECTRA
+from tasks.architectures.limbeck.decoder import LIMBECK_DECODER
 from tasks.architectures.limbeck.encoder import LIMBECK_ENCODER
 from tasks.architectures.limbeck.translator import LIMBECK_TRANSLATOR
 from tasks.architectures.mobilebert.facts import MOBILEBERT
@@ -35,6 +36,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "electra": ELECTRA,
     "ernie": ERNIE,
     "gpt2": GPT2,
+    "limbeck-decoder": LIMBECK_DECODER,
     "limbeck-encoder": LIMBECK_ENCODER,
     "limbeck-seq2seq": LIMBECK_TRANSLATOR,
     "llama": LLAMA,

@@ -1,5 +1,5 @@
-"""The configurations: BERT's names for the sizes of an encoder, Marian's for those of a translator, and the mixer of
-each layer."""
+"""The configurations: BERT's names for the sizes of an encoder, Marian's for those of a translator, GPT-2's for those
+of a language model, and the mixer of each layer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from transformers import MarianConfig, PretrainedConfig
+from transformers import GPT2Config, MarianConfig, PretrainedConfig
 
 from tasks.modeling.names import KERNELS, VERSION, in_each_layer
 
@@ -56,7 +56,7 @@ class LimbeckEncoderConfig(PretrainedConfig):
         self.layer_norm_eps, self.limbeck_models = layer_norm_eps, limbeck_models
 
 
-class LimbeckSeq2SeqConfig(MarianConfig):  # type: ignore[misc]
+class LimbeckSeq2SeqConfig(MarianConfig):
     """Sizes of a translator. ``mixer`` and ``mixer_kernels`` are of its encoder, ``decoder_mixer`` and
     ``decoder_kernels`` of its decoder; the other settings of mixers are as in ``LimbeckEncoderConfig``."""
 
@@ -91,6 +91,42 @@ class LimbeckSeq2SeqConfig(MarianConfig):  # type: ignore[misc]
             attention_probs_dropout_prob=self.attention_dropout,
             mixer=self.decoder_mixer if decoder else self.mixer,
             mixer_kernels=self.decoder_kernels if decoder else self.mixer_kernels,
+            mixer_rank=self.mixer_rank,
+            mixer_features=self.mixer_features,
+            mixer_window=self.mixer_window,
+        )
+
+
+class LimbeckDecoderConfig(GPT2Config):
+    """Sizes of a language model; the settings of mixers are as in ``LimbeckEncoderConfig``."""
+
+    model_type = "limbeck-decoder"
+
+    def __init__(
+        self,
+        mixer: str | Sequence[str] = "softmax",
+        mixer_kernels: int | Sequence[int] | None = None,
+        mixer_rank: int | None = None,
+        mixer_features: int | None = None,
+        mixer_window: int | None = None,
+        limbeck_models: str = VERSION,
+        **named: Any,
+    ) -> None:
+        super().__init__(**named)
+        self.mixer = in_each_layer(mixer, self.n_layer)
+        self.mixer_kernels = kernels_of(mixer_kernels, self.n_layer)
+        self.mixer_rank, self.mixer_features, self.mixer_window = mixer_rank, mixer_features, mixer_window
+        self.limbeck_models = limbeck_models
+
+    def of_mixers(self) -> Any:
+        """Return the sizes by the names that mixers read."""
+        return SimpleNamespace(
+            hidden_size=self.n_embd,
+            num_attention_heads=self.n_head,
+            max_position_embeddings=self.n_positions,
+            attention_probs_dropout_prob=self.attn_pdrop,
+            mixer=self.mixer,
+            mixer_kernels=self.mixer_kernels,
             mixer_rank=self.mixer_rank,
             mixer_features=self.mixer_features,
             mixer_window=self.mixer_window,

@@ -8,7 +8,7 @@ DISTRIBUTION, IMPORT_NAME, VERSION = "limbeck-models", "limbeck_models", "0.2.0"
 """The distribution, the package that it installs, and its version; a folder states that of its saving."""
 INSTALLED_BY = "pip install ./tasks/modeling"
 """The command that installs it, in the repository: it is at no index."""
-OWN_TYPES = ("limbeck-encoder", "limbeck-seq2seq")
+OWN_TYPES = ("limbeck-encoder", "limbeck-seq2seq", "limbeck-decoder")
 """The ``model_type`` of each kind of model that this package has."""
 BLEND = "+softmax"
 """Suffix of a synthesizer whose logits are mixed with those of queries and keys."""

@@ -11,14 +11,22 @@ from tasks.modeling.names import DISTRIBUTION, IMPORT_NAME, INSTALLED_BY, OWN_TY
 
 def register_classes() -> None:
     """Make the auto classes of transformers know this package's classes; calling it again changes nothing."""
-    from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+    from transformers import (
+        AutoConfig,
+        AutoModel,
+        AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
+        AutoModelForSequenceClassification,
+    )
 
-    from tasks.modeling.configuration import LimbeckEncoderConfig, LimbeckSeq2SeqConfig
+    from tasks.modeling.configuration import LimbeckDecoderConfig, LimbeckEncoderConfig, LimbeckSeq2SeqConfig
+    from tasks.modeling.decoder import LimbeckDecoderForCausalLM
     from tasks.modeling.encoder import LimbeckEncoderForSequenceClassification, LimbeckEncoderModel
     from tasks.modeling.translator import LimbeckSeq2SeqForConditionalGeneration
 
-    for config in (LimbeckEncoderConfig, LimbeckSeq2SeqConfig):
+    for config in (LimbeckEncoderConfig, LimbeckSeq2SeqConfig, LimbeckDecoderConfig):
         AutoConfig.register(config.model_type, config, exist_ok=True)
+    AutoModelForCausalLM.register(LimbeckDecoderConfig, LimbeckDecoderForCausalLM, exist_ok=True)
     AutoModelForSeq2SeqLM.register(LimbeckSeq2SeqConfig, LimbeckSeq2SeqForConditionalGeneration, exist_ok=True)
     AutoModel.register(LimbeckEncoderConfig, LimbeckEncoderModel, exist_ok=True)
     AutoModelForSequenceClassification.register(

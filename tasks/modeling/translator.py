@@ -3,77 +3,30 @@ of each layer's attention to its own text; modules that both have bear Marian's 
 
 Papers: Vaswani et al. 2017, Attention Is All You Need, arXiv:1706.03762; Wu et al. 2020, Lite Transformer with
 Long-Short Range Attention, arXiv:2004.11886, whose translator keeps the attention to the source, too.
-Shape letters: B batch, T tokens that can be read, L of them that are new, D width.
+Shape letters: B batch, T tokens that can be read, L words that are new, D width.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import MarianMTModel
-from transformers.cache_utils import EncoderDecoderCache
 from transformers.models.marian.modeling_marian import MarianDecoder, MarianEncoder, MarianModel
 
 from tasks.modeling.configuration import LimbeckSeq2SeqConfig
-from tasks.modeling.mixers.mixer import Mixer
-from tasks.modeling.mixers.mixers import mixer_of
-
-
-class Mixing(nn.Module):
-    """A mixer and its output map, in the place of Marian's attention of a text to itself."""
-
-    def __init__(self, config: Any, layer: int, *, decoder: bool) -> None:
-        super().__init__()
-        self.mixer, self.layer_idx = mixer_of(config.of_stack(decoder=decoder), layer, causal=decoder), layer
-        self.has_map = self.mixer.has_output_map
-        if self.has_map:
-            self.out_proj = nn.Linear(config.d_model, config.d_model)
-
-    def forward(
-        self, hidden_states: Tensor, cache: Any = None, mask_BT: Tensor | None = None, **unused: Any
-    ) -> tuple[Tensor, None]:
-        """Return the mixed states of the new tokens [B, L, D], and no shares.
-
-        What is remembered of a word is its state below the mixer, one half as its key and the other as its value:
-        that is half of what attention remembers, and each mixer can read it.
-        """
-        states_BTD = hidden_states if cache is None else self.remembered(hidden_states, cache)
-        if mask_BT is None:
-            mask_BT = torch.ones_like(states_BTD[..., 0])
-        mixed_BTD = self.mixer(states_BTD, mask_BT)[:, states_BTD.shape[1] - hidden_states.shape[1] :]
-        return self.out_proj(mixed_BTD) if self.has_map else mixed_BTD, None
-
-    def remembered(self, new_BLD: Tensor, cache: Any) -> Tensor:
-        """Return the states of all words so far [B, T, D], and remember the new ones."""
-        own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-        halves = own.update(*(half[:, None] for half in new_BLD.tensor_split(2, -1)), self.layer_idx)
-        return torch.cat([half.squeeze(1) for half in halves], -1)
-
-
-class DrawsMixers:
-    """Draws the weights of mixers that stand in no linear map, as the models of transformers draw theirs."""
-
-    config: Any
-
-    def _init_weights(self, module: nn.Module) -> None:
-        own: Any = super()
-        own._init_weights(module)
-        if isinstance(module, Mixer):
-            with torch.no_grad():
-                module.draw_weights(self.config.init_std)
+from tasks.modeling.mixing import DrawsMixers, Mixing
 
 
 def replace_attention(stack: Any, config: Any, *, decoder: bool) -> None:
     """Give each layer of a stack its mixer, and a flat feed-forward block where the mixer has one."""
     for index, layer in enumerate(stack.layers):
-        layer.self_attn = Mixing(config, index, decoder=decoder)
+        layer.self_attn = Mixing(config.of_stack(decoder=decoder), index, causal=decoder)
         if layer.self_attn.mixer.is_flat:
             layer.fc1, layer.fc2 = (nn.Linear(config.d_model, config.d_model) for _ in range(2))
 
 
-class MixingEncoder(DrawsMixers, MarianEncoder):  # type: ignore[misc]
+class MixingEncoder(DrawsMixers, MarianEncoder):
     """The stack that reads the source."""
 
     config_class = LimbeckSeq2SeqConfig
@@ -103,7 +56,7 @@ class MixingEncoder(DrawsMixers, MarianEncoder):  # type: ignore[misc]
         )
 
 
-class MixingDecoder(DrawsMixers, MarianDecoder):  # type: ignore[misc]
+class MixingDecoder(DrawsMixers, MarianDecoder):
     """The stack that writes: its mixers read the words before, its attention the source."""
 
     config_class = LimbeckSeq2SeqConfig
@@ -118,7 +71,7 @@ class MixingDecoder(DrawsMixers, MarianDecoder):  # type: ignore[misc]
         return super().forward(input_ids=input_ids, attention_mask=attention_mask, mask_BT=attention_mask, **named)
 
 
-class LimbeckSeq2SeqModel(DrawsMixers, MarianModel):  # type: ignore[misc]
+class LimbeckSeq2SeqModel(DrawsMixers, MarianModel):
     """Both stacks without a head."""
 
     config_class = LimbeckSeq2SeqConfig
@@ -129,7 +82,7 @@ class LimbeckSeq2SeqModel(DrawsMixers, MarianModel):  # type: ignore[misc]
         self.post_init()
 
 
-class LimbeckSeq2SeqForConditionalGeneration(DrawsMixers, MarianMTModel):  # type: ignore[misc]
+class LimbeckSeq2SeqForConditionalGeneration(DrawsMixers, MarianMTModel):
     """A translator: logits of each next word [B, L, V], as Marian's."""
 
     config_class = LimbeckSeq2SeqConfig

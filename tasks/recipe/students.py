@@ -122,8 +122,8 @@ class Shape(Knobs):
 
     mixer: str | tuple[str, ...] | None = added_knob(
         None,
-        "With start: limbeck-encoder or limbeck-seq2seq, what stands in place of attention: one name for all layers, "
-        f"or of an encoder a list with one for each: {', '.join(MIXER_NAMES)}; empty: softmax.",
+        "With start: limbeck-encoder, limbeck-decoder or limbeck-seq2seq, what stands in place of attention: one name "
+        f"for all layers, or but for translators a list with one for each: {', '.join(MIXER_NAMES)}; empty: softmax.",
     )
     kernel: int | tuple[int, ...] | None = added_knob(
         None,

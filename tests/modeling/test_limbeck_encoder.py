@@ -127,7 +127,11 @@ def test_attention_of_the_same_kind_begins_without_a_loss(base: Path) -> None:
         ({"mixer": "light", "kernel": 4}, {}, "kernel is 4; give an odd number"),
         ({"mixer": "linear", "kernel": 3}, {}, "kernel is read by mixers whose names begin with light, dynamic, lsra"),
         ({"mixer": "linear", "hidden": 8}, {}, "so it has its widths; remove hidden, or set drawn: true"),
-        ({"mixer": "linear", "start": "teacher"}, {}, "mixer can be set with start: limbeck-encoder only"),
+        (
+            {"mixer": "linear", "start": "teacher"},
+            {},
+            "mixer can be set with start: limbeck-encoder or limbeck-seq2seq or limbeck-decoder only",
+        ),
         (
             {"mixer": "linear"},
             {"task_distillation": {"intermediate": {}}},

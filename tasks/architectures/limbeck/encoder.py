@@ -114,15 +114,21 @@ def without_prefix(name: str, model: Any) -> str:
 
 
 def require_mixers(teacher: Mapping[str, int | None], shape: Any) -> None:
-    """Raise ModelError for a shape that does not fit a teacher's: another width than the copied weights have, unknown
-    mixers, and knobs that none of its mixers reads."""
+    """Raise ModelError for a shape that does not fit a teacher's."""
+    require_mixers_and_widths(teacher, shape, LIMBECK)
+
+
+def require_mixers_and_widths(teacher: Mapping[str, int | None], shape: Any, start: str) -> list[str]:
+    """Return the mixer of each layer. Raises ModelError for another width than the copied weights have, unknown mixers,
+    and knobs that none of its mixers reads."""
     try:
         mixers = in_each_layer(getattr(shape, "mixer", None) or "softmax", shape.layers)
     except ValueError as error:
         raise ModelError(str(error)) from error
-    require_own_widths(teacher, shape, LIMBECK)
+    require_own_widths(teacher, shape, start)
     require_halves(mixers, teacher, shape)
     require_read_knobs(mixers, shape)
+    return mixers
 
 
 def require_own_widths(teacher: Mapping[str, int | None], shape: Any, start: str) -> None:

@@ -26,7 +26,8 @@ from tasks.modeling.names import reads_back
 TRANSLATOR = "limbeck-seq2seq"
 MARIANS_NAMES = {"mixer.query": "q_proj", "mixer.key": "k_proj", "mixer.value": "v_proj"}
 """Maps of a mixer, by the names that Marian has for them."""
-NOT_COPIED = ("model_type", "architectures", "transformers_version")
+OF_THE_FOLDER = ("model_type", "architectures", "transformers_version", "num_hidden_layers")
+"""Entries of a config that say what a folder holds, and not how the model is built."""
 
 
 def translator_from_marian(model: Any, shape: Any, kept: Sequence[int]) -> Any:
@@ -51,29 +52,37 @@ def translator_from_marian(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     return student
 
 
+SIZES_OF_BOTH = {
+    "d_model": "hidden",
+    "encoder_attention_heads": "heads",
+    "decoder_attention_heads": "heads",
+    "encoder_ffn_dim": "feed_forward",
+    "decoder_ffn_dim": "feed_forward",
+    "max_position_embeddings": "positions",
+    "mixer_kernels": "kernel",
+    "decoder_kernels": "kernel",
+    "mixer_rank": "rank",
+    "mixer_features": "features",
+    "mixer_window": "window",
+}
+"""Knobs of a shape by their names in the config."""
+
+
+def stated_sizes(config: Any, shape: Any, knobs: Mapping[str, str]) -> dict[str, object]:
+    """Return the entries of a teacher's config for a student's, with what its shape asks for."""
+    sizes = {name: value for name, value in config.to_dict().items() if name not in OF_THE_FOLDER}
+    asked = {name: getattr(shape, knob, None) for name, knob in knobs.items()}
+    return sizes | {name: value for name, value in asked.items() if value is not None}
+
+
 def translator_config(config: Any, shape: Any, layers: int) -> Any:
     """Return the config for a Marian's config and a student's shape."""
     from tasks.modeling.configuration import LimbeckSeq2SeqConfig
 
-    own = {
-        "d_model": "hidden",
-        "encoder_attention_heads": "heads",
-        "decoder_attention_heads": "heads",
-        "encoder_ffn_dim": "feed_forward",
-        "decoder_ffn_dim": "feed_forward",
-        "max_position_embeddings": "positions",
-        "mixer_kernels": "kernel",
-        "decoder_kernels": "kernel",
-        "mixer_rank": "rank",
-        "mixer_features": "features",
-        "mixer_window": "window",
-    }
-    sizes = {name: value for name, value in config.to_dict().items() if name not in NOT_COPIED}
-    asked = {name: getattr(shape, knob, None) for name, knob in own.items()}
-    sizes |= {name: value for name, value in asked.items() if value is not None} | {"encoder_layers": layers}
-    sizes.pop("num_hidden_layers", None)
+    build: Any = LimbeckSeq2SeqConfig
     mixer = getattr(shape, "mixer", None) or "softmax"
-    return LimbeckSeq2SeqConfig(**sizes, mixer=mixer, decoder_mixer=mixer)
+    sizes = stated_sizes(config, shape, SIZES_OF_BOTH) | {"encoder_layers": layers}
+    return build(**sizes, mixer=mixer, decoder_mixer=mixer)
 
 
 def copy_marian(student: Any, teacher: Any, kept: Mapping[str, Sequence[int]]) -> None:
@@ -100,14 +109,19 @@ def require_mixer_of_both(teacher: Mapping[str, int | None], shape: Any) -> None
             raise ModelError(
                 f"{knob} is a list, and start: {TRANSLATOR} has one in all layers of both stacks; name one"
             )
+    require_that_writes(mixer)
+    require_own_widths(teacher, shape, TRANSLATOR)
+    require_halves([mixer], teacher, shape)
+    require_read_knobs([mixer], shape)
+
+
+def require_that_writes(mixer: str) -> None:
+    """Raise ModelError for a mixer that would read later words."""
     if not reads_back(mixer):
         raise ModelError(
             f"mixer is {mixer}, which cannot write: it would read words that are not written yet; use linear, light, "
             f"dynamic, lsra, local or a synthesizer"
         )
-    require_own_widths(teacher, shape, TRANSLATOR)
-    require_halves([mixer], teacher, shape)
-    require_read_knobs([mixer], shape)
 
 
 def mixers_of_both_stacks(config: Any, kept: Sequence[int]) -> None:

@@ -39,6 +39,15 @@ class NextWords:
 
     config: Any
     training: bool
+    plain_class: Any
+    """The class of transformers."""
+
+    @classmethod
+    def with_head_of(cls, student: Any) -> Any:
+        """Let a model of another architecture, of its plain class, take the step, too."""
+        own: Any = type(student)
+        student.__class__ = class_with(NextWords, own)
+        return student
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the decoder, the next tokens [B, T] and, of a model that does not learn, their nats.
