@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tasks.modeling.names import DISTRIBUTION, IMPORT_NAME, INSTALLED_BY, OWN_TYPES, VERSION, is_of_fixed_size
 
@@ -20,18 +21,24 @@ def register_classes() -> None:
     )
 
     from tasks.modeling.configuration import LimbeckDecoderConfig, LimbeckEncoderConfig, LimbeckSeq2SeqConfig
-    from tasks.modeling.decoder import LimbeckDecoderForCausalLM
+    from tasks.modeling.decoder import LimbeckDecoderForCausalLM, LimbeckDecoderModel
     from tasks.modeling.encoder import LimbeckEncoderForSequenceClassification, LimbeckEncoderModel
-    from tasks.modeling.translator import LimbeckSeq2SeqForConditionalGeneration
+    from tasks.modeling.translator import LimbeckSeq2SeqForConditionalGeneration, LimbeckSeq2SeqModel
 
-    for config in (LimbeckEncoderConfig, LimbeckSeq2SeqConfig, LimbeckDecoderConfig):
+    known: list[tuple[Any, Any, Any, Any]] = [
+        (
+            LimbeckEncoderConfig,
+            LimbeckEncoderModel,
+            AutoModelForSequenceClassification,
+            LimbeckEncoderForSequenceClassification,
+        ),
+        (LimbeckSeq2SeqConfig, LimbeckSeq2SeqModel, AutoModelForSeq2SeqLM, LimbeckSeq2SeqForConditionalGeneration),
+        (LimbeckDecoderConfig, LimbeckDecoderModel, AutoModelForCausalLM, LimbeckDecoderForCausalLM),
+    ]
+    for config, bare, loader, headed in known:
         AutoConfig.register(config.model_type, config, exist_ok=True)
-    AutoModelForCausalLM.register(LimbeckDecoderConfig, LimbeckDecoderForCausalLM, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(LimbeckSeq2SeqConfig, LimbeckSeq2SeqForConditionalGeneration, exist_ok=True)
-    AutoModel.register(LimbeckEncoderConfig, LimbeckEncoderModel, exist_ok=True)
-    AutoModelForSequenceClassification.register(
-        LimbeckEncoderConfig, LimbeckEncoderForSequenceClassification, exist_ok=True
-    )
+        AutoModel.register(config, bare, exist_ok=True)
+        loader.register(config, headed, exist_ok=True)
 
 
 def register_if_own(folders: Iterable[Path]) -> None:

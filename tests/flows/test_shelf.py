@@ -91,7 +91,7 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         data = write_sentences(folder / "sentences", 100)
         values["task"] |= {"text": "source", "label": "target"}
         values["teacher"] |= {"model": str(write_translator(folder / "translator", layers=6)), "floor": -1.0}
-        values["teacher"] |= {"steps": 120, "learning_rate": 3e-3, "batch_size": 16}
+        values["teacher"] |= {"steps": 120, "learning_rate": 3e-3, "batch_size": 16, "already_finetuned": False}
     if kind == "choices":
         values["task"] |= {"text": "context", "pair": "{choices[]}"}
     if kind == "embedding":

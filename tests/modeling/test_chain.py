@@ -1,4 +1,5 @@
-"""A student with other attentions goes from teacher through both phases and a score to graphs in fp32 and int8."""
+"""A student with other attentions goes from teacher through both phases and a score to graphs in fp32 and int8; a
+language model of this kind is distilled, exported, registered and pulled in a whole run."""
 
 from __future__ import annotations
 
@@ -6,19 +7,51 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli.runner import run_recipe
+from flows.home import Home
 from tasks.catalog import TaskSpec
 from tasks.exports.jobs import JOBS as EXPORTING
 from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, IntermediateSlice, PredictionSlice, RowsSlice, TeacherSlice
 from tasks.recipe.students import Shape
 from tasks.scoring.jobs import JOBS as SCORING
-from tasks.scoring.predict import outputs_of
+from tasks.scoring.predict import outputs_of, predict_texts
 from tasks.training.jobs import JOBS as TRAINING
 from tests.architectures.test_a_further_architecture import done
 from tests.exports.test_exports import EXPORT
 from tests.scoring.test_jobs import CLASSES
+from tests.task_types.next_words.tables import write_decoder, write_documents
+from tests.task_types.next_words.test_chain import values_for
 from tests.tiny import write_tiny_bert
 from tests.training.test_families import FAST, same_after_reload
+
+
+@pytest.mark.slow
+def test_a_language_model_with_other_attentions_in_a_whole_run(
+    prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, model = Home(tmp_path / "home").create(), write_decoder(tmp_path / "decoder", "gpt2")
+    values = values_for(model, write_documents(tmp_path / "table"))
+    del values["layer_dropping"]
+    values["students"] = [{"name": "mixed", "layers": 2, "start": "limbeck-decoder", "mixer": "lsra"}]
+    values |= {"exports": {"of": ["mixed"], "ways": ["dynamic"], "tolerance": 0.2, "min_speedup": 0}}
+    result = run_recipe(Recipe.model_validate(values), home=home)
+    models = {one["name"]: one for one in result["models"]}
+    assert {*models} == {"teacher", "mixed", "mixed-onnx", "mixed-int8"}
+    # a token is remembered by its state below each layer, 32 numbers in float32
+    assert [models[name]["token_bytes"] for name in ("mixed", "mixed-onnx", "mixed-int8")] == [256, 256, 256]
+    number = next(one["version"] for one in result["registered"] if one["candidate"] == "mixed")
+    Tracker(home.own_tracking_uri, home.artifacts).download("writer", str(number), tmp_path / "pulled")
+    one, other = predict_texts(tmp_path / "pulled", ["the good film 731 was very good .", "good was the . film very"])
+    assert one["token_perplexity"] < other["token_perplexity"]  # type: ignore[operator]
+    programs = (tmp_path / "pulled" / "README.md").read_text().split("```python\n")[1:]
+    assert len(programs) == 2 and programs[0].startswith("import limbeck_models")
+    program = programs[1].split("```")[0].replace("FOLDER", str(tmp_path / "pulled"))  # of the graph, which needs none
+    exec(compile(program, "card", "exec"), {})
+    assert capsys.readouterr().out.strip().startswith("some text")
+
 
 MIXERS = ("lsra", "light", "dynamic", "synth-random+softmax")
 
