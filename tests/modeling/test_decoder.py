@@ -113,6 +113,7 @@ def test_it_is_saved_reloaded_and_loses_layers_with_their_mixers(teacher: Any, b
     assert half.config.mixer == ["linear", "dynamic"] and half.config.mixer_kernels == [3, 31]
 
 
+@pytest.mark.slow
 def test_its_graph_goes_on_as_it_does(teacher: Any, base: Path, tmp_path: Path) -> None:
     knobs = RowsSlice(task=TaskSpec(name="words", kind="next-words"), selection_rows=4, purge=False)
     prepare_rows(write_documents(tmp_path / "table", 40), knobs, tmp_path / "rows")
