@@ -206,7 +206,10 @@ def check_origin(student: Student, config: ModelConfig) -> None:
             f"{', '.join(target.from_teachers)}, and the teacher is a {model_type_of(config)}; use start: teacher"
         )
     if target is not None:
-        target.check_shape(shape_of(config), student)
+        try:
+            target.check_shape(shape_of(config), student)
+        except ModelError as error:
+            raise ModelError(f"student {student.name}: {error}") from error
 
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:

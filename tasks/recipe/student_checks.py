@@ -251,7 +251,7 @@ def own_knobs_apart(student: Student) -> list[str]:
     for start, knobs in OWN_KNOBS.items():
         other = [knob for knob in given if knob in knobs and knob not in own]
         if other:
-            starts = " or ".join(name for name, known in OWN_KNOBS.items() if other[0] in known)
+            starts = " or ".join(name for name, known in OWN_KNOBS.items() if set(other) <= set(known))
             raise ModelError(
                 f"student {student.name}: {', '.join(other)} can be set with start: {starts} only, and it has start: "
                 f"{student.start}; remove them, or set start: {start}"
