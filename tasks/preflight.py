@@ -206,10 +206,7 @@ def check_origin(student: Student, config: ModelConfig) -> None:
             f"{', '.join(target.from_teachers)}, and the teacher is a {model_type_of(config)}; use start: teacher"
         )
     if target is not None:
-        try:
-            target.check_shape(shape_of(config), student)
-        except ModelError as error:
-            raise ModelError(f"student {student.name}: {error}") from error
+        target.check_shape(shape_of(config), student)
 
 
 def inner_phases(recipe: Recipe, student: Student) -> list[tuple[str, Any]]:

@@ -215,7 +215,8 @@ def test_without_its_line_it_is_an_encoder_of_which_little_is_known(tmp_path: Pa
     assert "rembert" not in named_starts()
     with pytest.raises(
         RecipeError,
-        match=r"unknown start 'rembert'; choose one of .* \(albert, distilbert, limbeck-decoder, limbeck-encoder, limbeck-seq2seq, mobilebert\)",
+        match=r"unknown start 'rembert'; choose one of .* "
+        r"\(albert, distilbert, limbeck-decoder, limbeck-encoder, limbeck-seq2seq, mobilebert\)",
     ):
         build_student(
             "rembert", load_classifier(write_tiny_bert(tmp_path / "bert"), TASK, CPU), Shape(layers=2), seed=0
