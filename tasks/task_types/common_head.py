@@ -57,6 +57,21 @@ def class_with(part: Any, plain: Any) -> Any:
     return type(plain.__name__, (part, plain), {"__module__": plain.__module__, "plain_class": plain})
 
 
+class PartOfModel:
+    """The part of a model that is not of transformers, before a class of transformers (``class_with``)."""
+
+    plain_class: Any
+    """The class of transformers."""
+
+    @classmethod
+    def with_head_of(cls, student: Any) -> Any:
+        """Give a model of another architecture, of transformers' own class, the same part; return it."""
+        part, _ = cls.__bases__
+        own: Any = type(student)
+        student.__class__ = class_with(part, own)
+        return student
+
+
 class LoadedByConfig:
     """The loading of an auto class whose classes have a part of ours; the other base is transformers' auto class."""
 

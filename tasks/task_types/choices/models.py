@@ -13,25 +13,16 @@ from torch import Tensor
 from transformers import AutoModelForMultipleChoice
 
 from tasks.errors import ModelError
-from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
+from tasks.task_types.common_head import LoadedByConfig, PartOfModel, class_with, plain_class_for
 
 NAMES_OF_MASKS = ("attention_mask", "input_mask")
 """Names of masks, which the encoder gets as they are given: a traced graph has a bias of scores in place of one."""
 
 
-class OneByOne:
+class OneByOne(PartOfModel):
     """The part of a model that is not of transformers: it reads texts that are no rows of options."""
 
     base_model: Any
-    plain_class: Any
-    """The class of transformers."""
-
-    @classmethod
-    def with_head_of(cls, student: Any) -> Any:
-        """Let a model of another architecture, of transformers' own class, read options one by one, too."""
-        own: Any = type(student)
-        student.__class__ = class_with(OneByOne, own)
-        return student
 
     def forward(self, input_ids: Tensor, **kwargs: Any) -> Any:
         """Return the scores of rows of options [B, K], or of single options [B, 1]."""

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM as PlainAutoModel
 from transformers import AutoModelForMaskedLM
 
 from tasks.errors import ModelError
-from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
+from tasks.task_types.common_head import LoadedByConfig, PartOfModel, class_with, plain_class_for
 from tasks.task_types.next_words.document import NATS, WORD_IDS
 
 SEE_ALL = ("xlnet", "xlm")
@@ -34,20 +34,11 @@ def nats_of_words(logits_BTV: Tensor, words_BT: Tensor) -> Tensor:
     return wide_BTV.logsumexp(-1) - wide_BTV.gather(-1, words_BT[..., None])[..., 0]
 
 
-class NextWords:
+class NextWords(PartOfModel):
     """The part of a decoder that is not of transformers; the other is the decoder's own class."""
 
     config: Any
     training: bool
-    plain_class: Any
-    """The class of transformers."""
-
-    @classmethod
-    def with_head_of(cls, student: Any) -> Any:
-        """Let a model of another architecture, of its plain class, take the step, too."""
-        own: Any = type(student)
-        student.__class__ = class_with(NextWords, own)
-        return student
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the decoder, the next tokens [B, T] and, of a model that does not learn, their nats.

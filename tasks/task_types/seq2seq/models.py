@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM as PlainAutoModel
 
 from tasks.errors import ModelError
-from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
+from tasks.task_types.common_head import LoadedByConfig, PartOfModel, class_with, plain_class_for
 from tasks.task_types.seq2seq.target import WRITTEN_IDS
 from tasks.task_types.units import Writing
 
@@ -30,19 +30,10 @@ def first_token(model: Any) -> int:
     return int(found)
 
 
-class ReadsAndWrites:
+class ReadsAndWrites(PartOfModel):
     """The part of a model that is not of transformers; the other is the model's own class."""
 
     config: Any
-    plain_class: Any
-    """The class of transformers."""
-
-    @classmethod
-    def with_head_of(cls, student: Any) -> Any:
-        """Let a model of another architecture, of its plain class, take the step, too."""
-        own: Any = type(student)
-        student.__class__ = class_with(ReadsAndWrites, own)
-        return student
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the model; with ``written_ids`` [B, L] the logits [B, L, V] of each of these tokens,
