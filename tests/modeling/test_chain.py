@@ -40,8 +40,8 @@ def test_a_language_model_with_other_attentions_in_a_whole_run(
     result = run_recipe(Recipe.model_validate(values), home=home)
     models = {one["name"]: one for one in result["models"]}
     assert {*models} == {"teacher", "mixed", "mixed-onnx", "mixed-int8"}
-    # a token is remembered by its state below each layer, 32 numbers in float32
-    assert [models[name]["token_bytes"] for name in ("mixed", "mixed-onnx", "mixed-int8")] == [256, 256, 256]
+    # of a token each layer remembers keys and values of 16 channels, and of the others what its convolution reads
+    assert [models[name]["token_bytes"] for name in ("mixed", "mixed-onnx", "mixed-int8")] == [384, 384, 384]
     number = next(one["version"] for one in result["registered"] if one["candidate"] == "mixed")
     Tracker(home.own_tracking_uri, home.artifacts).download("writer", str(number), tmp_path / "pulled")
     one, other = predict_texts(tmp_path / "pulled", ["the good film 731 was very good .", "good was the . film very"])

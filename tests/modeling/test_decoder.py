@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from tasks.catalog import TaskSpec
 from tasks.errors import LimbeckError, ModelError
@@ -86,6 +87,21 @@ def test_what_has_the_same_shape_is_copied_and_drawn_copies_nothing(teacher: Any
 
 
 @pytest.mark.parametrize("mixer", THAT_WRITE)
+def test_a_further_token_costs_its_own_share_of_a_text(teacher: Any, mixer: str) -> None:
+    """Products and sums of the mixers, for the last token of 48 and for all of them; that of the head is not in it."""
+    body = student_of(teacher, layers=2, mixer=mixer).transformer
+    ids_BT = torch.arange(48)[None] % 40 + 20
+    with torch.no_grad():
+        memory = body(input_ids=ids_BT[:, :-1], use_cache=True).past_key_values
+        with FlopCounterMode(display=False) as step:
+            last = body(input_ids=ids_BT[:, -1:], past_key_values=memory).last_hidden_state
+        with FlopCounterMode(display=False) as whole:
+            every = body(input_ids=ids_BT).last_hidden_state
+    torch.testing.assert_close(last[:, -1], every[:, -1], rtol=1e-4, atol=1e-4)
+    assert step.get_total_flops() < whole.get_total_flops() / 24
+
+
+@pytest.mark.parametrize("mixer", THAT_WRITE)
 def test_it_reads_no_padding_and_no_later_word_and_remembers_what_it_read(teacher: Any, mixer: str) -> None:
     """A text alone and behind padding; another last word; a text that goes on with and without a memory."""
     model = student_of(teacher, layers=2, mixer=mixer)
@@ -113,11 +129,18 @@ def test_it_is_saved_reloaded_and_loses_layers_with_their_mixers(teacher: Any, b
     assert half.config.mixer == ["linear", "dynamic"] and half.config.mixer_kernels == [3, 31]
 
 
+IN_TWO_MODELS = [
+    ("lsra", "dynamic", "light", "synth-random-factorized+softmax"),
+    ("local", "linear", "synth-random", "synth-dense-factorized"),
+]
+
+
 @pytest.mark.slow
-def test_its_graph_goes_on_as_it_does(teacher: Any, base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mixers", IN_TWO_MODELS, ids=["convolutions", "others"])
+def test_its_graph_goes_on_as_it_does(teacher: Any, base: Path, tmp_path: Path, mixers: tuple[str, ...]) -> None:
     knobs = RowsSlice(task=TaskSpec(name="words", kind="next-words"), selection_rows=4, purge=False)
     prepare_rows(write_documents(tmp_path / "table", 40), knobs, tmp_path / "rows")
-    save_model(student_of(teacher, layers=2, mixer="lsra"), load_tokenizer(base), tmp_path / "model")
+    save_model(student_of(teacher, mixer=mixers), load_tokenizer(base), tmp_path / "model")
     full = ExportSlice(task_type="next-words", max_length=32)
     facts = export(job(tmp_path / "graph", full, model=tmp_path / "model", rows=tmp_path / "rows"))
     assert facts["made"] and 0 < facts["largest_difference"] < 1e-4, facts

@@ -14,10 +14,10 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tasks.modeling.mixers.linear import EPSILON, kept_features, read_by_features
-from tasks.modeling.mixers.mixer import Mixer, joined_heads, split_heads
+from tasks.modeling.mixers.mixer import QueriesKeysValues, joined_heads
 
 FLOOR = 1e-4
 """Added to every feature, so that no weight vanishes."""
@@ -62,14 +62,13 @@ def drawn_directions(features: int, size: int) -> Tensor:
     return torch.cat(blocks)[:features] * torch.randn(features, size).norm(dim=1, keepdim=True)
 
 
-class Favor(Mixer):
+class Favor(QueriesKeysValues):
     """Queries, keys and values by random features, which all heads share."""
 
     directions_FK: Tensor
 
     def __init__(self, config: Any, layer: int = 0, *, causal: bool = False) -> None:
         super().__init__(config, layer, causal=causal)
-        self.query, self.key, self.value = (nn.Linear(self.width, self.width) for _ in range(3))
         size = self.width // self.heads
         features = config.mixer_features or max(1, round(size * math.log(size)))
         self.register_buffer("directions_FK", torch.zeros(features, size))
@@ -80,7 +79,7 @@ class Favor(Mixer):
 
         initialization.copy_(self.directions_FK, drawn_directions(*self.directions_FK.shape))
 
-    def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return the mixed states [B, T, D]."""
-        query, key, value = (split_heads(part(states_BTD), self.heads) for part in (self.query, self.key, self.value))
+    def read(self, states_BLD: Tensor, kept_BTR: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the mixed states of all tokens [B, T, D]."""
+        query, key, value = self.by_heads(states_BLD, kept_BTR)
         return joined_heads(favor_attention(query, key, value, self.directions_FK, mask_BT, causal=self.causal))

@@ -2,9 +2,9 @@
 all channels of a head: y_tc = sum_k softmax(w_h(c))_k x_(t+k-p)c, with p = (K - 1) / 2, or K - 1 where it is causal.
 
 Paper: Wu et al. 2019, Pay Less Attention with Lightweight and Dynamic Convolutions, arXiv:1901.10430. Its first map is
-the value map here, its second one the output map of the block. Cost a layer: T * K * D. A decoder keeps the last K - 1
-inputs. Padding is set to 0 behind the first map, so that its bias reaches no token.
-Shape letters: B batch, T tokens, D width, H heads, K width of the convolution.
+the value map here, its second one the output map of the block. Cost a layer: T * K * D. A decoder keeps what is behind
+the first map, and reads that of the last K - 1 tokens. Padding is set to 0 there, so that no bias reaches a token.
+Shape letters: B batch, T tokens, L the last of them, D width, H heads, K width of the convolution.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from torch.nn import functional as F
 from tasks.modeling.mixers.mixer import Mixer
 
 
-def padded_around(states_BTD: Tensor, kernel: int, *, causal: bool) -> Tensor:
-    """Return states with zeros before and after the text, as a convolution reads them."""
+def read_around(states_BTD: Tensor, kernel: int, last: int, *, causal: bool) -> Tensor:
+    """Return what a convolution reads for the last tokens [B, L + K - 1, D]: zeros stand before and after a text."""
     before = kernel - 1 if causal else kernel // 2
-    return F.pad(states_BTD, (0, 0, before, kernel - 1 - before))
+    return F.pad(states_BTD, (0, 0, before, kernel - 1 - before))[:, states_BTD.shape[1] - last :]
 
 
 def without_padding(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
@@ -29,12 +29,14 @@ def without_padding(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
     return states_BTD * mask_BT.to(states_BTD.dtype)[..., None]
 
 
-def light_convolution(states_BTD: Tensor, shares_HK: Tensor, *, causal: bool = False) -> Tensor:
-    """Return the convolution of channels [B, T, D], each with the weights of its head."""
+def light_convolution(
+    states_BTD: Tensor, shares_HK: Tensor, *, causal: bool = False, last: int | None = None
+) -> Tensor:
+    """Return the convolution of channels, each with the weights of its head, for all tokens or the last [B, L, D]."""
     heads, kernel = shares_HK.shape
-    width = states_BTD.shape[-1]
+    tokens, width = states_BTD.shape[1:]
     weights_D1K = shares_HK.repeat_interleave(width // heads, 0)[:, None]
-    read_BDT = padded_around(states_BTD, kernel, causal=causal).transpose(1, 2)
+    read_BDT = read_around(states_BTD, kernel, tokens if last is None else last, causal=causal).transpose(1, 2)
     return F.conv1d(read_BDT, weights_D1K, groups=width).transpose(1, 2)
 
 
@@ -53,7 +55,13 @@ class Light(Mixer):
 
         initialization.normal_(self.weight, std=std)
 
-    def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return the mixed states [B, T, D]."""
-        values_BTD = without_padding(self.value(states_BTD), mask_BT)
-        return light_convolution(values_BTD, self.dropout(self.weight.softmax(-1)), causal=self.causal)
+    def kept(self, states_BLD: Tensor) -> Tensor:
+        """Return what the convolution reads [B, L, D]."""
+        values_BLD: Tensor = self.value(states_BLD)
+        return values_BLD
+
+    def read(self, states_BLD: Tensor, kept_BTR: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the mixed states of the last tokens [B, L, D]."""
+        shares_HK = self.dropout(self.weight.softmax(-1))
+        values_BTD, last = without_padding(kept_BTR, mask_BT), states_BLD.shape[1]
+        return light_convolution(values_BTD, shares_HK, causal=self.causal, last=last)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tasks.modeling.mixers.light import without_padding
-from tasks.modeling.mixers.mixer import Mixer, joined_heads, require_fits, scaled_scores, split_heads
+from tasks.modeling.mixers.mixer import QueriesKeysValues, joined_heads, require_fits, scaled_scores, split_heads
 
 USUAL_KEYS = 128
 
@@ -25,7 +25,7 @@ def projected(states_BTD: Tensor, mask_BT: Tensor, projection_NR: Tensor) -> Ten
     return projection_NR[: states_BTD.shape[1]].T @ without_padding(states_BTD, mask_BT)
 
 
-class Linformer(Mixer):
+class Linformer(QueriesKeysValues):
     """Queries, keys and values, of which the last two are projected along the text. Raises ValueError where it should
     be causal."""
 
@@ -35,7 +35,6 @@ class Linformer(Mixer):
             raise ValueError(
                 "linformer cannot be causal, because its keys have read the whole text; use linear or favor"
             )
-        self.query, self.key, self.value = (nn.Linear(self.width, self.width) for _ in range(3))
         rank = min(config.mixer_rank or USUAL_KEYS, self.longest)
         self.of_keys, self.of_values = (nn.Parameter(torch.zeros(self.longest, rank)) for _ in range(2))
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
@@ -47,12 +46,13 @@ class Linformer(Mixer):
         for projection in (self.of_keys, self.of_values):
             initialization.normal_(projection, std=projection.shape[1] ** -0.5)
 
-    def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return the mixed states [B, T, D]. Raises ValueError for a longer text than it was built for."""
-        require_fits(states_BTD.shape[1], self.longest, "linformer")
+    def read(self, states_BLD: Tensor, kept_BTR: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the mixed states of all tokens [B, T, D]. Raises ValueError for a longer text than it was built
+        for."""
+        require_fits(kept_BTR.shape[1], self.longest, "linformer")
         key, value = (
-            split_heads(projected(part(states_BTD), mask_BT, projection), self.heads)
-            for part, projection in ((self.key, self.of_keys), (self.value, self.of_values))
+            split_heads(projected(part_BTD, mask_BT, projection), self.heads)
+            for part_BTD, projection in zip(kept_BTR.chunk(2, -1), (self.of_keys, self.of_values), strict=True)
         )
-        shares_BHTR = scaled_scores(split_heads(self.query(states_BTD), self.heads), key).softmax(-1)
+        shares_BHTR = scaled_scores(split_heads(self.query(states_BLD), self.heads), key).softmax(-1)
         return joined_heads(self.dropout(shares_BHTR) @ value)

@@ -2,8 +2,8 @@
 first token; the first token reads all. Where it is causal, the block before, and no token after itself.
 
 Papers: Parmar et al. 2018, Image Transformer, arXiv:1802.05751 (blocks); Beltagy et al. 2020, Longformer,
-arXiv:2004.05150 (a global first token). Cost a layer: 3 * T * W * D.
-Shape letters: B batch, T tokens, D width, H heads, K size of a head, N blocks, W tokens of a block.
+arXiv:2004.05150 (a global first token). Cost a layer: 3 * T * W * D. A decoder keeps keys and values.
+Shape letters: B batch, T tokens, L the last of them, D width, H heads, K size of a head, N blocks, W tokens of a block.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from tasks.modeling.mixers.mixer import Mixer, joined_heads, masked_shares, scaled_scores, split_heads
+from tasks.modeling.mixers.mixer import QueriesKeysValues, joined_heads, masked_shares, places_in_texts, scaled_scores
 
 USUAL_WINDOW = 64
 
@@ -58,15 +58,50 @@ def local_attention(
     return torch.cat([value_BHTK[:, :, :1] if causal else whole, others], 2)
 
 
-class Local(Mixer):
+def attention_from_first_token(
+    query_BHTK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, mask_BT: Tensor, window: int
+) -> Tensor:
+    """Return causal local attention [B, H, T, K] by blocks that begin with each text, also where padding stands before
+    it."""
+    places_T = torch.arange(mask_BT.shape[1], device=mask_BT.device)
+    begin_B1 = mask_BT.to(torch.int64).argmax(1, keepdim=True)
+    there_BT, back_BT = ((places_T + moved_B1) % len(places_T) for moved_B1 in (begin_B1, -begin_B1))
+    query, key, value = (states_at(states, there_BT) for states in (query_BHTK, key_BHTK, value_BHTK))
+    mixed = local_attention(query, key, value, mask_BT.gather(1, there_BT), window, causal=True)
+    return states_at(mixed, back_BT)
+
+
+def states_at(states_BHTK: Tensor, places_BT: Tensor) -> Tensor:
+    """Return the states at these places [B, H, T, K]."""
+    return states_BHTK.gather(2, places_BT[:, None, :, None].expand_as(states_BHTK))
+
+
+def attention_of_last(query_BHLK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, mask_BT: Tensor, window: int) -> Tensor:
+    """Return the same for the last tokens alone [B, H, L, K], to which the blocks are a mask."""
+    places_BT = places_in_texts(mask_BT)
+    blocks_BT = places_BT // window
+    own_BL = blocks_BT[:, key_BHTK.shape[2] - query_BHLK.shape[2] :]
+    seen_BLT = (blocks_BT[:, None] >= own_BL[..., None] - 1) | (places_BT == 0)[:, None]
+    logits_BHLT = scaled_scores(query_BHLK, key_BHTK)
+    logits_BHLT = logits_BHLT.masked_fill(~seen_BLT[:, None], torch.finfo(logits_BHLT.dtype).min)
+    return masked_shares(logits_BHLT, mask_BT, causal=True) @ value_BHTK
+
+
+class Local(QueriesKeysValues):
     """Queries, keys and values of neighbours."""
 
     def __init__(self, config: Any, layer: int = 0, *, causal: bool = False) -> None:
         super().__init__(config, layer, causal=causal)
-        self.query, self.key, self.value = (nn.Linear(self.width, self.width) for _ in range(3))
         self.window = config.mixer_window or USUAL_WINDOW
 
-    def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return the mixed states [B, T, D]."""
-        query, key, value = (split_heads(part(states_BTD), self.heads) for part in (self.query, self.key, self.value))
-        return joined_heads(local_attention(query, key, value, mask_BT, self.window, causal=self.causal))
+    def read(self, states_BLD: Tensor, kept_BTR: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the mixed states of the last tokens [B, L, D]."""
+        query, key, value = self.by_heads(states_BLD, kept_BTR)
+        if not self.causal:
+            mixed = local_attention(query, key, value, mask_BT, self.window)
+        # a graph reads whole texts and single tokens, and has one of both ways
+        elif torch.compiler.is_exporting() or query.shape[2] < key.shape[2]:
+            mixed = attention_of_last(query, key, value, mask_BT, self.window)
+        else:
+            mixed = attention_from_first_token(query, key, value, mask_BT, self.window)
+        return joined_heads(mixed)

@@ -3,7 +3,8 @@ with an output map of its own; both are put side by side. The feed-forward block
 
 Paper: Wu et al. 2020, Lite Transformer with Long-Short Range Attention, arXiv:2004.11886. Cost a layer: half of both.
 In the reference, padding is set to 0 before the first map of the convolution, whose bias then reaches the last tokens;
-here it is set to 0 behind it. Shape letters: B batch, T tokens, D width.
+here it is set to 0 behind it. A decoder keeps what both halves keep: 3/2 D numbers of a token.
+Shape letters: B batch, T tokens, L the last of them, D width.
 """
 
 from __future__ import annotations
@@ -38,13 +39,19 @@ class Lsra(Mixer):
         self.attention, self.short = (kind(half, layer, causal=causal) for kind in (Softmax, self.convolution))
         self.attention_output, self.short_output = (nn.Linear(self.width // 2, self.width // 2) for _ in range(2))
 
-    def forward(self, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return the mixed states [B, T, D]."""
-        far, near = states_BTD.chunk(2, -1)
+    def kept(self, states_BLD: Tensor) -> Tensor:
+        """Return what both halves keep [B, L, D + D / 2]."""
+        far, near = states_BLD.chunk(2, -1)
+        return torch.cat([self.attention.kept(far), self.short.kept(near)], -1)
+
+    def read(self, states_BLD: Tensor, kept_BTR: Tensor, mask_BT: Tensor) -> Tensor:
+        """Return the mixed states of the last tokens [B, L, D]."""
+        far, near = states_BLD.chunk(2, -1)
+        far_kept, near_kept = kept_BTR.split([self.width, self.width // 2], -1)
         return torch.cat(
             [
-                self.attention_output(self.attention(far, mask_BT)),
-                self.short_output(self.short(near, mask_BT)),
+                self.attention_output(self.attention.read(far, far_kept, mask_BT)),
+                self.short_output(self.short.read(near, near_kept, mask_BT)),
             ],
             -1,
         )

@@ -2,7 +2,7 @@
 share W2, as in the published code.
 
 Paper: Tay et al. 2021, arXiv:2005.00743, section 3.1. W1 is the query map here, with a bias. Cost a layer: T * T * D.
-Shape letters: B batch, T tokens, H heads, K size of a head, N longest input.
+Shape letters: B batch, L tokens, P places, H heads, K size of a head, N longest input.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from tasks.modeling.mixers.synthesizers.synthesizer import Synthesizer
 
 
-def dense_logits(query_BHTK: Tensor, map_KN: Tensor, tokens: int) -> Tensor:
-    """Return the logits of a text of so many tokens [B, H, T, T]."""
-    return query_BHTK.relu() @ map_KN[:, :tokens]
+def dense_logits(query_BHLK: Tensor, map_KN: Tensor, tokens: int) -> Tensor:
+    """Return logits for so many places [B, H, L, P]."""
+    return query_BHLK.relu() @ map_KN[:, :tokens]
 
 
 class Dense(Synthesizer):
@@ -35,7 +35,7 @@ class Dense(Synthesizer):
 
         initialization.normal_(self.map_KN, std=len(self.map_KN) ** -0.5)
 
-    def logits(self, query_BHTK: Tensor | None, tokens: int) -> Tensor:
+    def logits(self, query_BHLK: Tensor | None, places_BL: Tensor | None, tokens: int) -> Tensor:
         """Return the logits that the tokens compute."""
-        assert query_BHTK is not None
-        return dense_logits(query_BHTK, self.map_KN, tokens)
+        assert query_BHLK is not None
+        return dense_logits(query_BHLK, self.map_KN, tokens)

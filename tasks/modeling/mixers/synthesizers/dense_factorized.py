@@ -4,7 +4,7 @@ is the product of number n mod A of the first and number n div A of the second.
 Paper: Tay et al. 2021, arXiv:2005.00743, section 3.2.2; no code of it was published. The paper tiles both; here the
 second is repeated instead, so that each pair of numbers stands for one place. Cost a layer: T * T * D, and fewer
 parameters: K * (A + C) instead of K * N.
-Shape letters: T tokens, H heads, K size of a head, N longest input, A and C the numbers of each kind.
+Shape letters: B batch, L tokens, P places, H heads, K size of a head, N longest input, A and C numbers of each kind.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from tasks.modeling.mixers.synthesizers.synthesizer import Synthesizer
 
 
-def product_logits(query_BHTK: Tensor, near_KA: Tensor, far_KC: Tensor, tokens: int) -> Tensor:
-    """Return the logits of a text of so many tokens [B, H, T, T]."""
-    inner = query_BHTK.relu()
+def product_logits(query_BHLK: Tensor, near_KA: Tensor, far_KC: Tensor, tokens: int) -> Tensor:
+    """Return logits for so many places [B, H, L, P]."""
+    inner = query_BHLK.relu()
     near, far = inner @ near_KA, inner @ far_KC
     return (far[..., :, None] * near[..., None, :]).flatten(-2)[..., :tokens]
 
@@ -43,7 +43,7 @@ class DenseFactorized(Synthesizer):
         for factor in (self.near_KA, self.far_KC):
             initialization.normal_(factor, std=len(factor) ** -0.5)
 
-    def logits(self, query_BHTK: Tensor | None, tokens: int) -> Tensor:
+    def logits(self, query_BHLK: Tensor | None, places_BL: Tensor | None, tokens: int) -> Tensor:
         """Return the logits that the tokens compute."""
-        assert query_BHTK is not None
-        return product_logits(query_BHTK, self.near_KA, self.far_KC, tokens)
+        assert query_BHLK is not None
+        return product_logits(query_BHLK, self.near_KA, self.far_KC, tokens)

@@ -2,7 +2,7 @@
 fixed as it was drawn.
 
 Paper: Tay et al. 2021, arXiv:2005.00743, section 3.2. Cost a layer: T * T * D, without a product of queries and keys.
-Shape letters: T tokens, H heads, N longest input.
+Shape letters: B batch, L tokens, P places, H heads, N longest input.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tasks.modeling.mixers.synthesizers.synthesizer import Synthesizer
+from tasks.modeling.mixers.synthesizers.synthesizer import Synthesizer, rows_at
 
 
-def table_logits(table_HNN: Tensor, tokens: int) -> Tensor:
-    """Return the part of a table for a text of so many tokens [1, H, T, T]."""
-    return table_HNN[None, :, :tokens, :tokens]
+def table_logits(table_HNN: Tensor, tokens: int, places_BL: Tensor | None = None) -> Tensor:
+    """Return the part of a table for so many places [1, H, P, P], or its rows of tokens at these [B, H, L, P]."""
+    return rows_at(table_HNN, places_BL, tokens)[..., :tokens]
 
 
 class RandomTable(Synthesizer):
@@ -35,9 +35,9 @@ class RandomTable(Synthesizer):
 
         initialization.normal_(self.table_HNN, std=1.0)
 
-    def logits(self, query_BHTK: Tensor | None, tokens: int) -> Tensor:
+    def logits(self, query_BHLK: Tensor | None, places_BL: Tensor | None, tokens: int) -> Tensor:
         """Return the table's part."""
-        return table_logits(self.table_HNN, tokens)
+        return table_logits(self.table_HNN, tokens, places_BL)
 
 
 class FixedTable(Synthesizer):
@@ -56,6 +56,6 @@ class FixedTable(Synthesizer):
 
         initialization.normal_(self.table_HNN, std=1.0)
 
-    def logits(self, query_BHTK: Tensor | None, tokens: int) -> Tensor:
+    def logits(self, query_BHLK: Tensor | None, places_BL: Tensor | None, tokens: int) -> Tensor:
         """Return the table's part."""
-        return table_logits(self.table_HNN, tokens)
+        return table_logits(self.table_HNN, tokens, places_BL)
