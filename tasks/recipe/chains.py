@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from tasks.catalog import TaskSpec
+from tasks.modeling.names import OWN_TYPES
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.distillation import Intermediate
 from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Exports, Gate
@@ -253,11 +254,11 @@ def require_kept_answers(name: str, kind: str, answers: str) -> None:
 def require_method_of_start(name: str, start: str, inner: Intermediate) -> None:
     """Raise ValueError for a first phase that reads the attention of a student which has another, and for the phase of
     such students for any other."""
-    has_mixers = start == "limbeck-encoder"
+    has_mixers = start in OWN_TYPES
     if inner.method == "attention-outputs" and not has_mixers:
         raise ValueError(
             f"student {name} starts from {start}, and method: attention-outputs trains other attentions; set start: "
-            f"limbeck-encoder and a mixer, or another method"
+            f"{' or '.join(OWN_TYPES)} and a mixer, or another method"
         )
     weights = {"layers": inner.matching.attention, "feature-maps": inner.feature_maps.attention}
     reads_attention = inner.method in ("relations", "self-attention") or weights.get(inner.method, 0.0) > 0

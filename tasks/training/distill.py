@@ -274,4 +274,6 @@ def augmented_epochs(
 
 def first_rows(augmented: AugmentedRows) -> Encoded:
     """Return the tokens of the first two rows, for the check of a capture."""
+    if augmented.encoded.written is not None:  # a decoder reads the texts, too
+        return augmented.encoded
     return augmented.rows.texts_alone(augmented.tokenizer, augmented.max_length, 2)

@@ -23,7 +23,10 @@ from tests.architectures.test_a_further_architecture import done
 from tests.exports.test_exports import EXPORT
 from tests.scoring.test_jobs import CLASSES
 from tests.task_types.next_words.tables import write_decoder, write_documents
-from tests.task_types.next_words.test_chain import values_for
+from tests.task_types.next_words.test_chain import TRAINED, values_for
+from tests.task_types.seq2seq.tables import write_sentences, write_translator
+from tests.task_types.seq2seq.test_chain import TRAINED as LITTLE
+from tests.task_types.seq2seq.test_chain import values_for as translators
 from tests.tiny import write_tiny_bert
 from tests.training.test_families import FAST, same_after_reload
 
@@ -35,6 +38,7 @@ def test_a_language_model_with_other_attentions_in_a_whole_run(
     home, model = Home(tmp_path / "home").create(), write_decoder(tmp_path / "decoder", "gpt2")
     values = values_for(model, write_documents(tmp_path / "table"))
     del values["layer_dropping"]
+    values["task_distillation"]["intermediate"] = {**TRAINED, "steps": 6, "method": "attention-outputs"}
     values["students"] = [{"name": "mixed", "layers": 2, "start": "limbeck-decoder", "mixer": "lsra"}]
     values |= {"exports": {"of": ["mixed"], "ways": ["dynamic"], "tolerance": 0.2, "min_speedup": 0}}
     result = run_recipe(Recipe.model_validate(values), home=home)
@@ -51,6 +55,20 @@ def test_a_language_model_with_other_attentions_in_a_whole_run(
     program = programs[1].split("```")[0].replace("FOLDER", str(tmp_path / "pulled"))  # of the graph, which needs none
     exec(compile(program, "card", "exec"), {})
     assert capsys.readouterr().out.strip().startswith("some text")
+
+
+@pytest.mark.slow
+def test_a_translator_learns_swapped_attentions_first(prefect_server: None, engines_here: None, tmp_path: Path) -> None:
+    """Beside one whose attentions are swapped, and learn from words alone."""
+    home, model = Home(tmp_path / "home").create(), write_translator(tmp_path / "translator")
+    values = translators(model, write_sentences(tmp_path / "table"))
+    values["task_distillation"]["intermediate"] = {**LITTLE, "steps": 30, "method": "attention-outputs"}
+    swapped = {"layers": 3, "decoder_layers": 2, "start": "limbeck-seq2seq", "mixer": "linear"}
+    values["students"] = [{"name": "both", **swapped}, {"name": "swapped", **swapped, "stages": []}]
+    result = run_recipe(Recipe.model_validate(values), home=home)
+    assert {one["name"] for one in result["models"]} == {"teacher", "both", "swapped"}
+    ran = [stage["label"] for stage in result["stages"] if stage["name"] == "distill-layers"]
+    assert ran == ["both"]
 
 
 MIXERS = ("lsra", "light", "dynamic", "synth-random+softmax")

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from tasks.catalog import TaskSpec
-from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation
+from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation, Intermediate
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 
 
@@ -70,9 +70,8 @@ def check_writing(recipe: WritingSections) -> None:
     for section, why in NOT_BUILT.items():
         if getattr(recipe, section, None) is not None:
             raise ValueError(f"{section} {why}, and {name} is of type {kind}; remove the section {section}")
-    if getattr(recipe, "task_distillation").intermediate is not None:  # noqa: B009 - the protocol needs no more of it
-        where = "remove task_distillation.intermediate"
-        raise ValueError(f"intermediate {LAYERS_ALONE}, and {name} is of type {kind}; {where}")
+    of_all = getattr(recipe, "task_distillation").intermediate  # noqa: B009 - the protocol needs no more of it
+    require_both_stacks("task_distillation.intermediate", of_all, name, kind)
     for one in recipe.planned:
         maker = getattr(one, "by", "")
         if maker != "distillation":
@@ -86,11 +85,18 @@ def check_writing(recipe: WritingSections) -> None:
                 f"{kind}; set start: teacher, with evenly spread layers of both stacks, limbeck-seq2seq, embeddings or "
                 f"random"
             )
-        if getattr(one, "intermediate", None) is not None:
-            raise ValueError(f"{one.name}: intermediate {LAYERS_ALONE}, and {name} is of type {kind}; remove it")
+        require_both_stacks(f"{one.name}: intermediate", getattr(one, "intermediate", None), name, kind)
 
 
-LAYERS_ALONE = "compares layers of one stack, and a model that writes has two"
+def require_both_stacks(where: str, phase: Intermediate | None, name: str, kind: str) -> None:
+    """Raise ValueError for a first phase that compares layers of one stack."""
+    if phase is not None and phase.method != "attention-outputs":
+        raise ValueError(
+            f"{where} compares layers of one stack (method: {phase.method}), and models of type {kind}, as in {name}, "
+            f"have two; use method: attention-outputs with start: limbeck-seq2seq, or remove it"
+        )
+
+
 NOT_BUILT = {
     "pretraining": "trains an encoder alone",
     "transfer": "has texts without a target",

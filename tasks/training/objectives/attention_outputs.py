@@ -1,91 +1,140 @@
-"""Attention outputs: each attention block of the student gets the input of the teacher's block and learns its output.
-No layer sees the errors of those below.
+"""Attention outputs: each attention of the student gets the input of the teacher's and learns its output. No layer sees
+the errors of those below.
 
 Method: Zhang et al. 2024, LoLCATs, arXiv:2410.10254, where softmax attention is replaced by linear attention; here by
-any mixer of ``tasks/modeling``. Compared is the output of the whole block, with its residual and norm, because not
-every mixer has an output map. Shape letters: B batch, T tokens, D width.
+any mixer of ``tasks/modeling``. Of an encoder the output of the whole block is compared, with its residual and norm,
+because not every mixer has an output map; of a model that writes that of the attention to its own text, in every stack.
+Shape letters: B batch, T tokens of a text or words of one that is written, D width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tasks.architectures.known_architectures import architecture_of
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.layers.layer_maps import initial_layers
 from tasks.methods.losses.hidden_states import hidden_state_loss
 from tasks.methods.losses.means import Loss
+from tasks.modeling.names import OWN_TYPES
 from tasks.training.data.encoded import Batch
 from tasks.training.models.phases import Phase
 from tasks.training.objectives.capture import Signals
 from tasks.training.objectives.context import DistillationContext, Objective
 
+NAME_IN_LAYER = {"limbeck-encoder": "attention", "limbeck-seq2seq": "self_attn", "limbeck-decoder": "attn"}
+"""The attention within a layer of each of our models, which its teacher calls the same."""
+
+
+@dataclass(frozen=True)
+class AttentionPair:
+    """An attention of the student, and that of the teacher's layer that it comes from."""
+
+    ours: Any
+    theirs: Any
+    is_of_words: bool
+    """Whether it reads the text that a model with two stacks writes."""
+
 
 class AttentionBlocks(Objective):
-    """Compares attention blocks of a student with those of the teacher's layers that its own come from."""
-
-    repeats = True
+    """Compares attentions of a student with those of the teacher's layers that its own come from."""
 
     def __init__(self, student: Any, teacher: Any) -> None:
-        if student.config.model_type != "limbeck-encoder":
+        if student.config.model_type not in NAME_IN_LAYER:
             raise ModelError(
-                f"method attention-outputs trains other attentions (start: limbeck-encoder), and the student is a "
-                f"{student.config.model_type}; use method: layers"
+                f"method attention-outputs trains other attentions (start: {' or '.join(OWN_TYPES)}), and the student "
+                f"is a {student.config.model_type}; use method: layers"
             )
         self.modules, self.student, self.teacher = student, student, teacher
-        self.blocks = [layer.get_submodule("attention") for layer in encoder_layers(student)]
-        every = encoder_layers(teacher)
-        self.copied = initial_layers(len(self.blocks), len(every))
-        self.theirs = [every[layer].get_submodule("attention") for layer in self.copied]
+        self.block = NAME_IN_LAYER[student.config.model_type]
+        self.pairs, self.copied, self.copied_decoder = list[AttentionPair](), list[int](), list[int]()
+        for number, stacks in enumerate(zip(stacks_of(student), stacks_of(teacher), strict=True)):
+            ours, theirs = stacks
+            copied = initial_layers(len(ours), len(theirs))
+            for layer, other in zip(ours, copied, strict=True):
+                block, copy = (one.get_submodule(self.block) for one in (layer, theirs[other]))
+                self.pairs.append(AttentionPair(block, copy, is_of_words=number == 1))
+            (self.copied_decoder if number else self.copied).extend(copied)
+        # the places of words that are no padding differ from batch to batch
+        self.repeats = not self.copied_decoder
 
     def check_capture(self, job: Job, batch: Batch) -> None:
-        """Log which blocks are compared, and check that what was read of the teacher's is the same in two calls."""
-        job.log(f"attention blocks copy those of the teacher's layers {', '.join(map(str, self.copied))}, from 0")
+        """Log which attentions are compared, and check that what was read of the teacher's is the same in two calls."""
+        for copied, of in ((self.copied, "layers"), (self.copied_decoder, "decoder layers")):
+            if copied:
+                job.log(f"attentions copy those of the teacher's {of} {', '.join(map(str, copied))}, from 0")
         for first, again in zip(self.seen(batch), self.seen(batch), strict=True):
             if not all(torch.equal(one, other) for one, other in zip(first, again, strict=True)):
                 raise ModelError("the teacher's attention differs between two calls: dropout is still active")
 
     def phases(self, total: int) -> Sequence[Phase]:
-        """Return one phase, in which attention blocks learn alone."""
-        return [Phase(total, lambda name: ".attention." in name)]
+        """Return one phase, in which attentions learn alone."""
+        return [Phase(total, lambda name: f".{self.block}." in name)]
 
     def seen(self, batch: Batch) -> list[tuple[Tensor, Tensor]]:
-        """Return input and output of each of the teacher's blocks [B, T, D]."""
+        """Return input and output of each of the teacher's attentions [B, T, D]."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
 
         def keep(number: int) -> Callable[..., None]:
             def hook(module: Any, given: tuple[Tensor, ...], named: dict[str, Tensor], made: Any) -> None:
                 states_BTD = given[0] if given else named["hidden_states"]
-                found[number] = states_BTD, made[0] if isinstance(made, tuple) else made
+                found[number] = states_BTD, output_of(made)
 
             return hook
 
         hooks = [
-            block.register_forward_hook(keep(number), with_kwargs=True) for number, block in enumerate(self.theirs)
+            pair.theirs.register_forward_hook(keep(number), with_kwargs=True) for number, pair in enumerate(self.pairs)
         ]
+        # a model with two stacks begins the text that it writes in its own step
+        reads = self.teacher.base_model if batch.written_BL is None else self.teacher
         try:
             with torch.no_grad():
-                self.teacher.base_model(**batch.inputs(self.teacher))
+                reads(**batch.inputs(self.teacher))
         finally:
             for one in hooks:
                 one.remove()
-        return [found[number] for number in range(len(self.theirs))]
+        return [found[number] for number in range(len(self.pairs))]
 
     def loss(self, batch: Batch, theirs: Signals | None = None) -> Loss:
         """Return the mean over layers of the squared difference per number, over tokens that are no padding."""
-        total = Loss()
-        for block, (given_BTD, made_BTD) in zip(self.blocks, self.seen(batch), strict=True):
-            total = total + hidden_state_loss(block(given_BTD, batch.mask_BT), made_BTD, batch.mask_BT)
-        return (1 / len(self.blocks)) * total
+        total, words_BT = Loss(), written_mask(batch)
+        for pair, (given_BTD, made_BTD) in zip(self.pairs, self.seen(batch), strict=True):
+            mask_BT = words_BT if pair.is_of_words else batch.mask_BT
+            total = total + hidden_state_loss(output_of(pair.ours(given_BTD, mask_BT=mask_BT)), made_BTD, mask_BT)
+        return (1 / len(self.pairs)) * total
 
     def finish(self) -> dict[str, object]:
-        """Return the teacher's layers whose blocks were copied."""
-        return {"copied_attention": list(self.copied)}
+        """Return the teacher's layers whose attentions were copied."""
+        of_words = {"copied_decoder_attention": list(self.copied_decoder)} if self.copied_decoder else {}
+        return {"copied_attention": list(self.copied), **of_words}
+
+
+def stacks_of(model: Any) -> list[Any]:
+    """Return the layers of a model, and those of its decoder if it has two stacks."""
+    path = architecture_of(model.config).decoder
+    return [encoder_layers(model), *([model.base_model.get_submodule(path)] if path else [])]
+
+
+def output_of(made: Any) -> Tensor:
+    """Return the states [B, T, D] that an attention returns, alone or before others."""
+    states_BTD: Tensor = made[0] if isinstance(made, tuple) else made
+    return states_BTD
+
+
+def written_mask(batch: Batch) -> Tensor:
+    """Return which of the words that are written are no padding [B, L]; without such, the mask of the tokens."""
+    if batch.written_BL is None or batch.answered_K is None:
+        return batch.mask_BT
+    mask_BL = torch.zeros_like(batch.written_BL)
+    mask_BL.view(-1)[batch.answered_K] = 1
+    return mask_BL
 
 
 def attention_outputs(context: DistillationContext) -> AttentionBlocks:
