@@ -4,7 +4,10 @@ the start that a worker may see."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+
+from tasks.errors import StackError
 
 FOREIGN = (
     "PREFECT_",
@@ -44,8 +47,21 @@ def worker_variables() -> dict[str, str]:
     }
 
 
+def poll_seconds() -> float:
+    """Return the seconds between two questions of a worker for work: ``LIMBECK_POLL_SECONDS``, for few workers two, so
+    that a stage begins at once. Raises StackError for any other text than 0.5 to 600."""
+    given = os.environ.get("LIMBECK_POLL_SECONDS", "").strip() or "2"
+    if not re.fullmatch(r"\d{1,3}(\.\d)?", given) or not 0.5 <= float(given) <= 600:
+        raise StackError(
+            f"LIMBECK_POLL_SECONDS is {given!r}; set it to the seconds between two questions of a worker for work, 0.5 "
+            f"to 600, or unset it for 2"
+        )
+    return float(given)
+
+
 def worker_settings(home: Path, temporary: Path, prefect_home: Path) -> dict[str, str]:
-    """Return the environment of a worker, without addresses and passwords."""
+    """Return the environment of a worker, without addresses and passwords. Raises StackError for a wrong
+    ``LIMBECK_POLL_SECONDS``."""
     kept = {name: value for name, value in worker_variables().items() if not name.startswith(FOREIGN)}
     return (
         kept
@@ -54,7 +70,7 @@ def worker_settings(home: Path, temporary: Path, prefect_home: Path) -> dict[str
             "LIMBECK_HOME": str(home),
             "TMPDIR": str(temporary),
             "PREFECT_HOME": str(prefect_home),
-            "PREFECT_WORKER_QUERY_SECONDS": "2",
+            "PREFECT_WORKER_QUERY_SECONDS": f"{poll_seconds():g}",
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT),
             "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
         }

@@ -176,6 +176,22 @@ def test_prefect_forgets_old_runs_after_the_days_that_a_person_gives(
         services(stack, secret)
 
 
+def test_workers_ask_for_work_as_often_as_a_person_says(
+    stack: Stack, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.settings import Settings as PrefectSettings
+
+    for given, seconds in (("", 2), ("15", 15), ("0.5", 0.5)):
+        monkeypatch.setenv("LIMBECK_POLL_SECONDS", given)
+        told = services(stack, secret)["worker-cpu"].environment
+        monkeypatch.setenv("PREFECT_WORKER_QUERY_SECONDS", told["PREFECT_WORKER_QUERY_SECONDS"])
+        assert PrefectSettings().worker.query_seconds == seconds
+    for given in ("0", "often", "601", "-2", "1e2"):
+        monkeypatch.setenv("LIMBECK_POLL_SECONDS", given)
+        with pytest.raises(StackError, match=f"LIMBECK_POLL_SECONDS is '{given}'; set it to the seconds"):
+            services(stack, secret)
+
+
 def test_inner_ports_move_and_those_that_people_know_do_not() -> None:
     with socket.socket() as one, socket.socket() as two:
         for taken in (one, two):
