@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tasks.contracts import Artifact
 from tasks.recipe.data import CorpusText
-from tasks.recipe.slices import SentencesSlice, VocabularyOfCorpus
+from tasks.recipe.slices import PretrainingOfText, SentencesSlice, VocabularyOfCorpus
 from tasks.recipe.training import Pretraining
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
@@ -25,9 +25,9 @@ async def prepare_corpus(context: StageContext, knobs: CorpusText, *, source: Ar
 
 
 @stage(makes="checkpoint", engine="pretrain", threads="alone", libraries=TEXT_ENGINE_LIBRARIES)
-async def pretrain_base(context: StageContext, knobs: Pretraining, *, source: Artifact) -> None:
+async def pretrain_base(context: StageContext, knobs: PretrainingOfText, *, source: Artifact) -> None:
     """Learn a vocabulary and train a small masked language model from scratch."""
-    documents = await asyncio.to_thread(documents_of, context, source, "text")
+    documents = await asyncio.to_thread(documents_of, context, source, knobs.text)
     await context.run(knobs.model_dump(mode="json"), folders={"documents": documents})
 
 

@@ -53,9 +53,11 @@ async def make_dropped(
     if dropping.signal == "teacher":
         answers = await answers_for(recipe, shared, dropping)
         signal = {"teacher": await shared.teacher, **({} if answers is None else {"answers": answers})}
+        signal |= {} if shared.transfer is None else {"transfer": shared.transfer}
     name = shown or f"{strategy}-{drop}"
     common_knobs = {knob: value for knob, value in dict(dropping).items() if knob not in NOT_COPIED}
     common_knobs["task_type"] = recipe.spec.kind
+    common_knobs["transfer_alone"] = bool(recipe.transfer and recipe.transfer.alone and dropping.signal == "teacher")
     layers = None if kept is None else tuple(kept)
 
     async def contributions(seed: int) -> Artifact:

@@ -12,7 +12,7 @@ from tasks.ports.store.artifacts import Store
 from tasks.preflight import layers_of, whole
 from tasks.prepare_corpus import divide_corpus, learn_vocabulary, pretrain_base, pretrain_encoder
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import SentencesSlice, TeacherSlice, VocabularyOfCorpus
+from tasks.recipe.slices import PretrainingOfText, SentencesSlice, TeacherSlice, VocabularyOfCorpus
 from tasks.recipe.training import Colleague, Pretraining, Teacher
 from tasks.results.facts import ModelFacts
 from tasks.stage.session import current_session
@@ -23,7 +23,8 @@ async def pretrained_base(recipe: Recipe, sources: dict[str, Artifact]) -> Artif
     if recipe.pretraining is None:
         return sources["teacher"]
     if not reads_pairs(recipe.pretraining):
-        return await pretrain_base(recipe.pretraining, source=sources["corpus"])
+        column = recipe.corpus.text if recipe.corpus else "text"
+        return await pretrain_base(PretrainingOfText(**dict(recipe.pretraining), text=column), source=sources["corpus"])
     return await pretrain_encoder(recipe.pretraining, **await text_of_pretraining(recipe, sources["corpus"]))
 
 

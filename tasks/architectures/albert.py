@@ -194,6 +194,8 @@ def fill_layers(student: Any, teacher: Any, kept: Sequence[int], merge: str) -> 
     import torch
 
     groups, turns = student.encoder.albert_layer_groups, len(kept)
+    if merge.startswith("layer:") and int(merge.partition(":")[2]) > turns:
+        raise ModelError(f"merge: {merge} names a layer of {turns}; give layer:1 to layer:{turns}, or mean")
     every = [teacher.encoder.layer[layer] for layer in kept]
     shared = SHARED_PARTS.get(getattr(student.config, SHARING, ""), ())
     for number, group in enumerate(groups):

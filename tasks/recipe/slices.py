@@ -12,7 +12,7 @@ from tasks.recipe.distillation import GeneralDistillation, Generation, Intermedi
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, added_knob, runtime_knob
 from tasks.recipe.students import Shape
-from tasks.recipe.training import SeededTraining, TaskTraining, Teacher
+from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Teacher
 
 
 class OfTask(Knobs):
@@ -72,6 +72,12 @@ class CorpusRead(Knobs):
     most: int | None = Field(
         None, description="Maximum number of words to read: a text has no more words than tokens. Empty: all."
     )
+
+
+class PretrainingOfText(Pretraining):
+    """Knobs of a model that is pretrained on a corpus."""
+
+    text: str = added_knob("text", "Name of the text column.")
 
 
 class VocabularyOfCorpus(Knobs):

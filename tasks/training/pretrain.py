@@ -19,6 +19,7 @@ from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.engine.job import Job
 from tasks.methods.losses.means import Loss, mean_of
 from tasks.ports.rows.document_files import document_batches
+from tasks.recipe.slices import PretrainingOfText
 from tasks.recipe.training import Pretraining
 from tasks.training.data.corpora import sequences
 from tasks.training.data.encoded import Batch, Encoded, collate, flat
@@ -34,7 +35,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def pretrain(job: Job) -> dict[str, object]:
     """Learn a vocabulary from ``documents``, train a BERT of the given shape on them, and save it with its masked-LM
     head."""
-    knobs, place = job.read(Pretraining), device()
+    knobs, place = job.read(PretrainingOfText), device()
     make_deterministic(knobs.seed)
     tokenizer = make_tokenizer(job.inputs["documents"], knobs.vocabulary, job.output)
     pieces = list(sequences(job.inputs["documents"], tokenizer, knobs.max_length))

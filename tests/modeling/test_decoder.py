@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tasks.catalog import TaskSpec
 from tasks.errors import LimbeckError, ModelError
 from tasks.exports.jobs import export
+from tasks.modeling.mixers.linear import read_before
 from tasks.modeling.names import MIXER_NAMES, reads_back
 from tasks.modeling.registration import needs_of
 from tasks.ports.rows.prepared import prepare_rows
@@ -163,6 +164,24 @@ def test_what_cannot_be_built_is_refused_in_a_sentence(base: Path, student: dict
     values |= {"students": [{"name": "one", "layers": 2, "start": START, **student}]}
     with pytest.raises((LimbeckError, ValueError), match=sentence):
         check_students(Recipe.model_validate(values), base, {})
+
+
+def test_positions_that_no_weights_exist_for_are_refused(teacher: Any) -> None:
+    with pytest.raises(ModelError, match="positions is 256, and the teacher has embeddings of 128"):
+        student_of(teacher, layers=2, mixer="linear", positions=256)
+    assert student_of(teacher, layers=2, mixer="linear", positions=256, drawn=True).config.n_positions == 256
+
+
+@pytest.mark.parametrize("tokens", [1, 63, 64, 65, 150])
+def test_linear_attention_by_blocks_is_that_of_each_token(tokens: int) -> None:
+    """Sums of a block and of all blocks before it, for whole texts and for their last tokens."""
+    torch.manual_seed(0)
+    query, key = (torch.rand(2, 3, 160, 5, dtype=torch.float64) for _ in range(2))
+    value = torch.randn(2, 3, 160, 4, dtype=torch.float64)
+    sums = (key[..., None] * value[..., None, :]).cumsum(2)
+    whole = (query[..., None, :] @ sums).squeeze(-2) / ((query * key.cumsum(2)).sum(-1, keepdim=True) + 1e-6)
+    last = read_before(query[:, :, 160 - tokens :], key, value, 1e-6)
+    torch.testing.assert_close(last, whole[:, :, 160 - tokens :])
 
 
 def test_only_a_language_model_is_made_into_one(teacher: Any) -> None:

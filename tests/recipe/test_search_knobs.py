@@ -9,6 +9,7 @@ import pytest
 from flows.cli.sweep_options import budget_sets
 from tasks.errors import RecipeError
 from tasks.recipe.makers.search import SearchBudget, ShapeSearch
+from tasks.recipe.makers.supernets import SANDWICH_STEPS
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,16 @@ def test_options_become_settings() -> None:
 def test_a_wrong_option_gets_a_sentence(given: list[str], words: str) -> None:
     with pytest.raises(RecipeError, match=words):
         budget_sets(given)
+
+
+def test_a_part_of_a_training_leaves_the_rest_as_the_search_has_it() -> None:
+    """Whoever asks for fewer steps gets the teacher's signal and its rate still."""
+    search = ShapeSearch.model_validate({"training": {"steps": 600}, "supernet": {"prediction": {"batch_size": 8}}})
+    assert search.training == ShapeSearch().training.model_copy(update={"steps": 600})
+    assert (search.training.signal, search.training.learning_rate, search.training.dropout) == ("teacher", 1e-4, 0.0)
+    assert search.supernet.prediction.steps == ShapeSearch().supernet.prediction.steps == SANDWICH_STEPS
+
+
+def test_shapes_are_compared_by_evaluations() -> None:
+    with pytest.raises(ValueError, match="evaluations"):
+        ShapeSearch.model_validate({"training": {"evaluations": 0}})

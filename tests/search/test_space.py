@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from scipy.stats import kendalltau
 
+from flows.branches.search.shapes import below_the_whole
 from tasks.errors import RecipeError
 from tasks.recipe.makers.search import ShapeSearch
-from tasks.results.search import JudgedShape, LatencyCell, LatencyTable, PerLayer
+from tasks.report.tables.search import search_lines
+from tasks.results.search import JudgedShape, LatencyCell, LatencyTable, PerLayer, SearchResult
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.ranking import kendall_tau, rounds_of
 from tasks.search.space import SizedVocabulary, finalists, fitting_shapes, largest_first, measured_shapes, points_of
@@ -137,3 +139,17 @@ def test_shapes_with_the_same_cuts_share_them() -> None:
     )
     names = [one.name for one in each_once([*chains.values()])]
     assert len(names) == len(set(names))
+
+
+def test_no_vocabulary_has_more_pieces_than_there_are() -> None:
+    whole, used, few, many = (
+        SizedVocabulary(*one) for one in (("whole", 2000), ("used", 900), ("500", 500), ("8000", 8000))
+    )
+    assert below_the_whole([whole, used, few, many], 2000) == [whole, used, few]
+    with pytest.raises(RecipeError, match="names 8000 pieces, and the teacher has 2,000; give fewer, or whole"):
+        below_the_whole([many], 2000)
+
+
+def test_a_supernet_whose_scores_are_equal_is_told() -> None:
+    result = SearchResult(budgets=("x",), points=3, fitting=3, checked=("a", "b", "c"))
+    assert any("agree with no tau; its ranking is not to be trusted" in line for line in search_lines(result))

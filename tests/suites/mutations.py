@@ -447,6 +447,8 @@ def expected_of(base: Base, path: tuple[Any, ...], seen: set[str]) -> set[str]:
         return others | base.below(base.of_stage_task("pretrain-base")) - base.of_stage_task("pretrain-base")
     if path == ("corpus", "max_tokens") and "pretraining" not in base.values:  # which reads the whole corpus
         stage_tasks |= {"compare-corpus"}
+    if path == ("corpus", "text") and "pretraining" in base.values:  # which reads the same column
+        stage_tasks |= {"pretrain-base"}
     if path == ("transfer", "alone"):
         stage_tasks |= {"answer-rows", "distill-predictions"}
     return base.below({stage for stage_task in stage_tasks for stage in base.of_stage_task(stage_task)})

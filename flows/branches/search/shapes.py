@@ -91,6 +91,7 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         return FoundCandidates(result)
     known = table.read(LatencyTable)
     shapes = largest_first(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
+    require_other_names(recipe, [one.name for one in shapes])
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
     ranked = await ranked_shapes(recipe, search, result, shared)
@@ -101,6 +102,13 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         ranked.replaced(notes=(*ranked.notes, *notes_of_search(known))),
         with_candidates(recipe, search, chosen, shared, ranked.trusted),
     )
+
+
+def require_other_names(recipe: Recipe, names: Sequence[str]) -> None:
+    """Raise RecipeError for a candidate of the recipe that has the name of a shape, before any shape is trained."""
+    taken = next((one.name for one in recipe.planned if one.name in names), None)
+    if taken is not None:
+        raise RecipeError(f"search: a shape that fits is called {taken}, like a candidate of this recipe; rename it")
 
 
 async def ranked_shapes(
@@ -149,7 +157,18 @@ async def vocabularies_of(
             found.append(SizedVocabulary(str(pieces), int(pieces)))
         elif table.facts:
             found.append(SizedVocabulary("whole", table.read(LatencyTable).vocabulary))
-    return found if table.facts else None
+    return below_the_whole(found, table.read(LatencyTable).vocabulary) if table.facts else None
+
+
+def below_the_whole(vocabularies: Sequence[SizedVocabulary], whole: int) -> list[SizedVocabulary]:
+    """Return vocabularies without those that name more pieces than there are; raise RecipeError if none is left."""
+    found = [one for one in vocabularies if one.pieces in ("whole", "used") or one.size < whole]
+    if not found:
+        raise RecipeError(
+            f"search.space.vocabulary names {', '.join(one.pieces for one in vocabularies)} pieces, and the teacher "
+            f"has {whole:,}; give fewer, or whole"
+        )
+    return found
 
 
 def with_candidates(
@@ -170,7 +189,9 @@ def with_candidates(
     if formats:
         own = recipe.exports or Exports(formats=("onnx",))
         every = tuple(dict.fromkeys((*(own.formats if recipe.exports else ()), *formats)))
-        names = tuple(dict.fromkeys((*own.of, *(chain[-1].name for chain in chains))))
+        # without names, every student of the recipe is exported, and so are the shapes
+        named = () if recipe.exports and not own.of else (*own.of, *(chain[-1].name for chain in chains))
+        names = tuple(dict.fromkeys(named))
         changes["exports"] = own.model_copy(update={"formats": every, "of": names})
     if search.space.formats == ("torch",):
         bounds = [bound.criterion for bound in search.require_budget()]

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.architectures.architecture import keep_modules, plain_class
 from tasks.architectures.decoders import GPT2
-from tasks.architectures.limbeck.encoder import mixers_of_kept_layers, require_mixers_and_widths, with_classes
+from tasks.architectures.limbeck.encoder import (
+    mixers_of_kept_layers,
+    require_copied_positions,
+    require_mixers_and_widths,
+    with_classes,
+)
 from tasks.architectures.limbeck.translator import require_that_writes, stated_sizes
 from tasks.errors import ModelError
 
@@ -44,6 +49,7 @@ def decoder_from_gpt2(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     register_classes()
     if plain_class(model) is not GPT2LMHeadModel:
         raise ModelError(f"start: {DECODER} makes language models, and its teacher is a {type(model).__name__}")
+    require_copied_positions(shape, model.config.n_positions)
     mixer = getattr(shape, "mixer", None) or "softmax"
     build: Any = LimbeckDecoderConfig
     sizes = stated_sizes(model.config, shape, SIZES_OF_BLOCKS) | {"n_layer": len(kept)}

@@ -78,12 +78,7 @@ def limbeck_config(config: Any, shape: Any, layers: int) -> Any:
         "mixer_features": "features",
         "mixer_window": "window",
     }
-    positions = getattr(shape, "positions", None)
-    if positions is not None and positions > config.max_position_embeddings and not getattr(shape, "drawn", None):
-        raise ModelError(
-            f"positions is {positions}, and the teacher has embeddings of {config.max_position_embeddings}; give it at "
-            f"most that, or set drawn: true"
-        )
+    require_copied_positions(shape, config.max_position_embeddings)
     asked = {name: getattr(shape, knob, None) for name, knob in own.items()}
     sizes |= {name: value for name, value in asked.items() if value is not None}
     return LimbeckEncoderConfig(
@@ -92,6 +87,16 @@ def limbeck_config(config: Any, shape: Any, layers: int) -> Any:
         mixer=getattr(shape, "mixer", None) or "softmax",
         classifier_dropout=config.classifier_dropout,
     )
+
+
+def require_copied_positions(shape: Any, theirs: int) -> None:
+    """Raise ModelError for more positions than the teacher has learned, unless all weights are drawn."""
+    positions = getattr(shape, "positions", None)
+    if positions is not None and positions > theirs and not getattr(shape, "drawn", None):
+        raise ModelError(
+            f"positions is {positions}, and the teacher has embeddings of {theirs}; give it at most that, or set "
+            f"drawn: true"
+        )
 
 
 def copy_same(student: Any, teacher: Any, kept: Sequence[int]) -> None:

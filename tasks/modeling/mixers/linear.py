@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tasks.modeling.mixers.mixer import QueriesKeysValues, joined_heads
+from tasks.modeling.mixers.mixer import QueriesKeysValues, joined_heads, later_tokens
 
 EPSILON = 1e-6
+TOKENS_OF_A_BLOCK = 64
+"""Tokens of a block in a causal text."""
 
 
 def linear_attention(
@@ -42,18 +44,25 @@ def read_by_features(
 
 
 def read_before(query_BHLF: Tensor, key_BHTF: Tensor, value_BHTK: Tensor, epsilon: Tensor | float) -> Tensor:
-    """Return the mean of values by products of features for the last tokens, each of which reads none after it: one sum
-    of all tokens before them, to which theirs are added one by one."""
-    before = key_BHTF.shape[2] - query_BHLF.shape[2]
-    # by a mask and not cut off, since a graph has no product over no token
-    is_before_T1 = (torch.arange(key_BHTF.shape[2], device=key_BHTF.device) < before).to(key_BHTF.dtype)[:, None]
-    key_before = key_BHTF * is_before_T1
-    key, value = key_BHTF[:, :, before:], value_BHTK[:, :, before:]
-    sum_BHFK = key_before.transpose(2, 3) @ value_BHTK
-    sums_BHLFK = sum_BHFK[:, :, None] + (key[..., None] * value[..., None, :]).cumsum(2)
-    read_BHLK = (query_BHLF[..., None, :] @ sums_BHLFK).squeeze(-2)
-    totals_BHLF = key_before.sum(2, keepdim=True) + key.cumsum(2)
-    return read_BHLK / ((query_BHLF * totals_BHLF).sum(-1, keepdim=True) + epsilon)
+    """Return the mean of values by products of features for the last tokens, each of which reads none after it. Blocks
+    read each token of their own, and one sum of those before: neither T * T products nor a sum for each token."""
+    tokens, last = key_BHTF.shape[2], query_BHLF.shape[2]
+    if torch.compiler.is_exporting():  # the number of blocks would be fixed in a graph
+        products_BHLT = query_BHLF @ key_BHTF.transpose(2, 3)
+        products_BHLT = products_BHLT.masked_fill(later_tokens(products_BHLT), 0.0)
+        return products_BHLT @ value_BHTK / (products_BHLT.sum(-1, keepdim=True) + epsilon)
+    ones_BHT1 = torch.ones_like(value_BHTK[..., :1])
+    both = torch.cat([value_BHTK, ones_BHT1], -1)
+    before, found = tokens - last, list[Tensor]()
+    sum_BHFK = key_BHTF[:, :, :before].transpose(2, 3) @ both[:, :, :before]
+    for start in range(0, last, TOKENS_OF_A_BLOCK):
+        here = slice(start, start + TOKENS_OF_A_BLOCK)
+        key, value = (each[:, :, before:][:, :, here] for each in (key_BHTF, both))
+        query = query_BHLF[:, :, here]
+        found.append((query @ key.transpose(2, 3)).tril() @ value + query @ sum_BHFK)
+        sum_BHFK = sum_BHFK + key.transpose(2, 3) @ value
+    read_BHLK = torch.cat(found, 2)
+    return read_BHLK[..., :-1] / (read_BHLK[..., -1:] + epsilon)
 
 
 class LinearAttention(QueriesKeysValues):

@@ -143,14 +143,23 @@ class Space(Knobs):
         return self
 
 
+class ShapeTraining(DroppedTraining):
+    """The training of a shape."""
+
+    signal: Literal["labels", "teacher"] = Field("teacher", description="Training signal of a shape.")
+    learning_rate: float = Field(1e-4, gt=0, le=1, description="Peak learning rate.")
+    dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout; none is also fastest on a CPU.")
+    evaluations: int = Field(4, ge=1, description="Evaluations on the selection rows, by which shapes are compared.")
+
+
 class ShapeSearch(Knobs):
     """Find the best shape within a budget: limbeck search predicts latency and size of every shape from measured parts,
     ranks those that fit by successive halving or in a supernet, and makes candidates of the best."""
 
     budget: SearchBudget = Field(SearchBudget(), description="What a model may cost at most; at least one budget.")
     space: Space = Field(Space(), description="The shapes among which to choose.")
-    training: DroppedTraining = Field(
-        DroppedTraining(signal="teacher", learning_rate=1e-4, dropout=0.0),
+    training: ShapeTraining = Field(
+        ShapeTraining(),
         description="Training of a shape; earlier rounds of the halving take a part of its steps or epochs.",
     )
     ranking: Literal["halving", "supernet"] = Field(
@@ -174,7 +183,8 @@ class ShapeSearch(Knobs):
         ge=1,
         le=6,
         description="Rounds of the halving: each trains a third of the shapes of the one before, with "
-        "three times its steps; the last one is the training of the candidates. 1: every shape is trained fully.",
+        "three times its steps; the last one is the training of the candidates. 1: the largest that fit are the "
+        "candidates, and none is tried before.",
     )
     candidates: int = Field(5, ge=1, le=50, description="Shapes that are trained fully, scored and judged by the gate.")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(

@@ -22,6 +22,12 @@ SEARCHED = ("greedy",)
 """Strategies of layer dropping whose layers are found by trainings, which a supernet does not make."""
 
 
+class SandwichTraining(Prediction):
+    """The training of a supernet."""
+
+    steps: int | None = Field(SANDWICH_STEPS, ge=1, description="Training steps; empty: as many as epochs need.")
+
+
 class SupernetTraining(Knobs):
     """How a supernet learns: in every step its largest and its smallest shape and two others, all from the frozen
     model that it is made from."""
@@ -33,8 +39,8 @@ class SupernetTraining(Knobs):
         "frozen model, beside its predictions.",
     )
     rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
-    prediction: Prediction = Field(
-        Prediction(steps=SANDWICH_STEPS), description="Its training; the weights of the last step are used."
+    prediction: SandwichTraining = Field(
+        SandwichTraining(), description="Its training; the weights of the last step are used."
     )
 
 

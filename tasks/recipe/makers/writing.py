@@ -67,6 +67,11 @@ def check_writing(recipe: WritingSections) -> None:
         if recipe.generation != Generation():
             raise ValueError(f"generation says how texts are written, and {name} is of type {kind}; remove it")
         return
+    if learner is not None and learner.signal_of_training == "interpolated" and recipe.generation.beams == 1:
+        raise ValueError(
+            f"{learner.name} learns the one of the teacher's beams that is nearest to the reference (signal: "
+            f"interpolated), and generation.beams is 1; set 2 or more beams, or signal: sequence"
+        )
     for section, why in NOT_BUILT.items():
         if getattr(recipe, section, None) is not None:
             raise ValueError(f"{section} {why}, and {name} is of type {kind}; remove the section {section}")

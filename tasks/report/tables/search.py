@@ -67,7 +67,7 @@ def search_lines(result: SearchResult) -> list[str]:
     ]
     if result.table is not None:
         lines.append(table_line(result.table))
-    if result.supernet_tau is not None:
+    if result.checked:
         lines.append(supernet_line(result))
     if result.tau is not None:
         lines.append(
@@ -80,6 +80,11 @@ def search_lines(result: SearchResult) -> list[str]:
 def supernet_line(result: SearchResult) -> str:
     """Return a sentence on how far a supernet ranks shapes as trainings of their own do."""
     follows = "its ranking was followed" if result.trusted else "its ranking is not to be trusted, and was not followed"
+    if result.supernet_tau is None:
+        return (
+            f"Supernet: all scores with its weights, or of {plural(len(result.checked), 'shape')} that were trained "
+            f"alone, are equal, so they agree with no tau; {follows}."
+        )
     return (
         f"Supernet: scores with its weights and of {plural(len(result.checked), 'shape')} that were trained alone "
         f"agree with tau {result.supernet_tau:.2f}; {follows}."

@@ -122,7 +122,7 @@ def measure_latency(
     models: dict[str, Checkpoint | Export] = {}
     for name, folder in folders.items():
         models[name] = opened(folder, threads, task_type)
-        require_length(models[name].config, length)
+        require_length(models[name].config, length, further=int(GRAPHS[task_type].remembers))
     smallest = min(model.vocabulary for model in models.values())
     ids_BT = torch.randint(
         min(1000, smallest // 2), smallest, (batch, length), generator=torch.Generator().manual_seed(0)
@@ -205,13 +205,14 @@ def unsteady_because(found: Mapping[str, Median], calls: int) -> str:
 WHOSE = {"model": "its median", "teacher": "its teacher's median", "quotient": "its speed-up"}
 
 
-def require_length(config: object, length: int) -> None:
-    """Raise ModelError for a length beyond the model's positions."""
+def require_length(config: object, length: int, further: int = 0) -> None:
+    """Raise ModelError for a length beyond the model's positions, of which ``further`` are for tokens behind it."""
     from tasks.architectures.known_architectures import longest
 
-    if length > longest(config, length):
+    if length + further > (most := longest(config, length + further)):
+        behind = f", {further} of them behind the text" if further else ""
         raise ModelError(
-            f"speed.length is {length} and a model takes at most {longest(config, length)} tokens; lower speed.length"
+            f"speed.length is {length} and a model takes at most {most} tokens{behind}; lower speed.length"
         )
 
 

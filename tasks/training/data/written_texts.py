@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tasks.architectures.known_architectures import longest
 from tasks.task_types.units import Writing
 from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Encoded, collate
@@ -40,7 +41,8 @@ def greedy_outputs(
     was_training = model.training
     model.eval()
     for rows in without_gradients(encoded.lengths_N, model.device):
-        most = LONGER * int(encoded.lengths_N[rows].max()) + MORE
+        asked = LONGER * int(encoded.lengths_N[rows].max()) + MORE
+        most = longest(model.config, asked)
         found = texts_of_batch(model, encoded, written, rows, pad, Writing(most=most), precision)
         for row, (text,) in zip(rows, found, strict=True):
             texts[row] = text

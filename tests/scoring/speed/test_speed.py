@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import GPT2Config
 
 from tasks.errors import ModelError
 from tasks.scoring.predict import load
 from tasks.scoring.speed.matmul_libraries import PackedLinear, by_onednn
-from tasks.scoring.speed.speed import measure_latency
+from tasks.scoring.speed.speed import measure_latency, require_length
 from tests.scoring.small import write_classifier
 
 CODE = """
@@ -75,6 +76,14 @@ def test_either_library_gives_the_same_answer(tmp_path: Path) -> None:
         layers = [layer for layer in packed.modules() if type(layer) is torch.nn.Linear]
         assert not layers and any(isinstance(layer, PackedLinear) for layer in packed.modules())
         assert torch.allclose(packed(input_ids=ids).logits, before, atol=1e-5)
+
+
+def test_a_language_model_needs_a_place_for_the_token_behind_a_text() -> None:
+    config = GPT2Config(n_positions=16)
+    require_length(config, 15, further=1)
+    require_length(config, 16)
+    with pytest.raises(ModelError, match="speed.length is 16 and a model takes at most 16 tokens, 1 of them behind"):
+        require_length(config, 16, further=1)
 
 
 def test_a_length_without_positions_is_refused_with_a_way_out(tmp_path: Path) -> None:

@@ -244,6 +244,10 @@ def test_words_of_a_batch_do_not_depend_on_its_neighbours(inputs: dict[str, Path
         ({"transfer": {"source": "a"}}, "transfer has texts without a target"),
         ({"augmentation": {"masked_lm": "teacher"}}, "remove the section augmentation"),
         ({"task_distillation": {"intermediate": {}}}, "compares layers of one stack"),
+        (
+            {"generation": {"beams": 1}, "students": [{"name": "mixed", "layers": 2, "signal": "interpolated"}]},
+            "generation.beams is 1; set 2 or more beams, or signal: sequence",
+        ),
         ({"task_distillation": {"prediction": {"patience": {}}}}, "remove patience"),
         ({"students": [{"name": "a", "layers": 1, "start": "top"}]}, "which has layers of one stack"),
         ({"candidates": [{"name": "n", "from": "teacher", "by": "neuron-pruning", "keep": 0.5}]}, "with one stack"),
