@@ -52,9 +52,11 @@ def kept_words_loss(
 
 
 def all_words_loss(student_UV: Tensor, teacher_UV: Tensor, *, temperature: float, formula: str = "default") -> Loss:
-    """Return T² times a divergence from a teacher's whole answers at the same temperature, in nats a token."""
+    """Return T² times a divergence from a teacher's whole answers at the same temperature, in nats a token. Models of
+    one family may pad their vocabulary by different numbers of rows, which stand for no word: those are left out."""
+    words = min(student_UV.shape[-1], teacher_UV.shape[-1])
     ours_UV, theirs_UV = (
-        F.log_softmax(in_full(one) / temperature, dim=-1) for one in (student_UV, teacher_UV.detach())
+        F.log_softmax(in_full(one[..., :words]) / temperature, dim=-1) for one in (student_UV, teacher_UV.detach())
     )
     found_U = divergence(formula)(theirs_UV, ours_UV)
     return mean_of(found_U.sum() * temperature**2, len(student_UV))

@@ -33,7 +33,7 @@ class AnswerBlocks:
     """The blocks in a folder of checkpoints."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.answers, self.numbers = folder, 0, list[int]()
+        self.folder, self.answers, self.numbers, self.has_room = folder, 0, list[int](), False
         folder.mkdir(parents=True, exist_ok=True)
 
     def file(self, number: int) -> Path:
@@ -52,22 +52,24 @@ class AnswerBlocks:
         """Write a block; ``answers`` is the number of all answers. Raises StoreError for a disk without room for
         them."""
         whole = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}
-        if number == 0:
-            self.require_room(sum(values.nbytes for values in whole.values()) / max(1, len(whole[AT])) * answers)
+        if not self.has_room:  # asked once in each run, also in one that goes on after the disk was full
+            self.require_room(sum(values.nbytes for values in whole.values()) / max(1, len(whole[AT])), answers)
+            self.has_room = True
         partial = self.folder / "unfinished"
         save_file(whole, partial)
         partial.replace(self.file(number))
         self.numbers.append(number)
         self.answers += len(whole[AT])
 
-    def require_room(self, size: float) -> None:
-        """Raise StoreError if the disk has no room for answers of this size in bytes."""
-        free = shutil.disk_usage(self.folder).free
-        if COPIES * size > free:
+    def require_room(self, each: float, answers: int) -> None:
+        """Raise StoreError if the disk has no room for the answers that are not written yet, of this size in bytes,
+        and for the copy that is published."""
+        size, free = each * answers, shutil.disk_usage(self.folder).free
+        if COPIES * size - each * self.answers > free:
             raise StoreError(
-                f"the teacher's answers take {size / 1e9:.3g} GB, twice that while they are published, and the disk "
-                f"has {free / 1e9:.3g} GB; free some space, keep fewer words (task_distillation.kept_words), or learn "
-                f"from fewer rows"
+                f"the teacher's answers take {size / 1e9:.3g} GB, twice that while they are published, of which "
+                f"{each * self.answers / 1e9:.3g} GB are written, and the disk has {free / 1e9:.3g} GB; free some "
+                f"space, keep fewer words (task_distillation.kept_words), or learn from fewer rows"
             )
 
     def joined(self, answers: int) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from tasks.errors import RecipeError
 from tasks.methods.losses.soft_targets import soft_target_loss
 from tasks.methods.next_words.divergences import DIVERGENCES, jensen_shannon
-from tasks.methods.next_words.kept_words import kept_words, kept_words_loss, next_word_loss
+from tasks.methods.next_words.kept_words import all_words_loss, kept_words, kept_words_loss, next_word_loss
 
 DRAW = torch.Generator().manual_seed(0)
 TEACHER_UV, STUDENT_UV = (3 * torch.randn(40, 50, generator=DRAW) for _ in range(2))
@@ -62,6 +62,14 @@ def test_half_precision_keeps_the_loss() -> None:
 def test_the_divergence_between_the_two_is_bounded() -> None:
     apart = (F.log_softmax(one, -1) for one in (torch.tensor([[50.0, 0.0]]), torch.tensor([[0.0, 50.0]])))
     assert jensen_shannon(*apart).item() == pytest.approx(0.6931, abs=1e-4)
+
+
+def test_rows_that_pad_a_vocabulary_have_no_part() -> None:
+    """A teacher of the same family with 4 more rows, which stand for no word."""
+    student_UV, teacher_UV = torch.randn(3, 8), torch.randn(3, 8)
+    padded_UV = torch.cat([teacher_UV, torch.randn(3, 4)], -1)
+    same, padded = (all_words_loss(student_UV, one, temperature=2.0).mean() for one in (teacher_UV, padded_UV))
+    torch.testing.assert_close(same, padded)
 
 
 def test_illegal_knobs_are_refused_in_a_sentence() -> None:

@@ -131,6 +131,18 @@ def test_a_full_disk_is_foreseen(tmp_path: Path) -> None:
     assert not [*tmp_path.glob("answers-*")]
 
 
+def test_a_full_disk_is_foreseen_by_a_run_that_goes_on(tmp_path: Path) -> None:
+    """It says what is written already; a disk that has room for the rest is enough."""
+    part = {"at": np.arange(4), "kept_logs": np.zeros((4, 1000), np.float32)}
+    AnswerBlocks(tmp_path).write(0, [part], 8)
+    again = AnswerBlocks(tmp_path)
+    assert again.has(0)
+    with pytest.raises(StoreError, match=r"of which 1.6e-05 GB are written, and the disk has"):
+        again.write(1, [part], 10**15)
+    again.write(1, [part], 8)
+    assert again.numbers == [0, 1]
+
+
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "qwen3"])
 def test_layers_that_stay_are_renumbered_in_the_cache(model_type: str, tmp_path: Path) -> None:
     """Without that, a cache has keys of layers that are not there: cached and uncached logits are one."""
