@@ -1,8 +1,9 @@
-"""Stage tasks: the pretrained model fine-tuned on the task, its predictions, and the thresholds of finished models."""
+"""Stage tasks: the pretrained model fine-tuned on the task, its predictions, and the settings of finished models."""
 
 from __future__ import annotations
 
 from tasks.contracts import Artifact
+from tasks.recipe.distillation import Generation
 from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.slices import AnswerSlice, MixSlice, TeacherSlice, ThresholdSlice
 from tasks.stage.context import StageContext
@@ -40,3 +41,10 @@ async def mix_answers(context: StageContext, knobs: MixSlice, *, answers: list[A
 async def tune_thresholds(context: StageContext, knobs: ThresholdSlice, *, base: Artifact, rows: Artifact) -> None:
     """Tune the thresholds of a finished model on the selection rows, and move them into the bias of its head."""
     await context.run(knobs.model_dump(mode="json"), inputs={"base": base, "rows": rows})
+
+
+@stage(makes="checkpoint", engine="generation-config")
+async def set_generation_config(context: StageContext, knobs: Generation, *, base: Artifact) -> None:
+    """State in the folder of a finished model that writes how it is judged, so that whoever loads it writes like
+    that."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"base": base})

@@ -17,6 +17,7 @@ from tasks.ports.files.tokenizer_files import same_reading
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
+from tasks.recipe.makers.writing import require_written_places
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.student_checks import general_phase, own_knobs_apart
@@ -47,6 +48,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
             f"there are no candidates: add students, layer_dropping or candidates to {recipe.name}, or run its "
             f"sweep: limbeck sweep"
         )
+    require_written_places(recipe, config)
     for student in recipe.new_students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
         check_student(recipe, student, config, own)
@@ -144,6 +146,7 @@ def check_student(recipe: Recipe, student: Student, config: ModelConfig, own: Mo
         )
     check_knobs(student, own or config)
     require_decoder(config, student.decoder_layers, f"student {student.name}")
+    require_written_places(recipe, own or config, student.positions, student.name)
     check_origin(student, config)
     check_copying(recipe, student, config, Sizes(student.layers, own_width, own_heads))
 
@@ -308,11 +311,8 @@ def require_rows_for_int8(recipe: Recipe, facts: RowsFacts) -> None:
 def check_words(recipe: Recipe, config: ModelConfig) -> None:
     """Reject recipes that need word predictions from a teacher that has no masked language model of its kind, or was
     saved without its head."""
-    if (
-        recipe.augmentation is not None
-        and recipe.augmentation.masked_lm == "teacher"
-        and not architecture_of(config).has_masked_lm
-    ):
+    words = recipe.augmentation
+    if words is not None and words.masked_lm == "teacher" and not architecture_of(config).has_masked_lm:
         raise ModelError(
             f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is not "
             f"one; name another model, or use augmentation.word_vectors only"

@@ -9,7 +9,7 @@ from functools import partial
 
 from attrs import evolve
 
-from flows.branches.candidate import Candidate, SharedArtifacts, candidate_with_thresholds, with_thresholds
+from flows.branches.candidate import Candidate, SharedArtifacts, finished_candidate, finished_model
 from flows.branches.evaluation import judge_all
 from flows.branches.export import beside_models, check_speed, make_exports, with_exports
 from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
@@ -89,7 +89,7 @@ async def make_candidates(recipe: Recipe, begun: Begun) -> tuple[list[ResultRow]
     rows, learned, shared = begun.rows, begun.learned, begun.shared
     small = await all_candidates(recipe, shared)
     trained = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
-    candidates = await asyncio.gather(*(candidate_with_thresholds(recipe, one, learned) for one in trained))
+    candidates = await asyncio.gather(*(finished_candidate(recipe, one, learned) for one in trained))
     exporting = partial(make_exports, recipe, candidates, learned)
     exports = await in_branch(recipe, "exports", exporting, [learned]) if recipe.exports else []
     everyone = beside_models(candidates, exports)
@@ -179,7 +179,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     looked_at = ContributionSlice(
         task_type=recipe.spec.kind, token=grid.dropping.token, max_length=grid.dropping.max_length
     )
-    teacher = await with_thresholds(recipe, trained, rows, "teacher")
+    teacher = await finished_model(recipe, trained, rows, "teacher")
     card, similarity = await asyncio.gather(
         score_model(scoring, models=[teacher], teacher=teacher, rows=rows, label="teacher"),
         measure_similarity(looked_at, base=base, teacher=trained, rows=rows),

@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 from attrs import evolve
 
 from tasks.contracts import Artifact
-from tasks.finetune_teacher import tune_thresholds
+from tasks.finetune_teacher import set_generation_config, tune_thresholds
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
 from tasks.recipe.makers.slices import SupernetSlice
 from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, MixSlice, SignalSlice, ThresholdSlice
 from tasks.results.facts import ModelFacts
-from tasks.task_types.types import TASK_TYPES
 
 Shared = TypeVar("Shared")
 
@@ -142,23 +141,26 @@ class Candidate:
         return [*others[: self.chosen], values[0], *others[self.chosen :]] if values else []
 
 
-async def with_thresholds(recipe: Recipe, model: Artifact, rows: Artifact, shown: str) -> Artifact:
-    """Return a model as it is scored, exported and registered: with tuned thresholds, if its task type has some.
-    Students learn from the model as it was trained."""
-    if not TASK_TYPES[recipe.spec.kind].has_thresholds:
+async def finished_model(recipe: Recipe, model: Artifact, rows: Artifact, shown: str) -> Artifact:
+    """Return a model as it is scored, exported and registered: with tuned thresholds, or with the settings by which it
+    writes, if its task type has some. Students learn from the model as it was trained."""
+    if recipe.task_type.writes:
+        settled = await set_generation_config(recipe.generation, base=model, label=shown)
+    elif recipe.task_type.has_thresholds:
+        knobs = ThresholdSlice(
+            task_type=recipe.spec.kind, metric=recipe.spec.headline, max_length=recipe.scoring.max_length
+        )
+        settled = await tune_thresholds(knobs, base=model, rows=rows, label=shown)
+    else:
         return model
-    knobs = ThresholdSlice(
-        task_type=recipe.spec.kind, metric=recipe.spec.headline, max_length=recipe.scoring.max_length
-    )
-    tuned = await tune_thresholds(knobs, base=model, rows=rows, label=shown)
-    return evolve(tuned, facts={**model.facts, **tuned.facts}) if tuned.facts else tuned
+    return evolve(settled, facts={**model.facts, **settled.facts}) if settled.facts else settled
 
 
-async def candidate_with_thresholds(recipe: Recipe, candidate: Candidate, rows: Artifact) -> Candidate:
-    """Return a candidate with the thresholds of its checkpoints tuned, those of all seeds side by side."""
+async def finished_candidate(recipe: Recipe, candidate: Candidate, rows: Artifact) -> Candidate:
+    """Return a candidate with finished checkpoints, those of all seeds side by side."""
     shown = [label(candidate.name, seed, candidate.seeds) for seed in candidate.seeds]
     models = await asyncio.gather(
-        *(with_thresholds(recipe, model, rows, name) for model, name in zip(candidate.models, shown, strict=True))
+        *(finished_model(recipe, model, rows, name) for model, name in zip(candidate.models, shown, strict=True))
     )
     return replace(candidate, models=list(models))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from flows.branches.candidate import Candidate, SharedArtifacts, best_of, candidate_with_thresholds, score_or_lowest
+from flows.branches.candidate import Candidate, SharedArtifacts, best_of, finished_candidate, score_or_lowest
 from flows.branches.dropped import make_dropped
 from flows.branches.subflow import in_subflow
 from flows.branches.teacher import layers_of_teacher
@@ -162,7 +162,7 @@ async def try_strategy(
             shown=f"{strategy}-{drop}",
             waits=waits,
         )
-        candidate = await candidate_with_thresholds(recipe, candidate, shared.rows)
+        candidate = await finished_candidate(recipe, candidate, shared.rows)
         card = await score_model(
             scoring,
             models=candidate.chosen_first,

@@ -30,7 +30,7 @@ from tasks.stage.session import Session, StageRecord
 Body = Callable[..., Awaitable[None]]
 
 
-WITHOUT_A_MODEL = {"tokenize", "mix", "learn-vocabulary", "sentences"}
+WITHOUT_A_MODEL = {"tokenize", "mix", "learn-vocabulary", "sentences", "generation-config"}
 """Jobs of the training engine that run no model. Declared here and not in the stage tasks, because a stage task's
 decorator is part of its key."""
 

@@ -24,6 +24,7 @@ from tasks.training.shrinking.vocabulary import keep_used_pieces
 from tasks.training.shrinking.weight_pruning import prune_while_training
 from tasks.training.shrinking.width_pruning import cut_width
 from tasks.training.writing.answer_texts import write_all_beams
+from tasks.training.writing.generation_config import write_generation_config
 
 JOBS = {
     "answer": answer,
@@ -33,6 +34,7 @@ JOBS = {
     "cut-supernet": write_shape,
     "drop": drop_and_train,
     "finetune": finetune,
+    "generation-config": write_generation_config,
     "general": distill_general,
     "intermediate": distill_intermediate,
     "judge-shapes": score_shapes,

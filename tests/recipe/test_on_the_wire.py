@@ -9,7 +9,7 @@ import pytest
 
 from tasks.catalog import GLUE
 from tasks.recipe.data import Augmentation, CorpusText
-from tasks.recipe.distillation import Patience
+from tasks.recipe.distillation import Generation, Patience
 from tasks.recipe.makers.search import LatencySlice
 from tasks.recipe.makers.slices import (
     HeadSlice,
@@ -87,6 +87,7 @@ SENT = [
     QuantizationSlice(task_type="classification", **COURSE, bits=8, rounding="after-training", seven_bits=True),
     TicketSlice(task_type="classification", **COURSE, left=0.25, control="random-mask", rewind_to=2),
     TextAnswerSlice(task_type="seq2seq", beams=3, length_penalty=0.6),
+    Generation(beams=3, length_penalty=0.6),
     WidthSlice(task_type="classification", keep=0.5, importance="taylor"),
     OwnMetricSlice(task_type="regression", metric="own/mine", name="mine", sha256="0" * 64, lower_is_better=True),
     PredictionSlice(task_type="classification", **COURSE, patience=Patience(weight=7), formula="paper", choose_by="f1"),

@@ -31,6 +31,7 @@ from flows.home import Home
 from flows.run.environment import prepare_environment
 from tasks.errors import LimbeckError
 from tasks.recipe.data import Augmentation, CorpusText, TransferText
+from tasks.recipe.distillation import Generation
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, is_semantic
 from tasks.recipe.makers.bits import GridKnobs
@@ -409,6 +410,7 @@ SLICES = (
     ShapeSlice,
     SentencesSlice,
     TextAnswerSlice,
+    Generation,
     LatencySlice,
     KeptSlice,
     PackSlice,

@@ -521,9 +521,9 @@ def written(folder: Path) -> tuple[dict[str, Any], list[Rule]]:
         Rule(f"{place}.mixer", (of_mixing,), ["light"]),
         Rule(f"{place}.kernel", (of_mixing,), [7]),
         Rule(f"{place}.decoder_layers", (of_mixing,), [1]),
-        Rule("generation.beams", ("answer-texts", "score-model/*"), [3]),
-        Rule("generation.length_penalty", ("answer-texts", "score-model/*"), [0.5]),
-        Rule("generation.max_length", ("answer-texts", "score-model/*"), [17]),
+        Rule("generation.beams", ("answer-texts", "set-generation-config/*", "score-model/*"), [3]),
+        Rule("generation.length_penalty", ("answer-texts", "set-generation-config/*", "score-model/*"), [0.5]),
+        Rule("generation.max_length", ("answer-texts", "set-generation-config/*", "score-model/*"), [17]),
         Rule("task_distillation.kept_words", ("answer-rows",), [9]),
         Rule("students.0.decoder_layers", ("distill-predictions/words",), [2]),
     ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from pydantic import Field
 
 from tasks.catalog import TaskSpec
+from tasks.errors import ModelError
 from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation, Intermediate
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 
@@ -93,6 +94,20 @@ def check_writing(recipe: WritingSections) -> None:
         require_both_stacks(f"{one.name}: intermediate", getattr(one, "intermediate", None), name, kind)
 
 
+def require_written_places(
+    recipe: WritingSections, config: Mapping[str, object], positions: int | None = None, name: str = "the teacher"
+) -> None:
+    """Raise ModelError for a model that writes longer texts than it has places for, by its config; ``positions`` is a
+    student's own number of them."""
+    stated = [value for knob in WRITTEN_PLACES if isinstance(value := config.get(knob), int)]
+    there, asked = positions or max(stated[:1], default=0), recipe.generation.max_length
+    if recipe.task_type.writes and 0 < there < asked:
+        raise ModelError(
+            f"generation.max_length is {asked}, and {name} has {there} positions, so it writes at most {there} tokens; "
+            f"set generation.max_length: {there}"
+        )
+
+
 def require_both_stacks(where: str, phase: Intermediate | None, name: str, kind: str) -> None:
     """Raise ValueError for a first phase that compares layers of one stack."""
     if phase is not None and phase.method != "attention-outputs":
@@ -110,6 +125,8 @@ NOT_BUILT = {
     "search": "tries shapes of one stack",
 }
 """Sections that are refused for models that write, each with the reason."""
+WRITTEN_PLACES = ("max_decoder_position_embeddings", "max_position_embeddings")
+"""Entries of a config that say how many tokens a decoder has positions for; models with relative ones have neither."""
 STARTS_OF_WRITERS = ("teacher", "limbeck-seq2seq", "embeddings", "random")
 
 

@@ -18,6 +18,9 @@ from tasks.task_types.common_head import LoadedByConfig, PartOfModel, class_with
 from tasks.task_types.seq2seq.target import WRITTEN_IDS
 from tasks.task_types.units import Writing
 
+OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff")
+"""Settings of a generation config that a model which takes the likeliest words has no use for."""
+
 
 def first_token(model: Any) -> int:
     """Return the token that stands before a text. Raises ModelError for a model that states none."""
@@ -62,17 +65,16 @@ class AutoModelForSeq2SeqLM(LoadedByConfig, PlainAutoModel):
         return class_with(ReadsAndWrites, plain)
 
 
-def written_ids(model: Any, ids_BT: Tensor, mask_BT: Tensor, writing: Writing) -> Tensor:
-    """Return the tokens that a model writes, of each source its best texts, best first [B * K, L].
-
-    Settings that are not among ``writing``, such as words that must not be repeated, are the model's own.
-    """
+def settings_of_writing(model: Any, writing: Writing) -> Any:
+    """Return the generation config by which a model writes as ``writing`` says. Settings that are not among
+    ``writing``, such as words that must not be repeated, are the model's own; those of sampling have no effect."""
     own = copy.deepcopy(model.generation_config)
     own.update(
+        **dict.fromkeys(OF_SAMPLING),
         do_sample=False,
         num_beams=writing.beams,
         num_return_sequences=writing.best,
-        length_penalty=writing.length_penalty,
+        length_penalty=writing.length_penalty if writing.beams > 1 else None,
         early_stopping=False,
         max_length=None,
         max_new_tokens=writing.most,
@@ -81,5 +83,11 @@ def written_ids(model: Any, ids_BT: Tensor, mask_BT: Tensor, writing: Writing) -
         decoder_start_token_id=first_token(model),
         use_cache=True,
     )
+    return own
+
+
+def written_ids(model: Any, ids_BT: Tensor, mask_BT: Tensor, writing: Writing) -> Tensor:
+    """Return the tokens that a model writes, of each source its best texts, best first [B * K, L]."""
+    own = settings_of_writing(model, writing)
     found: Tensor = model.generate(input_ids=ids_BT, attention_mask=mask_BT, generation_config=own)
     return found[:, 1:]

@@ -58,7 +58,7 @@ VIEW = View(
         'given = tokenizer({text}, return_tensors="pt")\n'
         "with torch.inference_mode():\n"
         "    ids, mask = given.input_ids, given.attention_mask\n"
-        "    found = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=128)\n"
+        "    found = model.generate(input_ids=ids, attention_mask=mask)  # as it was judged\n"
         "print(tokenizer.decode(found[0], skip_special_tokens=True))",
         export=WRITES_A_TEXT,
     ),

@@ -3,6 +3,7 @@ texts and of the true ones, gate, registration."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from safetensors.numpy import load_file
 
 from flows.cli.runner import run_recipe
 from flows.home import Home
+from tasks.ports.rows.row_files import read_split
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
@@ -57,6 +59,21 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
     }
 
 
+def plain_bleu(folder: Path, home: Home) -> float:
+    """Return the BLEU of the validation rows by transformers alone, which writes as the folder says."""
+    from sacrebleu import corpus_bleu
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    stated = json.loads((folder / "generation_config.json").read_text())
+    assert (stated["num_beams"], stated["max_new_tokens"]) == (2, 16)
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    rows = read_split(next(home.root.rglob("validation.parquet")).parent, "validation")
+    given = tokenizer(rows.texts, return_tensors="pt", padding=True)
+    written = model.generate(input_ids=given.input_ids, attention_mask=given.attention_mask)
+    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
+    return float(corpus_bleu([text.strip() for text in texts], [rows.labels]).score) / 100
+
+
 @pytest.mark.parametrize("exported", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_translator_is_distilled_and_writes(
     exported: bool, prefect_server: None, engines_here: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -91,6 +108,7 @@ def test_a_translator_is_distilled_and_writes(
     folder = tmp_path / "model"
     number = next(one["version"] for one in result["registered"] if one["candidate"] == "words")
     Tracker(home.own_tracking_uri, home.artifacts).download("translator", str(number), folder)
+    assert found["words"]["value"] == pytest.approx(plain_bleu(folder, home), abs=1e-12)
     (one,) = predict_texts(folder, sentences(1)[0])
     assert isinstance(one["written"], str)
     if exported:

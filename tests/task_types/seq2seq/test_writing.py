@@ -3,6 +3,7 @@ run that is killed while they are written."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.ports.rows.prepared import prepare_rows
+from tasks.preflight import check_students
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.heads import HEADS
@@ -35,6 +37,7 @@ from tasks.training.distill import distill_prediction
 from tasks.training.models.students import build_student, load_classifier, save_model
 from tasks.training.writing import answer_texts as stage
 from tasks.training.writing.answer_texts import best_text, write_all_beams
+from tasks.training.writing.generation_config import write_generation_config
 from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
 from tests.task_types.seq2seq.tables import write_sentences, write_translator
 from tests.task_types.seq2seq.test_chain import values_for
@@ -54,6 +57,15 @@ KNOBS: dict[str, Any] = {
     "shape": {"layers": 2, "decoder_layers": 1},
 }
 BEAM = {"task_type": "seq2seq", "beams": 2, "max_length": 6, "source_length": 32, "precision": "fp32"}
+SHORT = {
+    "name": "short",
+    "layers": 2,
+    "decoder_layers": 1,
+    "start": "limbeck-seq2seq",
+    "mixer": "light",
+    "kernel": 3,
+    "positions": 12,
+}
 HEAD = HEADS["seq2seq"]
 TASK = Task("texts", "seq2seq", None, "bleu", False, HEAD)
 
@@ -259,6 +271,42 @@ def test_words_of_a_batch_do_not_depend_on_its_neighbours(inputs: dict[str, Path
 def test_what_is_not_built_is_refused_in_a_sentence(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=sentence):
         Recipe.model_validate(values_for(tmp_path, tmp_path) | changes)
+
+
+@pytest.mark.parametrize(("beams", "penalty"), [(3, 0.5), (1, 0.5)])
+def test_a_finished_folder_states_how_it_is_judged(
+    beams: int, penalty: float, tmp_path: Path, inputs: dict[str, Path]
+) -> None:
+    """Whatever the teacher's own settings were: here some that sample."""
+    base = shutil.copytree(inputs["teacher"], tmp_path / "base")
+    sampling = {"do_sample": True, "temperature": 0.3, "top_k": 7, "max_length": 99, "bad_words_ids": [[5]]}
+    stated = base / "generation_config.json"
+    stated.write_text(json.dumps(json.loads(stated.read_text()) | sampling))
+    knobs = {"beams": beams, "length_penalty": penalty, "max_length": 9}
+    write_generation_config(job(knobs, tmp_path / "settled", base=base))
+    settled = tmp_path / "settled"
+    changed = {one.name for one in base.iterdir() if one.read_bytes() != (settled / one.name).read_bytes()}
+    assert changed == {"generation_config.json"} and {*os.listdir(base)} == {*os.listdir(settled)}
+    model = HEAD.auto_class().from_pretrained(settled)
+    own, ids_BT = model.generation_config, torch.tensor([[11, 12, 13, 1]])
+    assert (own.num_beams, own.max_new_tokens, own.max_length, own.bad_words_ids) == (beams, 9, None, [[5]])
+    assert not own.do_sample and own.temperature is None
+    assert HEAD.write is not None
+    asked = HEAD.write(model, ids_BT, torch.ones_like(ids_BT), Writing(beams, penalty, 9))
+    assert torch.equal(model.generate(input_ids=ids_BT)[:, 1:], asked)
+
+
+@pytest.mark.parametrize(
+    ("changes", "whose", "most"),
+    [({"generation": {"max_length": 200}}, "the teacher", 128), ({"students": [SHORT]}, "short", 12)],
+)
+def test_texts_longer_than_a_model_has_places_for_are_refused(
+    changes: dict[str, Any], whose: str, most: int, tmp_path: Path
+) -> None:
+    model = write_translator(tmp_path / "model")
+    recipe = Recipe.model_validate({**values_for(model, tmp_path), **changes})
+    with pytest.raises(ModelError, match=rf"and {whose} has {most} positions.*set generation.max_length: {most}"):
+        check_students(recipe, model, {})
 
 
 def test_other_types_write_no_texts() -> None:
