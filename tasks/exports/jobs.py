@@ -31,6 +31,7 @@ from tasks.scoring.onnx_models import FILES, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.predict import outputs_of_graph
 from tasks.scoring.speed.flops import weight_bytes
 from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
+from tasks.scoring.writing.rules import rules_of
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.units import Parts, Units, frame_of, texts_as_asked
 
@@ -101,7 +102,9 @@ def traced_graph(
     if not graph.remembers:
         return {"inputs": trace(model, tokenizer, texts, pairs, path, outputs=names, opset=knobs.opset)}
     inputs, memory = trace_with_memory(model, tokenizer, texts, path, outputs=names, opset=knobs.opset)
-    return {"inputs": inputs, "memory": memory, "frame": stated_frame(tokenizer, graph.units)}
+    # a prescribed first word is that of an empty text, which is never continued
+    rules = {**rules_of(model.generation_config, tokenizer.eos_token_id), "first": None}
+    return {"inputs": inputs, "memory": memory, "writing": rules, "frame": stated_frame(tokenizer, graph.units)}
 
 
 def stated_frame(tokenizer: Any, units: Units | Parts | None) -> dict[str, str]:

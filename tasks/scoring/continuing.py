@@ -11,11 +11,13 @@ import numpy as np
 
 from tasks.errors import ModelError
 from tasks.results.export_formats import EXPORT_FORMATS
-from tasks.scoring.memory import NEXT_WORD, nothing_read, presents
+from tasks.scoring.memory import NEXT_WORD, WritingRules, nothing_read, presents
 from tasks.scoring.onnx_models import OnnxModel, is_export
 from tasks.scoring.predict import formats_in, require_export, require_export_format, stored_type
+from tasks.scoring.writing.beam_search import likeliest_text
+from tasks.scoring.writing.rules import ids_in
 from tasks.task_types.graphs import GRAPHS
-from tasks.task_types.units import Units, frame_of
+from tasks.task_types.units import Units, Writing, frame_of
 
 COMPARED = 4
 """Texts on which reading at once and word by word are compared."""
@@ -39,6 +41,22 @@ class StepReader:
         self.memory = dict(zip(self.memory, memory, strict=True))
         logits_V: np.ndarray = next_1V[0]
         return logits_V
+
+
+class ContinuedText:
+    """A text that a graph continues word by word, as the search over words asks for it."""
+
+    def __init__(self, model: OnnxModel, unread: Sequence[int]) -> None:
+        self.reader, self.unread = StepReader(model), list(unread)
+
+    def next_words(self, words_K: Sequence[int]) -> np.ndarray:
+        """Read what was not read yet and one further word; return the logits of the one behind it [1, V]."""
+        found_V = self.reader.next_word([*self.unread, *words_K])
+        self.unread = []
+        return found_V[None]
+
+    def keep(self, texts_K: Sequence[int]) -> None:
+        """There is one text."""
 
 
 def largest_step_difference(model: OnnxModel, texts: Sequence[str]) -> float:
@@ -79,20 +97,33 @@ def continued_texts(folder: Path, texts: Sequence[str], new_tokens: int, export_
 
 def continued_by_graph(model: OnnxModel, units: Units, text: str, new_tokens: int) -> str:
     """Return the words by which a graph continues a text."""
-    assert units.prompt is not None and model.frame.end is not None
-    end = model.tokenizer.token_to_id(model.frame.end)
+    assert units.prompt is not None
     model.tokenizer.no_truncation()
     ids = model.tokenizer.encode(units.prompt(model.frame, text), add_special_tokens=False).ids
     require_room(len(ids), new_tokens, model.card["positions"])
-    reader, written, following = StepReader(model), list[int](), ids
-    while len(written) < new_tokens:
-        word = int(reader.next_word(following).argmax())
-        if word == end:
-            break
-        written.append(word)
-        following = [word]
-    found: str = model.tokenizer.decode(written)
+    words = likeliest_text(ContinuedText(model, ids[:-1]), rules_of_card(model), Writing(most=new_tokens), ids)
+    found: str = model.tokenizer.decode(words)
     return found
+
+
+def rules_of_card(model: OnnxModel) -> WritingRules:
+    """Return what a language model may write; a card of an older release states the end of a text alone."""
+    if "writing" in model.card:
+        return model.card["writing"]
+    end = model.tokenizer.token_to_id(model.frame.end or "")
+    assert end is not None
+    return {
+        "begin": end,
+        "ends": [end],
+        "never": [],
+        "first": None,
+        "last": None,
+        "no_repeat": 0,
+        "normalized": False,
+        "beams": 1,
+        "length_penalty": 1.0,
+        "most": Writing.most,
+    }
 
 
 def require_room(given: int, new_tokens: int, positions: int | None) -> None:
@@ -116,7 +147,7 @@ def continued_by_checkpoint(folder: Path, units: Units, texts: Sequence[str], ne
         folder, local_files_only=True, dtype=torch.float32, use_safetensors=True
     ).eval()
     assert units.prompt is not None
-    frame, found = frame_of(tokenizer), list[str]()
+    frame, ends, found = frame_of(tokenizer), ids_in(model.generation_config.eos_token_id), list[str]()
     for text in texts:
         given = tokenizer(units.prompt(frame, text), return_tensors="pt", add_special_tokens=False)
         count = given["input_ids"].shape[1]
@@ -127,7 +158,9 @@ def continued_by_checkpoint(folder: Path, units: Units, texts: Sequence[str], ne
                 attention_mask=given["attention_mask"],
                 max_new_tokens=new_tokens,
                 do_sample=False,
+                num_beams=1,
                 pad_token_id=tokenizer.eos_token_id,
             )
-        found.append(tokenizer.decode(ids_1T[0, count:], skip_special_tokens=True))
+        words = [word for word in ids_1T[0, count:].tolist() if word not in ends]
+        found.append(tokenizer.decode(words, skip_special_tokens=True))
     return found

@@ -10,7 +10,7 @@ batch, H heads, P tokens that were read before, D size of a head, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class WritingRules(TypedDict):
     """The settings of a generation config that change which text is written. Words are ids of the vocabulary."""
 
     begin: int
-    """The word that stands before a text."""
+    """The word that stands before a text; of a language model, nothing asks for it."""
     ends: list[int]
     """The words that end one."""
     never: list[int]
@@ -36,6 +36,8 @@ class WritingRules(TypedDict):
     """The word at the place where a text becomes as long as allowed, if it is prescribed."""
     no_repeat: int
     """A run of so many words occurs once; 0: runs may repeat."""
+    repetition_penalty: NotRequired[float]
+    """By how much words that were read or written before are less likely; 1 and nothing: by nothing."""
     normalized: bool
     """Whether probabilities of the words that are left sum to 1."""
     beams: int

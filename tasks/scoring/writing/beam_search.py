@@ -38,12 +38,14 @@ class Beam:
     parent: int = 0
 
 
-def likeliest_text(writer: Writer, rules: WritingRules, writing: Writing) -> list[int]:
-    """Return the words of the text that is found, without those that end it."""
+def likeliest_text(writer: Writer, rules: WritingRules, writing: Writing, before: Sequence[int] = ()) -> list[int]:
+    """Return the words of the text that is found, without those that end it; ``before`` are words that stand before
+    it, of a text that is continued."""
+    before = before or (rules["begin"],)
     running, finished = [Beam(0.0, ())], list[Beam]()
     while running:
-        last = [beam.words[-1] if beam.words else rules["begin"] for beam in running]
-        best = continuations(running, writer.next_words(last), rules, writing)
+        last = [beam.words[-1] if beam.words else before[-1] for beam in running]
+        best = continuations(running, writer.next_words(last), rules, writing, before)
         found = [beam for beam in best[: writing.beams] if has_ended(beam, rules, writing)]
         finished += [with_length_divided(beam, writing) for beam in found]
         finished = sorted(finished, key=score_of, reverse=True)[: writing.beams]
@@ -77,12 +79,14 @@ def is_settled(finished: Sequence[Beam], running: Beam, writing: Writing) -> boo
     return len(finished) == writing.beams and with_length_divided(running, writing).score <= finished[-1].score
 
 
-def continuations(running: Sequence[Beam], logits_KV: np.ndarray, rules: WritingRules, writing: Writing) -> list[Beam]:
+def continuations(
+    running: Sequence[Beam], logits_KV: np.ndarray, rules: WritingRules, writing: Writing, before: Sequence[int]
+) -> list[Beam]:
     """Return the likeliest texts with one word more, best first: enough of them that, whichever end, as many go on as
     there are beams."""
     totals_KV = np.stack(
         [
-            beam.score + log_likelihoods(logits_V, beam.words, rules, writing)
+            beam.score + log_likelihoods(logits_V, beam.words, rules, writing, before)
             for beam, logits_V in zip(running, logits_KV, strict=True)
         ]
     )
@@ -94,11 +98,18 @@ def continuations(running: Sequence[Beam], logits_KV: np.ndarray, rules: Writing
     return [Beam(float(totals_KV[text, word]), (*running[text].words, word), text) for text, word in places]
 
 
-def log_likelihoods(logits_V: np.ndarray, words: Sequence[int], rules: WritingRules, writing: Writing) -> np.ndarray:
-    """Return the logarithm of the probability of each word behind some words [V]; minus infinity for those that the
-    rules exclude there."""
-    found_V = log_softmax(logits_V.astype(np.float32))
-    found_V[[*rules["never"], *words_that_repeat([rules["begin"], *words], rules["no_repeat"])]] = -np.inf
+def log_likelihoods(
+    logits_V: np.ndarray, words: Sequence[int], rules: WritingRules, writing: Writing, before: Sequence[int]
+) -> np.ndarray:
+    """Return the logarithm of the probability of each word behind some words, and those before them [V]; minus infinity
+    for those that the rules exclude there."""
+    found_V, read = logits_V.astype(np.float32), [*before, *words]
+    if writing.beams > 1:  # transformers' beams are penalized by log-likelihoods, its likeliest words by logits
+        found_V = log_softmax(found_V)
+    found_V = less_likely(found_V, read, rules.get("repetition_penalty", 1.0))
+    if writing.beams == 1:
+        found_V = log_softmax(found_V)
+    found_V[[*rules["never"], *words_that_repeat(read, rules["no_repeat"])]] = -np.inf
     if len(words) < writing.least:
         found_V[rules["ends"]] = -np.inf
     if not words and rules["first"] is not None:
@@ -106,6 +117,16 @@ def log_likelihoods(logits_V: np.ndarray, words: Sequence[int], rules: WritingRu
     if len(words) == writing.most - 1 and rules["last"] is not None:
         found_V = only(rules["last"], len(found_V))
     return log_softmax(found_V) if rules["normalized"] else found_V
+
+
+def less_likely(scores_V: np.ndarray, words: Sequence[int], penalty: float) -> np.ndarray:
+    """Return scores in which those of some words are divided by a penalty, or multiplied if they are negative.
+
+    Keskar et al. 2019, "CTRL", arXiv:1909.05858, section 4.1; transformers multiplies negative ones.
+    """
+    found_V, seen = scores_V.copy(), sorted({*words})
+    found_V[seen] = np.where(found_V[seen] < 0, found_V[seen] * penalty, found_V[seen] / penalty)
+    return found_V
 
 
 def only(word: int, words: int) -> np.ndarray:

@@ -11,7 +11,6 @@ from tasks.task_types.units import Writing
 
 OTHER_RULES = {
     "encoder_no_repeat_ngram_size": 0,
-    "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0,
     "exponential_decay_length_penalty": None,
     "begin_suppress_tokens": None,
@@ -40,6 +39,7 @@ def rules_of(generation: Any, begin: int) -> WritingRules:
         "first": generation.forced_bos_token_id,
         "last": next(iter(ids_in(generation.forced_eos_token_id)), None),
         "no_repeat": generation.no_repeat_ngram_size or 0,
+        "repetition_penalty": float(generation.repetition_penalty or 1.0),
         "normalized": bool(generation.renormalize_logits),
         "beams": own.beams,
         "length_penalty": own.length_penalty,

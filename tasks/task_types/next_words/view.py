@@ -27,7 +27,7 @@ def nats_in_words(given: Any, names: Sequence[str]) -> str:
 
 
 WRITES_ON = (
-    'end, written = tokenizer.token_to_id(card["frame"]["end"]), []\n'
+    'rules, written = card["writing"], []\n'
     'shapes = card["memory"].items()\n'
     "memory = {name: np.zeros((1, heads, 0, size), np.float32) for name, (heads, size) in shapes}\n"
     'wanted = ["next_logits", *(name.replace("past", "present") for name in memory)]\n'
@@ -37,8 +37,11 @@ WRITES_ON = (
     '    feeds = {"input_ids": np.array([following]), "attention_mask": np.ones((1, read), np.int64), **memory}\n'
     "    logits, *present = session.run(wanted, feeds)\n"
     "    memory = dict(zip(memory, present))\n"
+    '    seen, penalty = [*{*tokens, *written}], rules["repetition_penalty"]\n'
+    "    logits[0, seen] *= np.where(logits[0, seen] < 0, penalty, 1 / penalty)\n"
+    '    logits[0, rules["never"]] = -np.inf\n'
     "    word = int(logits[0].argmax())\n"
-    "    if word == end:\n"
+    '    if word in rules["ends"]:\n'
     "        break\n"
     "    written.append(word)\n"
     "    following = [word]\n"

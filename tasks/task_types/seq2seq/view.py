@@ -41,7 +41,8 @@ WRITES_A_TEXT = (
     "    logits, *present = session.run(wanted, feeds)\n"
     "    memory, source = dict(zip(memory, present)), source[:, :0]  # the source is read once\n"
     '    logits[0, rules["never"]] = -np.inf\n'
-    "    word = int(logits[0].argmax())\n"
+    '    first = None if written else rules["first"]  # some models begin with a prescribed word\n'
+    "    word = int(logits[0].argmax()) if first is None else first\n"
     '    if word in rules["ends"]:\n'
     "        break\n"
     "    written.append(word)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tasks.errors import ModelError
 from tasks.scoring.onnx_models import template_of_card
 from tasks.task_types.chats.turns import JUDGED_ANSWERS, LEARNED_ANSWERS, asked_by_template, in_its_template
+from tasks.task_types.chats.view import VIEW
 from tasks.task_types.texts.messages import chat_in_cell
 from tasks.task_types.units import Units, frame_of
 from tasks.training.data.encoded import encode_windows
@@ -36,6 +38,14 @@ LINES = (
     "{% if add_generation_prompt %}assistant:{% endif %}"
 )
 """A form without signs: an answer ends where its text ends."""
+MARKED = (
+    "{{ strftime_now('%Y') }}{% if tools is none %} without tools{% endif %}\n"
+    "{%- for message in messages %}\n"
+    "  {{- message | tojson }}\n"
+    "  {%- generation -%}  {{ message['content'] | trim }}  {%- endgeneration %}\n"
+    "{% endfor %}"
+)
+"""A form with what some published ones have: the date, JSON, and marks around what is learned."""
 
 
 def learned(text: str, max_length: int, units: Units = LEARNED_ANSWERS, tokenizer: Any = None) -> list[str]:
@@ -111,3 +121,16 @@ def test_templates_and_chats_that_do_not_fit_have_a_sentence(
     stored = "\n".join(f"␞{one['role']}␟ {one['content']}" for one in chat)
     with pytest.raises(ModelError, match=sentence):
         in_its_template(frame_of(tokenizer), stored)
+
+
+@pytest.mark.parametrize("template", [CHATML, INSTRUCTIONS, LINES, "MARKED"])
+def test_the_program_on_a_card_writes_chats_as_transformers_does(template: str) -> None:
+    """Also by templates that mark answers for trainings, write numbers and texts as JSON, or know the date."""
+    own, asked = chat_tokenizer(), 'say "é < 3"'
+    own.chat_template = MARKED if template == "MARKED" else template
+    program = VIEW.code.export.split("tokens = ")[0].replace("{text}", repr(asked))
+    frame = {"begin": own.bos_token or "", "end": own.eos_token, "chat_template": own.chat_template}
+    found: dict[str, Any] = {"card": {"frame": frame}, "json": json}
+    exec(compile(program, "card", "exec"), found)
+    messages = [{"role": "user", "content": asked}]
+    assert found["asked"] == own.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,37 @@ def test_a_graph_continues_texts_as_its_checkpoint_does(place: Path) -> None:
         continued_texts(place / "full/output", texts, 127)
     with pytest.raises(ModelError, match="more than the 128 that the model reads"):
         continued_texts(place / "model", texts, 127)
+
+
+def likeliest_words(folder: Path, text: str, count: int) -> list[int]:
+    """Return the words by which a graph continues a text, without any rule."""
+    model, words = OnnxModel(folder), list[int]()
+    reader, following = StepReader(model), model.tokenizer.encode(model.frame.begin + text).ids
+    for _ in range(count):
+        words.append(int(reader.next_word(following).argmax()))
+        following = words[-1:]
+    return words
+
+
+@pytest.mark.parametrize("setting", ["repetition_penalty", "no_repeat_ngram_size", "suppress_tokens", "eos_token_id"])
+def test_a_graph_follows_the_settings_of_its_checkpoint(setting: str, place: Path, tmp_path: Path) -> None:
+    """Each changes the text, in the graph as in the checkpoint; models that chat state several ends, and often a
+    penalty."""
+    texts, model = ["the good film", "the", "a bad plot"], shutil.copytree(place / "model", tmp_path / "model")
+    words = likeliest_words(place / "full/output", texts[0], 4)
+    value = {
+        "repetition_penalty": 1.4,
+        "no_repeat_ngram_size": 1,
+        "suppress_tokens": words[:1],
+        "eos_token_id": [0, words[3]],
+    }[setting]
+    stated = json.loads((model / "generation_config.json").read_text())
+    (model / "generation_config.json").write_text(json.dumps({**stated, setting: value}))
+    facts = do("export", tmp_path / "full" / "output", EXPORT, model=model, rows=place / "rows")
+    assert facts["made"], facts
+    written = continued_texts(model, texts, 30)
+    assert written == continued_texts(tmp_path / "full/output", texts, 30)
+    assert written != continued_texts(place / "model", texts, 30)
 
 
 def test_a_text_is_as_likely_in_a_graph(place: Path) -> None:

@@ -65,6 +65,8 @@ def model(request: pytest.FixtureRequest) -> Any:
         (Writing(3, -1.0, 9), {"no_repeat_ngram_size": 2}),
         (Writing(1, 1.0, 9), {"no_repeat_ngram_size": 1}),
         (Writing(3, 1.0, 7, least=5), {"forced_bos_token_id": 22, "forced_eos_token_id": ENDS}),
+        (Writing(1, 1.0, 12), {"repetition_penalty": 1.7}),
+        (Writing(3, 1.0, 9), {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2}),
         (Writing(2, 1.0, 9), {"eos_token_id": [ENDS, 33, 34], "suppress_tokens": [30]}),
     ],
 )
@@ -85,8 +87,8 @@ def test_texts_are_those_of_generate(model: Any, writing: Writing, settings: dic
 def test_a_setting_that_is_not_built_is_named(model: Any) -> None:
     from transformers import GenerationConfig
 
-    with pytest.raises(ModelError, match="sets repetition_penalty, which graphs do not follow; remove it"):
-        rules_of(GenerationConfig(repetition_penalty=1.2), 0)
+    with pytest.raises(ModelError, match="sets encoder_repetition_penalty, which graphs do not follow; remove it"):
+        rules_of(GenerationConfig(encoder_repetition_penalty=1.2), 0)
     with pytest.raises(ModelError, match="sets bad_words_ids with several tokens"):
         rules_of(GenerationConfig(bad_words_ids=[[3, 4]]), 0)
 
