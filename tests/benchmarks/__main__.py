@@ -3,6 +3,7 @@
     make bench                       everything, one thread and four (over an hour)
     make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
     make bench MODEL=folder ROWS=dev.parquet LEARNED=train.parquet BENCH=shrinking-peers    other pruners, quantizers
+    make bench RECIPE=file BENCH=type-peers                  models that write, beside a Trainer with a live teacher
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench GPU=1 BENCH="gpu-tuning gpu-distilling"       the engine on a GPU
     make bench BENCH=distill-bert    one benchmark
@@ -47,12 +48,14 @@ BENCHMARKS = {
     "gpu-tuning": ("tests.benchmarks.gpu.measuring", "gpu_tuning"),
     "gpu-distilling": ("tests.benchmarks.gpu.measuring", "gpu_distilling"),
     "shrinking-peers": ("tests.benchmarks.shrinking.peers", "shrinking_peers"),
+    "type-peers": ("tests.benchmarks.types.peers", "type_peers"),
 }
 WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality", "gpu-tuning", "gpu-distilling")
 """Benchmarks that choose their threads themselves, or whose threads do not matter."""
 NEEDED = {
     "quality": ("BASE", "ROWS"),
     "shrinking-peers": ("MODEL", "ROWS", "LEARNED"),
+    "type-peers": ("RECIPE",),
     "gpu-tuning": ("GPU",),
     "gpu-distilling": ("GPU",),
 }

@@ -1,0 +1,84 @@
+"""Both ways of the comparison by task type learn one loss, from one start. Nothing here asserts a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import DataCollatorForSeq2Seq
+
+from tasks.recipe.slices import KeptSlice
+from tasks.task_types.heads import HEADS
+from tasks.task_types.units import KeptWords
+from tasks.training.data.encoded import collate
+from tasks.training.data.rows import read_rows
+from tests.benchmarks.setting import Setting
+from tests.benchmarks.types.school import School, open_school
+from tests.benchmarks.types.trainers import PEERS, divergence_from, pairs_of_sentences
+from tests.task_types.next_words.tables import write_decoder, write_documents
+from tests.task_types.seq2seq.tables import write_sentences, write_translator
+from tests.task_types.seq2seq.test_chain import values_for
+
+
+def recipe_for(kind: str, folder: Path) -> Path:
+    """Write a recipe of a type whose teacher is a folder, with random weights."""
+    if kind == "seq2seq":
+        values = values_for(write_translator(folder / "model"), write_sentences(folder / "table"))
+    else:
+        values = values_for(write_decoder(folder / "model", layers=4), write_documents(folder / "table"))
+        values["task"] = {"name": "documents", "kind": kind, "metrics": ["word_perplexity"]}
+        values["students"] = [{"name": "words", "layers": 2}]
+        del values["generation"], values["gate"]["criteria"]
+    values["teacher"] = {"model": values["teacher"]["model"], "already_finetuned": True}
+    (folder / "recipe.yaml").write_text(json.dumps(values))
+    return folder / "recipe.yaml"
+
+
+@pytest.fixture
+def school(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> School:
+    monkeypatch.setenv("RECIPE", str(recipe_for("seq2seq", tmp_path)))
+    (tmp_path / "scratch").mkdir()
+    return open_school(tmp_path / "scratch", quick=True)
+
+
+def test_a_trainer_learns_the_loss_that_we_learn(school: School) -> None:
+    """On the same sources, with all words kept: the loss of our training is theirs, and so is the start."""
+    teacher, tokenizer, head = school.load_teacher(), school.tokenizer(), HEADS["seq2seq"]
+    student, again = school.start(teacher, 0).eval(), school.start(teacher, 0).eval()
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(student.parameters(), again.parameters(), strict=True))
+    assert student.config.encoder_layers == 2 and student.config.decoder_layers == 1
+    batch = DataCollatorForSeq2Seq(tokenizer, student)(pairs_of_sentences(school, tokenizer)[:5])
+    theirs = divergence_from(teacher, school.knobs, shifts=False)(student, dict(batch))
+    rows = read_rows(school.rows, "train", head)
+    encoded = rows.tokens(tokenizer, 48)
+    ours_batch = collate(encoded, list(range(5)), tokenizer.pad_token_id, torch.device("cpu"))
+    assert encoded.windows is not None and encoded.windows.targets_UK is not None and head.keep is not None
+    answers: list[dict[str, Any]] = []
+    for model in (student, teacher):
+        with torch.no_grad():
+            answers.append(ours_batch.answers({"logits": model(**ours_batch.inputs(model)).logits}))
+    kept = KeptSlice(words=1000, temperature=school.knobs.temperature, bits=32)
+    stored = head.keep(answers[1], KeptWords(kept.words, kept.temperature, kept.bits))
+    ours = head.teacher_loss(
+        answers[0],
+        stored,
+        torch.as_tensor(encoded.windows.targets_UK[ours_batch.numbers]),
+        temperature=school.knobs.temperature,
+        hard_weight=school.knobs.hard_weight,
+        formula="default",
+    )
+    assert ours.mean().item() == pytest.approx(theirs.item(), rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["seq2seq", "next-words"])
+def test_both_ways_are_trained_and_judged(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.benchmarks.types.peers import OURS, type_peers
+
+    monkeypatch.setenv("RECIPE", str(recipe_for(kind, tmp_path)))
+    (figure,) = type_peers(Setting(1, True, 1))
+    assert figure.of == OURS and figure.against == PEERS[kind].name
+    assert figure.ratios[0] > 0 and " rows" in figure.name
