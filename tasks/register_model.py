@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from tasks.exports.package import PublishedExport, files_for_a_model
 from tasks.gate.decided import RunDecision
-from tasks.gate.gate_inputs import GateInputs, gate_row, verdict_tags
+from tasks.gate.gate_inputs import GateInputs, gate_row, tag_of_figures, verdict_tags
 from tasks.gate.verdicts import Decision
 from tasks.ports.tracking.packer import Packer, started
 from tasks.ports.tracking.tracker import Tracker
@@ -162,17 +161,7 @@ def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: RunDes
         "speedup": "unsteady" if candidate.unsteady else f"{candidate.speedup:.2f}",
         **verdict_tags(decision),
         "gate.alone": "accepted" if decision.accepted else "refused",
-        "figures": json.dumps(
-            {
-                "bytes": row.bytes,
-                "latency_ms": row.latency_ms,
-                "speedup": row.speedup,
-                "unsteady": row.unsteady,
-                "headline": row.headline,
-                "quality": row.quality,
-                "selection": row.selection,
-            }
-        ),
+        **tag_of_figures(row),
         "checkpoint.sha256": candidate.checkpoint or "",
         "seed": str(candidate.selected_seed if "selected_seed" in candidate.model_fields_set else ""),
         "task": recipe.spec.name,

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, Unpack
 from tasks.errors import DataError, EvaluationChanged, RegistryError
 from tasks.gate.criteria import Champion
 from tasks.gate.decided import AliasDecision, DeletedVersion, RunDecision
-from tasks.gate.gate_inputs import GateInputs, verdict_tags
+from tasks.gate.gate_inputs import GateInputs, tag_of_figures, verdict_tags
 from tasks.gate.promotion import (
     ChampionComparison,
     Compare,
@@ -73,7 +73,8 @@ def decide_run(gate_inputs: GateInputs, registry: Registry, numbers: Mapping[str
         if champion is not None:
             champion = beside(champion, gate_inputs, theirs)
         decisions = gate_inputs.decide(champion, theirs)
-        versions = versions_of(standing, {number: decisions[name] for name, number in numbers.items()})
+        rows = {number: gate_inputs.row_of(name) for name, number in numbers.items()}
+        versions = versions_of(standing, {number: decisions[name] for name, number in numbers.items()}, rows)
         policy = Policy(gate.promote, gate.prefer, gate.margin)
         outcome = promote_run(
             list(numbers.values()),
@@ -82,7 +83,10 @@ def decide_run(gate_inputs: GateInputs, registry: Registry, numbers: Mapping[str
             policy,
             reader.comparer(gate_inputs.recipe.scoring.confidence),
         )
-    judged = {number: verdict_tags(decisions[name]) for name, number in numbers.items()}
+    # a version that was found again has the speeds of its first run, which may have been unsteady
+    judged = {
+        number: {**verdict_tags(decisions[name]), **tag_of_figures(rows[number])} for name, number in numbers.items()
+    }
     news = commit(
         registry,
         standing,
@@ -158,8 +162,13 @@ class Reader:
         return compare
 
 
-def versions_of(standing: RegistryState, decisions: Mapping[str, Decision] | None = None) -> dict[str, Version]:
-    """Return the registry's versions in the form that decisions read; those just judged have their new verdict."""
+def versions_of(
+    standing: RegistryState,
+    decisions: Mapping[str, Decision] | None = None,
+    rows: Mapping[str, GateRow] | None = None,
+) -> dict[str, Version]:
+    """Return the registry's versions in the form that decisions read; those just judged have their new verdict and
+    figures."""
     fresh = {number: decision.verdict for number, decision in (decisions or {}).items()}
     return {
         number: Version(
@@ -167,7 +176,7 @@ def versions_of(standing: RegistryState, decisions: Mapping[str, Decision] | Non
             tags.get("candidate", ""),
             tags.get("checkpoint.sha256", number),
             fresh.get(number) or verdict_of(tags),
-            figures_of(tags),
+            (rows or {}).get(number) or figures_of(tags),
             tags.get("promotion.state", ""),
             tags.get("rows.sha256", ""),
         )

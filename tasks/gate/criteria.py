@@ -18,7 +18,7 @@ from tasks.recipe.judging import COSTS, FIGURES, Criterion
 from tasks.results.record import UNKNOWN_COST
 from tasks.scoring.quality.gain import Gain, Unread
 
-PACED = ("latency_ms", "speedup", "joules", "ms_per_text")
+PACED = ("latency_ms", "speedup", "joules", "ms_per_text", "token_ms")
 """Figures that depend on the duration of an inference."""
 UNKNOWN = 1.0  # relative shortfall of an unknown figure: as bad as missing the whole bound
 ROUNDING = 1e-12  # rounding error allowed for a sum of decimal fractions

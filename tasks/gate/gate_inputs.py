@@ -83,6 +83,10 @@ class GateInputs:
         found = read_judged_rows(folder, split, self.rows_sha256)
         return replace(found, sentences_N=sentence_digests(read_sentences(folder, split)), learned=learned)
 
+    def row_of(self, name: str) -> GateRow:
+        """Return a model's figures in the gate's form."""
+        return gate_row(self.recipe, next(model for model in self.models if model.name == name))
+
     def evaluation(self, name: str) -> Path:
         """Return the folder of a model's evaluation; raise DataError if the model has no scorecard."""
         if name not in self.written:
@@ -91,7 +95,7 @@ class GateInputs:
             model = next(model for model in self.models if model.name == name)
             folder = self.workspace / "evaluations" / name
             self.written[name] = write_evaluation(
-                folder, self.scorecards[name](), self.rows, about_model(self.recipe, model)
+                folder, self.scorecards[name](), self.rows, about_model(self.recipe, model, self.data.labels)
             )
         return self.written[name]
 
@@ -188,7 +192,13 @@ def interval_of(
     )
 
 
-def about_model(recipe: Recipe, model: ResultRow) -> ModelDescription:
+def tag_of_figures(row: GateRow) -> dict[str, str]:
+    """Return the tag with the figures by which versions are preferred."""
+    names = ("bytes", "latency_ms", "speedup", "unsteady", "headline", "quality", "selection")
+    return {"figures": json.dumps({name: getattr(row, name) for name in names})}
+
+
+def about_model(recipe: Recipe, model: ResultRow, labels: Sequence[str] | None) -> ModelDescription:
     """Return the description of a model in its evaluation."""
     row = gate_row(recipe, model)
     written = model.as_json()
@@ -198,7 +208,7 @@ def about_model(recipe: Recipe, model: ResultRow) -> ModelDescription:
         "quality": row.quality,
         "selection": row.selection,
     }
-    return {
+    found: ModelDescription = {
         "candidate": model.name,
         "role": model.role,
         "recipe": recipe.name,
@@ -208,6 +218,9 @@ def about_model(recipe: Recipe, model: ResultRow) -> ModelDescription:
         "checkpoint": model.checkpoint,
         "figures": figures,
     }
+    if labels is not None:
+        found["labels"] = list(labels)
+    return found
 
 
 def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from tasks.gate.criteria import format_figure
 from tasks.gate.row import GateRow
-from tasks.gate.verdicts import ACCEPT, measure_for, preference
+from tasks.gate.verdicts import ACCEPT, cost_by, measure_for, preference
 from tasks.scoring.quality.gain import Gain
 
 ALIASES = ("champion", "challenger", "previous", "champion-small", "champion-fast")
@@ -147,14 +147,14 @@ def stand(
         )
     if policy.prefer == "fastest" and (version.row.unsteady or champion.row.unsteady):
         return unsteady_outcome(version, champion)
-    measure = measure_for([version.row, champion.row])
-    if preference(version.row, policy.prefer, measure) >= preference(champion.row, policy.prefer, measure):
+    ours, theirs = (cost_by(one.row, policy.prefer) for one in (version, champion))
+    if ours > theirs:
         return VersionOutcome(
             number,
             "accepted",
-            f"the champion, version {champion.number}, is preferred: it is not less {WORD[policy.prefer]}",
+            f"the champion, version {champion.number}, is preferred: it is {THAN[policy.prefer]}",
         )
-    return no_worse(version, champion, policy, compare(version, champion))
+    return no_worse(version, champion, policy, compare(version, champion), costs_less=ours < theirs)
 
 
 def unsteady_outcome(version: Version, champion: Version) -> VersionOutcome:
@@ -173,11 +173,15 @@ def unsteady_outcome(version: Version, champion: Version) -> VersionOutcome:
     )
 
 
-WORD = {"smallest": "small", "fastest": "fast", "best": "good"}
+AS = {"smallest": "as small as", "fastest": "as fast as", "best": "beside"}
 
 
-def no_worse(version: Version, champion: Version, policy: Policy, comparison: ChampionComparison) -> VersionOutcome:
-    """Return the outcome of the quality comparison of a preferred version with the champion."""
+def no_worse(
+    version: Version, champion: Version, policy: Policy, comparison: ChampionComparison, *, costs_less: bool
+) -> VersionOutcome:
+    """Return the outcome of the quality comparison of a version with the champion. A version that costs less replaces
+    it if it is not certainly worse; any other one, if it is certainly better: scores on selection rows decide between
+    versions of one run alone, because another run may have had other rows, or have learned from these."""
     whom = f"the champion, version {champion.number}"
     if comparison.gain is None:
         return VersionOutcome(
@@ -189,9 +193,13 @@ def no_worse(version: Version, champion: Version, policy: Policy, comparison: Ch
         return VersionOutcome(
             version.number, "refused", f"certainly worse by more than {format_figure(policy.margin)}: {said}"
         )
-    return VersionOutcome(
-        version.number, "eligible", f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}"
-    )
+    if costs_less:
+        better = f"{THAN[policy.prefer]} than {whom}, and not certainly worse: {said}"
+        return VersionOutcome(version.number, "eligible", better)
+    if gain.low > 0:
+        return VersionOutcome(version.number, "eligible", f"{AS[policy.prefer]} {whom}, and certainly better: {said}")
+    stays = f"{AS[policy.prefer]} {whom}, and not certainly better: {said}"
+    return VersionOutcome(version.number, "accepted", stays)
 
 
 def promote_by_hand(

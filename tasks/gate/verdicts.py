@@ -270,8 +270,15 @@ def measure_for(candidates: Iterable[GateRow]) -> str:
 def preference(candidate: GateRow, prefer: str, measure: str = "quality") -> tuple[float, float]:
     """Return a sort key that is smallest for the preferred candidate: unknown costs come last, and quality (see
     ``measure_for``) breaks ties."""
-    cost, quality = COST[prefer](candidate), candidate.worth(measure)
-    return math.inf if cost is None else cost, math.inf if quality is None or math.isnan(quality) else -quality
+    quality = candidate.worth(measure)
+    return cost_by(candidate, prefer), math.inf if quality is None or math.isnan(quality) else -quality
+
+
+def cost_by(candidate: GateRow, prefer: str) -> float:
+    """Return what a preference saves, the less the better; infinity for an unknown cost, and the same for all where the
+    best is preferred."""
+    cost = COST[prefer](candidate)
+    return math.inf if cost is None else cost
 
 
 def size(candidate: GateRow) -> float | None:

@@ -241,6 +241,11 @@ class Criterion(Knobs):
             raise ValueError(
                 f"criterion {self.metric!r} is relative to the teacher and to the champion; write it as two criteria"
             )
+        if self.metric == "retained" and self.relative_to is not None:
+            raise ValueError(
+                "criterion 'retained' is a share of the teacher's score already; remove relative_to, or compare the "
+                "task's metric with the champion's"
+            )
         if self.by == "difference" and self.reference is None:
             raise ValueError(
                 f"criterion {self.metric!r} is a difference and needs a reference; set relative_to: teacher or champion"

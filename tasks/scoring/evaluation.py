@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -62,6 +62,8 @@ class ModelDescription(TypedDict):
     headline: str
     checkpoint: str | None
     figures: Mapping[str, object]
+    labels: NotRequired[Sequence[str]]
+    """The names of the classes, in the order of their numbers."""
 
 
 class EvaluationFacts(ModelDescription):
@@ -259,8 +261,12 @@ def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
     """Restrict two evaluations to the rows that both answered and whose sentences are in neither's training data.
 
     Versions of older releases do not record their training sentences: they are compared on equal rows, without this
-    restriction. Raises DataError where too few rows are left for a verdict.
+    restriction. Raises DataError where too few rows are left for a verdict, and where numbers of classes stand for
+    others.
     """
+    names, others = (one.about.get("labels") for one in (ours, theirs))
+    if names is not None and others is not None and list(names) != list(others):
+        raise DataError(f"its classes are others ({', '.join(names)}; the champion's are {', '.join(others)})")
     pairs = shared_rows(ours, theirs)
     known = [learned for learned in (ours.learned, theirs.learned) if learned is not None and len(learned)]
     if ours.sentences_N is not None and known:

@@ -85,6 +85,22 @@ def test_a_smaller_one_that_is_certainly_worse_is_refused_but_may_be_the_small_o
     )
 
 
+@pytest.mark.parametrize("prefer", ["smallest", "best"])
+def test_scores_on_selection_rows_of_another_run_decide_nothing(prefer: str) -> None:
+    """A champion that chose its checkpoint on rows which it had learned has a high score there, and keeps a newcomer of
+    its size away for ever; one that is better by chance alone replaces nothing."""
+    high, low = (
+        replace(one, row=one.row.replaced(selection=value)) for one, value in ((OLD, 0.99), (version(2, 100), 0.9))
+    )
+    better = run(high, low, of=[2], aliases=HELD, prefer=prefer, gain=Gain(0.05, 0.03, 0.07))
+    assert better.moves["champion"] == "2" and "certainly better: +0.05 [+0.03, +0.07]" in better.words[0].reason
+    lucky = run(replace(high, row=low.row), replace(low, row=high.row), of=[2], aliases=HELD, prefer=prefer)
+    assert "champion" not in lucky.moves and words(lucky) == {"2": "accepted"}
+    assert "and not certainly better: +0 [-0.01, +0.01]" in lucky.words[0].reason
+    worse = run(high, low, of=[2], aliases=HELD, prefer=prefer, gain=WORSE)
+    assert words(worse) == {"2": "refused"}
+
+
 def shaky(number: int, speedup: float = 9.0, **changes: Any) -> Version:
     found = version(number, 100, speedup=speedup, **changes)
     return replace(found, row=found.row.replaced(unsteady="after 40 calls"))
@@ -117,7 +133,7 @@ def test_a_larger_one_stays_behind_and_is_not_compared() -> None:
         raise AssertionError("a bootstrap that decides nothing")
 
     found = promote_run(["2"], {"1": OLD, "2": version(2, 200)}, HELD, Policy(), never)
-    assert found.moves == {} and found.words[0].reason == "the champion, version 1, is preferred: it is not less small"
+    assert found.moves == {} and found.words[0].reason == "the champion, version 1, is preferred: it is smaller"
 
 
 def test_other_rows_are_not_compared_and_a_person_decides() -> None:

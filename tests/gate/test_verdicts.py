@@ -450,6 +450,9 @@ def test_an_unsteady_speed_meets_no_criterion_and_is_preferred_to_nothing() -> N
     assert [one.champion for one in evaluate_candidates([quick, slow], TEACHER, gate)] == [True, False]
     first, second = evaluate_candidates([quick.replaced(unsteady="after 40 calls"), slow], TEACHER, gate)
     assert first.reasons[:2] == ("speedup is unsteady: not met", "latency_ms is unsteady: not met") and second.champion
+    shaky = candidate("decoder", token_ms=2.0).replaced(unsteady="for a further token")
+    (further,) = evaluate_candidates([shaky], TEACHER, Gate(criteria=(Criterion(metric="token_ms", at_most=3),)))
+    assert further.reasons[0] == "token_ms is unsteady: not met" and not further.champion
     assert decided([quick.replaced(unsteady="after 40 calls"), slow], Gate(criteria=SHARE.criteria, prefer="fastest"))[
         1
     ].champion

@@ -109,6 +109,18 @@ def test_ranks_are_those_of_a_search_over_different_passages(noise: float) -> No
     assert found.tolist() == [1 + int((row > row[place]).sum()) for row, place in zip(scores_PU, place_P, strict=True)]
 
 
+def test_a_model_that_gives_all_texts_one_vector_finds_nothing() -> None:
+    """Of equal vectors it cannot be told that they are of one passage; and a passage as near as another is not found
+    before it."""
+    one_PD, other_PD = np.ones((30, 4)), HERE.normal(size=(30, 4))
+    for queries_PD, passages_PD in ((one_PD, one_PD), (other_PD, one_PD), (one_PD, other_PD)):
+        assert set(ANSWERS["retrieval"].decide(outputs_of(queries_PD, passages_PD))) == {30.0}
+    doubled_PD = np.asarray([[1.0, 0, 0], [1.0, 0, 0], [0, 1.0, 0]])
+    away_PD = np.asarray([[1.0, 0.5, 0], [1.0, -0.5, 0], [0, 1.0, 1.0]])
+    asked_PD = doubled_PD + np.asarray([[0, 0, 0], [0, 0, 0.1], [0, 0, 0]])
+    assert ANSWERS["retrieval"].decide(outputs_of(asked_PD, away_PD))[::2].tolist() == [2, 2, 1]
+
+
 def test_another_passage_of_the_same_query_does_not_count_against_the_first() -> None:
     query, better, good = np.asarray([1.0, 0, 0]), np.asarray([1.0, 0.1, 0]), np.asarray([1.0, 0.3, 0])
     other, away = np.asarray([0, 1.0, 0]), np.asarray([0, 0, 1.0])

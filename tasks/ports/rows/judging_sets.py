@@ -154,10 +154,20 @@ def labelled_rows(
 
 
 def sampled(split: Split, count: int) -> list[int]:
-    """Return the indices of at most ``count`` rows, selected by a hash of their texts, in their original order."""
-    sentences = split.sentences
+    """Return the indices of at most ``count`` rows, selected by a hash of their texts, in their original order; of rows
+    that are judged together whole groups, and at least one."""
+    sentences, judged = split.sentences, split.units or split.groups
     order = sorted(range(len(split)), key=lambda row: sha256("\0".join(sentences[row]).encode()).digest())
-    return sorted(order[:count])
+    if judged is None:
+        return sorted(order[:count])
+    together: dict[object, list[int]] = {}
+    for row in order:
+        together.setdefault(judged[row], []).append(row)
+    found: list[int] = []
+    for rows in together.values():
+        if not found or len(found) + len(rows) <= count:
+            found += rows
+    return sorted(found)
 
 
 def said_of(merged: Sequence[int] | None, names: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.metrics.definition import Metric, metric_value
-from tasks.scoring.quality.resampling import resampled
+from tasks.scoring.quality.resampling import number_of_draws, resampled
 
 LEAST = 0.05  # a share of a smaller score than this is meaningless, so none is computed
 TAIL = 10  # minimum number of resamples beyond each end of an interval; with fewer, its ends would be single draws
@@ -99,7 +99,9 @@ def compare(
     # The difference decides how many layers can be dropped: as in ``paired_difference``, its interval takes account of
     # a small number of seeds.
     gaps_R = values[:-1].mean(0) - theirs_R
-    difference = welch(ours - theirs, float(gaps_R.var(ddof=1)), [ours_S, np.asarray([theirs])], confidence)
+    drawn = number_of_draws(metric, len(references_N), groups_N, units_N)
+    of_rows = float(gaps_R.var(ddof=1))
+    difference = welch(ours - theirs, of_rows, [ours_S, np.asarray([theirs])], confidence, drawn)
     return Comparison(bounds(ours, ours_R, confidence), difference, retained)
 
 
@@ -136,19 +138,25 @@ def paired_difference(
         np.asarray([metric_value(metric, each, references_N, units_N) for each in each_SN])
         for each_SN in (first_SN, second_SN)
     ]
-    return welch(float(scores[0].mean() - scores[1].mean()), float(gaps_R.var(ddof=1)), scores, confidence)
+    drawn = number_of_draws(metric, len(references_N), groups_N, units_N)
+    return welch(float(scores[0].mean() - scores[1].mean()), float(gaps_R.var(ddof=1)), scores, confidence, drawn)
 
 
-def welch(value: float, of_rows: float, scores: list[np.ndarray], confidence: float) -> Difference:
+def welch(
+    value: float, of_rows: float, scores: list[np.ndarray], confidence: float, drawn: int | None = None
+) -> Difference:
     """Return the interval and the two-sided p-value of a difference (Welch 1947); ``of_rows`` is its variance over
-    rows."""
+    resamples that draw so many rows, or groups of rows (None: many). Of few groups the bootstrap underestimates the
+    variance by the factor (G - 1) / G, and their spread has G - 1 degrees of freedom."""
     from scipy.special import stdtr, stdtrit  # Student's t; scipy.stats takes a second to import
 
     of_seeds = [each_S.var(ddof=1) / len(each_S) if len(each_S) > 1 else 0.0 for each_S in scores]
+    of_rows *= 1.0 if drawn is None else drawn / max(1, drawn - 1)
     variance = of_rows + sum(of_seeds)
     if variance == 0:
         return Difference(value, value, value, float(value == 0))
     unsure = sum(each**2 / (len(each_S) - 1) for each, each_S in zip(of_seeds, scores, strict=True) if each > 0)
+    unsure += 0.0 if drawn is None else of_rows**2 / max(1, drawn - 1)
     freedom = variance**2 / unsure if unsure > 0 else np.inf
     spread = float(np.sqrt(variance))
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * spread

@@ -67,6 +67,15 @@ def resampled_units(
     return np.stack([metric.of_sums(weights_RU @ parts_UK, weights_RU.sum(1)) for parts_UK in found])
 
 
+def number_of_draws(
+    metric: Metric, rows: int, groups_N: np.ndarray | None = None, units_N: np.ndarray | None = None
+) -> int:
+    """Return how many independent things a resample draws: rows, or groups of them."""
+    if isinstance(metric, GroupMetric) and units_N is not None:
+        return len(np.unique(units_N if groups_N is None else groups_N))
+    return len(np.unique(groups_N)) if groups_N is not None and comes_in_groups(groups_N) else rows
+
+
 def comes_in_groups(groups_N: np.ndarray) -> bool:
     """Return whether groups can be resampled: there are at least two, and not every row is its own group."""
     return 1 < len(np.unique(groups_N)) < len(groups_N)

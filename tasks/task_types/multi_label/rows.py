@@ -82,7 +82,7 @@ def labels_of_cell(cell: Any, separator: str) -> list[Any] | None:
     wrong = next((one for one in cell if not is_label(one)), ())
     if wrong != ():
         raise ValueError(f"the list of labels contains {wrong!r}; give names, or whole numbers from 0 on")
-    return list(cell)
+    return [one.strip() if isinstance(one, str) else one for one in cell]
 
 
 def is_label(value: Any) -> bool:
@@ -116,7 +116,9 @@ def labels_of_flags(cell: Mapping[str, object]) -> list[str] | None:
 
 def flag(value: Any) -> bool | None:
     """Return whether a cell of 0 and 1 is 1; None for any other."""
-    return FLAGS.get(value.strip().lower() if isinstance(value, str) else value) if value is not None else None
+    if not isinstance(value, (str, int, float)):
+        return None
+    return FLAGS.get(value.strip().lower() if isinstance(value, str) else value)
 
 
 def separator_of(cells: Sequence[str], names: Sequence[str] | None) -> str:

@@ -26,7 +26,7 @@ ORDERS_DRAWN = 20
 
 def scores_as_texts(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the scores of each row's texts, in the order of the row [N]."""
-    found = [" ".join(f"{score:.6g}" for score in scores_K1[:, 0]) for scores_K1 in outputs[LOGITS]]
+    found = [" ".join(f"{score:.9g}" for score in scores_K1[:, 0]) for scores_K1 in outputs[LOGITS]]
     return np.asarray(found, dtype=str)
 
 

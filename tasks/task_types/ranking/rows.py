@@ -113,7 +113,8 @@ def no_grades_in_config(config: ModelConfig) -> None:
 
 def columns_of_queries(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
     """Return the columns of a table that has, by their names, several graded texts of each query; None for others."""
-    some = [name for name in columns if are_strings(columns[name])]
+    # ids are texts of one word, and are named like what they stand for
+    some = sorted((name for name in columns if are_strings(columns[name])), key=lambda name: name.endswith("id"))
     query = next((name for name in some if name_has(name, QUERY_WORDS)), None)
     passage = next((name for name in some if name != query and name_has(name, TEXT_WORDS)), None)
     label = next((name for name in columns if name_has(name, GRADE_WORDS) and name not in (query, passage)), None)

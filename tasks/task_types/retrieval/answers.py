@@ -33,6 +33,9 @@ def passage_ranks(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     if not len(queries_PD):
         return np.empty(0)
     query_P, passage_P = same_vectors(queries_PD), same_vectors(passages_PD)
+    if len(query_P) > 1 and 1 in (len(np.unique(query_P)), len(np.unique(passage_P))):
+        # a model whose texts all have one vector finds nothing: every order of the passages is as right as another
+        return of_both(np.full(len(query_P), float(len(query_P))))
     firsts_U, passage_P = np.unique(passage_P, return_inverse=True)
     relevant = {(int(query), int(passage)) for query, passage in zip(query_P, passage_P, strict=True)}
     by_query: dict[int, list[int]] = {}
@@ -45,7 +48,7 @@ def passage_ranks(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         own_P1 = np.take_along_axis(scores_PU, passage_P[part, None], 1)
         for place, query in enumerate(query_P[part]):
             scores_PU[place, by_query[int(query)]] = -np.inf
-        ranks_P[part] = 1 + (scores_PU > own_P1).sum(1)
+        ranks_P[part] = 1 + (scores_PU >= own_P1).sum(1)  # a passage that is found no sooner than another is behind it
     return of_both(ranks_P)
 
 

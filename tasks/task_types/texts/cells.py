@@ -32,8 +32,13 @@ def text_in_cell(cell: Any) -> str:
     if isinstance(cell, list) and all(isinstance(one, Mapping) for one in cell):
         return json.dumps(cell, ensure_ascii=False)
     if isinstance(cell, list) and all(isinstance(one, str) for one in cell):
-        return joined(cell)
+        return WordsOfList(joined(cell))
     return "" if cell is None else str(cell)
+
+
+class WordsOfList(str):
+    """A text whose words a table divides: between two of them stands a space, and signs at their ends belong to
+    them."""
 
 
 def words_joined(file: str, column: str, row: int, cell: Any) -> Any:

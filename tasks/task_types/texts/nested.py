@@ -40,6 +40,11 @@ def questions_of_paragraphs(table: pa.Table, file: str) -> pa.Table:
                 )
             for asked in paragraph["qas"] or ():
                 answers = asked.get("answers")
+                if answers is not None and not (isinstance(answers, list) and all(map(is_answer, answers))):
+                    raise DataError(
+                        f"{file}, article {number}: the answers {str(answers)[:60]!r} are no list of objects with a "
+                        f"text and an answer_start; give SQuAD's form"
+                    )
                 texts = None if answers is None else [answer["text"] for answer in answers]
                 starts = None if answers is None else [answer["answer_start"] for answer in answers]
                 found = None if texts is None else {"text": texts, "answer_start": starts}
@@ -48,3 +53,8 @@ def questions_of_paragraphs(table: pa.Table, file: str) -> pa.Table:
     answers_type = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int64()))])
     columns = {name: [row[name] for row in rows] for name in FLAT_COLUMNS[:-1]}
     return pa.table({**columns, "answers": pa.array([row["answers"] for row in rows], answers_type)})
+
+
+def is_answer(given: object) -> bool:
+    """Tell whether an answer has a text and the place at which it begins."""
+    return isinstance(given, dict) and isinstance(given.get("text"), str) and isinstance(given.get("answer_start"), int)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks.task_types.texts.cells import WordsOfList
 from tasks.task_types.units import Units
 
 BETWEEN_WORDS = " "
@@ -24,6 +25,7 @@ PUNCTUATION = re.compile(r"[^\w\s@#]")
 """A sign that is a word of its own at the beginning or at the end of a written word; not the first sign of a mention or
 of a topic."""
 WRITTEN_WORD = re.compile(r"\S+")
+WORD_OF_LIST = re.compile(r"[^ ]+")
 
 
 def number_of_words(text: str) -> int:
@@ -58,8 +60,10 @@ def first_pieces(text: str, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Return the beginning and the end of each word of a written text: between spaces, with signs at its ends as words
-    of their own."""
+    of their own, unless a table divides the words."""
     spans = list[tuple[int, int]]()
+    if isinstance(text, WordsOfList):
+        return [found.span() for found in WORD_OF_LIST.finditer(text)]
     for found in WRITTEN_WORD.finditer(text):
         start, end = found.span()
         before, after = list[tuple[int, int]](), list[tuple[int, int]]()

@@ -128,9 +128,8 @@ def blocks_of_words(school: School, tokenizer: Any) -> list[Example]:
 def tagged_words(school: School, tokenizer: Any) -> list[Example]:
     """Return sentences whose words have their tag at the first piece."""
     rows, found = school.split("train"), list[Example]()
-    numbers = {name: number for number, name in enumerate(school.task.labels or ())}
     for text, label in zip(rows.texts, rows.labels, strict=True):
-        words, tags = text.split(" "), [numbers[tag] for tag in label.split(" ")]
+        words, tags = text.split(" "), [int(tag) for tag in label.split(" ")]
         read = tokenizer(words, is_split_into_words=True, truncation=True, max_length=school.knobs.max_length)
         word_of = [-1 if word is None else word for word in read.word_ids()]
         first = [word >= 0 and word != before for before, word in zip([-1, *word_of], word_of, strict=False)]

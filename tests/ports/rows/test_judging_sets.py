@@ -217,6 +217,14 @@ def test_fewer_rows_are_the_same_ones_wherever_they_stand(tmp_path: Path) -> Non
     assert taken[0] == taken[1] and len(taken[0]) == 7
 
 
+def test_rows_that_are_judged_together_are_taken_together(tmp_path: Path) -> None:
+    """Of four answers to a question one alone is easily all right."""
+    given = [(f"text {row // 4}", f"answer {row}", "neutral", str(row // 4)) for row in range(40)]
+    source = write_csv(tmp_path / "asked.csv", given, ("premise", "hypothesis", "label", "question"))
+    split, _ = judging_rows(source, knobs(rows=10, group="question"), NLI)
+    assert len(split) == 8 and sorted(map(list(split.texts).count, set(split.texts))) == [4, 4]
+
+
 def test_regression_keeps_its_numbers(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "sts.csv", [("a man", "a human", 4.5), ("a dog", "a plane", 0.0)])
     split, facts = judging_rows(source, knobs(task_type="regression"), None)

@@ -129,3 +129,19 @@ def test_of_equal_models_with_three_seeds_about_one_in_twenty_looks_different(of
         found = welch(float(scores[0].mean() - scores[1].mean() + of_rows * random.normal()), of_rows**2, scores, 0.95)
         missed += not found.low <= 0 <= found.high
     assert 0.02 < missed / 2000 < 0.07
+
+
+@pytest.mark.parametrize("groups", [3, 6])
+def test_few_groups_have_wide_intervals(groups: int) -> None:
+    """Rows of one text stand together: a loss of exactly the margin is taken for less in about 2.5 % of 600 samples; by
+    a normal interval of resampled groups it was in 13 % of those with three groups."""
+    random, accepted, samples, each = np.random.default_rng(7), 0, 600, 40
+    groups_N, theirs_N = np.repeat(np.arange(groups), each), np.ones(groups * each, int)
+    for number in range(samples):
+        losses_N = np.repeat(0.2 + 0.1 * random.normal(size=groups), each)
+        ours_N = (random.random(groups * each) > losses_N).astype(int)
+        gap = paired_difference(
+            ACCURACY, ours_N[None], theirs_N[None], theirs_N, resamples=60, groups_N=groups_N, seed=number
+        )
+        accepted += gap.low > -0.2
+    assert accepted / samples < 0.06

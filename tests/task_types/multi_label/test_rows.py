@@ -19,7 +19,7 @@ from tasks.ports.rows.tables import read_columns
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, TableRows
-from tasks.task_types.multi_label.rows import READER, bits_of, rarest_labels
+from tasks.task_types.multi_label.rows import READER, bits_of, names_of_labels, rarest_labels
 from tasks.task_types.readers import READERS
 from tests.tiny import WORDS
 
@@ -85,6 +85,7 @@ def test_a_missing_list_is_unlabelled_and_an_empty_text_is_not() -> None:
         ("art||news", r"row 2: the labels 'art\|\|news' have nothing before or after a separator; remove it"),
         ("['art', 'news'", "row 2: the text \"\\['art', 'news'\" begins like a list and is none; close it, and quote"),
         ({"art": 2, "news": 0}, "row 2: the column 'art' is 2 and must be 0 or 1; leave none or all of a row's"),
+        ({"art": ["x"], "news": 0}, r"row 2: the column 'art' is \['x'\] and must be 0 or 1"),
         ({"art": 1, "news": None}, "row 2: the column 'news' is empty and must be 0 or 1"),
         ({"art": 0, "music": 1}, "row 2: the label 'music' is not one of art, news, sport"),
     ],
@@ -92,6 +93,13 @@ def test_a_missing_list_is_unlabelled_and_an_empty_text_is_not() -> None:
 def test_a_hostile_row_is_one_sentence(cell: Any, sentence: str) -> None:
     with pytest.raises(DataError, match=f"^rows.csv, {sentence}"):
         READER.labels(given(["art"], cell), NAMES)
+
+
+def test_spaces_around_a_label_are_none_of_its_name() -> None:
+    """Lists are often made of a text that was cut at its commas."""
+    rows = given(["art", " news"], ["news ", "sport"])
+    names = names_of_labels(rows)
+    assert names == NAMES and READER.labels(rows, names) == [3, 6]
 
 
 @pytest.mark.parametrize("labels", [[["art"], []], [[f"label {number}"] for number in range(53)]])

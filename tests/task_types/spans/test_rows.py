@@ -105,6 +105,12 @@ def test_hostile_tables_are_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text(json.dumps(bad))
     with pytest.raises(DataError, match="bad.json, article 1: a paragraph has no context or no qas"):
         read_table(tmp_path / "bad.json")
+    for answers in ([{"text": "Rome"}], {"text": ["Rome"], "answer_start": [17]}):
+        asked_once = {"context": PASSAGE, "qas": [{"id": "1", "question": "where?", "answers": answers}]}
+        bad = {"data": [{"title": "a", "paragraphs": [asked_once]}]}
+        (tmp_path / "bad.json").write_text(json.dumps(bad))
+        with pytest.raises(DataError, match="bad.json, article 1: the answers .* are no list of objects"):
+            read_table(tmp_path / "bad.json")
 
 
 def test_an_answer_without_a_place_that_stands_twice_is_noted() -> None:

@@ -12,6 +12,7 @@ import torch
 from tasks.scoring.windows import outputs_of_units, read_by_transformers
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.heads import HEADS
+from tasks.task_types.texts.cells import text_in_cell
 from tasks.task_types.tokens.sentence import SENTENCE, as_words, first_pieces, word_spans
 from tasks.training.data.encoded import collate, encode_windows
 from tasks.training.data.rows import Task, load_tokenizer
@@ -67,6 +68,14 @@ def test_a_word_without_a_token_is_answered_by_none() -> None:
 def test_words_of_a_written_text_have_their_places(text: str, words: list[str]) -> None:
     assert [text[start:end] for start, end in word_spans(text)] == words
     assert as_words(text) == " ".join(words)
+
+
+def test_words_of_a_table_are_those_of_its_lists() -> None:
+    """``'s`` is one word of a tweet whose words a table divides, as the model was judged."""
+    words = ["Putin", "'s", "visit", "...", "a\u00a0b"]
+    text = text_in_cell(words)
+    assert as_words(text) == text and [text[start:end] for start, end in word_spans(text)] == words
+    assert len(word_spans(str(text[:]))) > len(words)
 
 
 @pytest.fixture(scope="module")
