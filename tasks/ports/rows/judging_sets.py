@@ -103,6 +103,9 @@ def judging_rows(
     where = place_of(knobs)
     table, merged, faults, empty = labelled_rows(files_of_set(source, knobs.split, where), knobs, names)
     split, before = drop_unlabelled(table, table.labels), len(table)
+    if (divided_by := READERS[knobs.task_type].divided_by) and split.groups is None:
+        # as the task's own rows: questions of one passage are not independent
+        split = replace(split, groups=split.pairs if divided_by == "pair" else split.texts)
     unlabelled = before - len(split)
     before += empty
     taken_out_N = np.zeros(len(split), bool) if learned is None else overlapping(split.sentences, learned)[0]

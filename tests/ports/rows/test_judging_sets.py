@@ -28,6 +28,7 @@ from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
 from tasks.task_types.classification.rows import as_classes
 from tasks.task_types.interfaces import JudgingLabels
+from tests.task_types.spans.tables import write_asked
 
 NLI = ["entailment", "neutral", "contradiction"]
 TRAIN = [
@@ -223,6 +224,13 @@ def test_rows_that_are_judged_together_are_taken_together(tmp_path: Path) -> Non
     source = write_csv(tmp_path / "asked.csv", given, ("premise", "hypothesis", "label", "question"))
     split, _ = judging_rows(source, knobs(rows=10, group="question"), NLI)
     assert len(split) == 8 and sorted(map(list(split.texts).count, set(split.texts))) == [4, 4]
+
+
+def test_questions_of_one_passage_are_one_group_of_intervals(tmp_path: Path) -> None:
+    source = write_asked(tmp_path, 60)
+    columns = knobs(task_type="spans", text="question", pair="context", label="answers")
+    split, _ = judging_rows(source, columns, None)
+    assert split.pairs is not None and len(set(split.numbers.tolist())) == len(set(split.pairs)) < len(split)
 
 
 def test_regression_keeps_its_numbers(tmp_path: Path) -> None:
