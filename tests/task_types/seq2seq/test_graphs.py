@@ -89,9 +89,9 @@ def test_a_graph_writes_what_its_checkpoint_writes(family: str, rows: Path, tmp_
 def test_what_a_graph_cannot_follow_is_told_and_no_error(rows: Path, tmp_path: Path) -> None:
     folder = write_translator(tmp_path / "model", "t5", layers=1)
     settings = json.loads((folder / "generation_config.json").read_text())
-    (folder / "generation_config.json").write_text(json.dumps({**settings, "repetition_penalty": 1.3}))
+    (folder / "generation_config.json").write_text(json.dumps({**settings, "encoder_repetition_penalty": 1.3}))
     facts = export(job(tmp_path / "graph", FULL, model=folder, rows=rows))
-    assert facts == {"made": False, "because": facts["because"]} and "repetition_penalty" in facts["because"]
+    assert facts == {"made": False, "because": facts["because"]} and "encoder_repetition_penalty" in facts["because"]
     assert not (tmp_path / "graph" / "model.onnx").exists()
 
 
