@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.task_types.texts.cells import text_in_cell
-from tasks.task_types.texts.templates import LINES, Unrendered, columns_in, rendered
+from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
 from tasks.task_types.types import TASK_TYPES
 
 LIKE_A_FILE = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]{2,7}")
@@ -44,11 +44,9 @@ class TextInputs:
         """The second texts, if the inputs have any; of a list each has a line, as options of a question have."""
         if not self.pair:
             return None
-        if self.pair in self.table.column_names:
-            cells = self.table.column(self.pair).to_pylist()
-            if any(isinstance(cell, list) for cell in cells):
-                return [LINES.join(map(str, cell)) if isinstance(cell, list) else text_in_cell(cell) for cell in cells]
-        return as_texts(self.table, self.pair)
+        is_column = self.pair in self.table.column_names
+        are_lists = is_column and any(isinstance(cell, list) for cell in self.table.column(self.pair).to_pylist())
+        return as_texts(self.table, f"{{{self.pair}[]}}" if are_lists else self.pair)
 
     @property
     def filled(self) -> list[int]:

@@ -3,7 +3,7 @@
     make bench                       everything, one thread and four (over an hour)
     make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
     make bench MODEL=folder ROWS=dev.parquet LEARNED=train.parquet BENCH=shrinking-peers    other pruners, quantizers
-    make bench RECIPE=file BENCH=type-peers                  models that write, beside a Trainer with a live teacher
+    make bench RECIPE=file BENCH=type-peers                  students by task type, beside a Trainer with a live teacher
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench GPU=1 BENCH="gpu-tuning gpu-distilling"       the engine on a GPU
     make bench BENCH=distill-bert    one benchmark
