@@ -18,7 +18,7 @@ from flows.home import Home
 from flows.stack import credentials, probes, supervision
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
-from flows.stack.settings import Stack, is_free
+from flows.stack.settings import Stack
 from flows.stack.setup.worker_user import require_access
 from tasks.errors import StackError
 from tests.web_server import free_port
@@ -215,7 +215,7 @@ class Running:
 
 def first_words() -> tuple[str, ...]:
     """Return the options of a new stack beside others."""
-    return ("--prefect-port", str(low_port()), "--mlflow-port", str(low_port()), *worker_user())
+    return ("--prefect-port", str(free_port()), "--mlflow-port", str(free_port()), *worker_user())
 
 
 def worker_user() -> tuple[str, ...]:
@@ -227,13 +227,6 @@ def worker_user() -> tuple[str, ...]:
     except StackError:
         return ("--worker-user", "root")
     return ("--worker-user", APART)
-
-
-def low_port() -> int:
-    """Return a free port below those that kernels lend out."""
-    while not is_free("127.0.0.1", port := 20_000 + free_port() % 10_000):
-        pass
-    return port
 
 
 def eventually(true: Callable[[], bool], otherwise: str, patience: float = PATIENCE) -> float:

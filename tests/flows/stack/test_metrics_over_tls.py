@@ -27,9 +27,10 @@ from flows.stack.services import environment_of, public_url, services
 from flows.stack.settings import Settings, Stack
 from flows.stack.setup.certificates import TlsOptions, install
 from flows.stack.setup.folders import lay_out
-from tests.flows.stack.running import eventually, low_port
+from tests.flows.stack.running import eventually
 from tests.flows.stack.test_tls import NGINX
 from tests.prefect_server import WORKER
+from tests.web_server import free_port
 
 WORKS = ("prefect", "mlflow", "workers", "queues", "slots", "ended")
 """Parts of the exporter that ask Prefect."""
@@ -40,7 +41,7 @@ def stack(tmp_path: Path, prefect_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     """A stack with TLS whose API servers are the real server of the tests."""
     monkeypatch.setattr("flows.stack.setup.folders.owner", lambda key: None)
     monkeypatch.setattr("flows.stack.services.need", lambda program: f"/usr/bin/{program}")
-    ports = {name: low_port() for name in Settings().ports}
+    ports = {name: free_port() for name in Settings().ports}
     server = urlsplit(prefect_url).port or 0
     made = Stack(tmp_path / "stack", Settings(tls="authority", ports={**ports, "api-1": server, "api-2": server}))
     lay_out(made)

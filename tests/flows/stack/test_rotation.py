@@ -19,7 +19,8 @@ from flows.stack.services import mlflow_database
 from flows.stack.settings import Settings, Stack, choose_ports
 from flows.stack.setup.folders import lay_out
 from tasks.errors import StackError
-from tests.flows.stack.running import Running, low_port
+from tests.flows.stack.running import Running
+from tests.web_server import free_port
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_up_does_not_start_between_old_and_new_secrets(home: Home, monkeypatch: 
 @pytest.fixture
 def with_postgres() -> Iterator[Stack]:
     """A stack of which PostgreSQL alone runs, with MLflow's accounts in it."""
-    shown = {"prefect": low_port(), "mlflow": low_port()}
+    shown = {"prefect": free_port(), "mlflow": free_port()}
     running = Running()  # its home is one that PostgreSQL's user can walk into
     stack = Stack(running.home.root / "stack", Settings(s3="folder", pools=(), ports=choose_ports("127.0.0.1", shown)))
     stack.root.mkdir(mode=0o711, parents=True)

@@ -22,7 +22,7 @@ from flows.stack.services import client_environment, environment_of, services
 from flows.stack.settings import INNER, PUBLIC_PORTS, Settings, Stack, choose_ports
 from flows.stack.setup.choice import choose
 from tasks.errors import StackError
-from tests.flows.stack.running import low_port
+from tests.web_server import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -199,8 +199,8 @@ def test_inner_ports_move_and_those_that_people_know_do_not() -> None:
             taken.listen()
         port = one.getsockname()[1]
         with pytest.raises(StackError, match=f"port {port} .*--mlflow-port"):
-            choose_ports("127.0.0.1", {"prefect": low_port(), "mlflow": port})
-    chosen = choose_ports("127.0.0.1", {"prefect": low_port(), "mlflow": low_port()})
+            choose_ports("127.0.0.1", {"prefect": free_port(), "mlflow": port})
+    chosen = choose_ports("127.0.0.1", {"prefect": free_port(), "mlflow": free_port()})
     assert len(set(chosen.values())) == len(PUBLIC_PORTS | INNER) and all(port < 32768 for port in chosen.values())
 
 

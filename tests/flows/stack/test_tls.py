@@ -30,7 +30,7 @@ from flows.stack.setup.certificates import TlsOptions, install
 from flows.stack.setup.choice import choose
 from flows.stack.setup.folders import lay_out
 from tasks.errors import StackError
-from tests.flows.stack.running import low_port
+from tests.web_server import free_port
 
 HOST = "127.0.0.1"
 NGINX = programs.find("nginx")
@@ -40,7 +40,7 @@ NGINX = programs.find("nginx")
 def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
     """A stack with TLS that was never started, whose servers all run as whoever runs the tests."""
     monkeypatch.setattr("flows.stack.setup.folders.owner", lambda key: None)
-    ports = {name: low_port() for name in Settings().ports}
+    ports = {name: free_port() for name in Settings().ports}
     made = Stack(tmp_path / "stack", Settings(s3="radosgw", tls="authority", ports=ports))
     lay_out(made)
     return made
@@ -219,7 +219,7 @@ def test_a_certificate_that_clients_would_refuse_is_refused_before_anything_is_m
     kind: str, sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StackError, match=sentence):
-        choose(Home(tmp_path / "home"), {"prefect_port": low_port(), "s3": "folder"}, refused(tmp_path, kind))
+        choose(Home(tmp_path / "home"), {"prefect_port": free_port(), "s3": "folder"}, refused(tmp_path, kind))
     assert not (tmp_path / "home" / "stack").exists()
 
 
