@@ -21,6 +21,7 @@ from uvicorn.importer import import_from_string
 
 from flows.home import Home
 from flows.servers.access import Access
+from flows.servers.garbage import collect_rarely
 from flows.servers.guard import Guard
 from flows.servers.worker_tokens import WORKERS_AUTH, WorkerTokens
 from tasks.ports.tracking.migrations import create_mlflow_tables, one_at_a_time
@@ -29,6 +30,9 @@ PASSWORD = "LIMBECK_SERVER_PASSWORD"
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 PREFECT, MLFLOW = "prefect.server.api.server:create_app", "mlflow.server.fastapi_app:app"
 STORES = "mlflow.server.handlers:initialize_backend_stores"
+KEPT_SECONDS = 75
+"""Seconds for which a connection stays open between requests: longer than nginx keeps one (``flows/stack/configs.py``),
+so that no request meets a connection that is being closed."""
 FIRST_VISIT = {
     "mlflow.workflowType_v1": '"machine_learning"',  # runs and models, not traces and prompts
     "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true",  # its panel would cover a quarter of the first page
@@ -64,8 +68,9 @@ def main() -> None:
     app = prefect(access, given) if given.server == "prefect" else mlflow(access, given)
     listener = socket.socket(fileno=given.fd) if given.fd is not None else None
     config = uvicorn.Config(
-        app, host=given.host, port=given.port, log_level="warning", timeout_keep_alive=5, server_header=False
+        app, host=given.host, port=given.port, log_level="warning", timeout_keep_alive=KEPT_SECONDS, server_header=False
     )
+    collect_rarely()
     uvicorn.Server(config).run(sockets=[listener] if listener else None)
 
 

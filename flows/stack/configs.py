@@ -40,7 +40,8 @@ authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 
 def nginx_conf(stack: Stack) -> str:
     """Return the configuration of nginx. A request that did not reach one API server goes to the other; after a lost
-    response, the client must repeat a POST itself."""
+    response, the client must repeat a POST itself. Connections to the API servers are kept, for a shorter time than the
+    servers would keep them (``flows/servers/serve.py``)."""
     ports, folder = stack.settings.ports, stack.data / "nginx"
     servers = "\n".join(f"    server 127.0.0.1:{ports[name]} max_fails=1 fail_timeout=2s;" for name in stack.replicas)
     temporary = "\n".join(
@@ -55,10 +56,12 @@ http {{
   access_log off;
   server_tokens off;
 {temporary}
-  map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
+  map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
   upstream prefect {{
     least_conn;
 {servers}
+    keepalive 32;
+    keepalive_timeout 30s;
   }}
 {tls_settings(stack)}
 {server_block(stack, "prefect", "http://prefect", PREFECT_PROXY)}

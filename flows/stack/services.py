@@ -29,6 +29,16 @@ VACUUM_SETTINGS = {
 }
 """PostgreSQL removes dead rows at a twentieth of a table, not at a fifth: Prefect's events are many and short-lived.
 A forgotten transaction, which keeps all dead rows, ends after a quarter of an hour. Times are in milliseconds."""
+FLEET_SETTINGS = {
+    "PREFECT_REDIS_MESSAGING_CONSUMER_BLOCK": "15",
+    "PREFECT_SERVER_DATABASE_SQLALCHEMY_POOL_SIZE": "20",
+    "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_STATEMENT_CACHE_SIZE": "500",
+    "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_PREPARED_STATEMENT_CACHE_SIZE": "500",
+}
+"""With these, many workers cost Prefect's servers less. For each worker a connection waits for news of its pool; it
+asks Redis again after 15 seconds without news, not after one, and news is answered at once either way. Prefect keeps
+five connections to the database and opens and closes what a burst needs besides; each remembers a hundred statements,
+but there are more, so about a third of them were prepared anew each time."""
 CLEANUP_SECONDS = 120
 """Seconds between two looks of Prefect at every unfinished sub-flow, whether its run was cancelled: each costs it
 three queries, which at its usual 20 seconds were a quarter of a processor for a thousand stages. A run that is
@@ -110,7 +120,9 @@ def prefect_server(stack: Stack, secret: Mapping[str, str]) -> dict[str, str]:
     a password and an encryption key."""
     ports, password = stack.settings.ports, quote(secret["LIMBECK_PREFECT_DB_PASSWORD"], safe="")
     redis_password = secret["LIMBECK_REDIS_PASSWORD"]
-    return QUIET | {
+    return {
+        **QUIET,
+        **FLEET_SETTINGS,
         "PREFECT_HOME": str(stack.data / "prefect"),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://prefect:{password}@127.0.0.1:{ports['postgres']}/prefect",
         "PREFECT_SERVER_DATABASE_MIGRATE_ON_START": "false",
@@ -175,7 +187,7 @@ def api(stack: Stack, secret: Mapping[str, str], name: str) -> Service:
 
 def background(stack: Stack, secret: Mapping[str, str]) -> Service:
     """Return the process of Prefect's services: scheduler, automations, late runs, and the rest."""
-    return Service("services", python("prefect", "server", "services", "start"), prefect_server(stack, secret))
+    return Service("services", python("flows.servers.services"), prefect_server(stack, secret))
 
 
 def proxy(stack: Stack) -> Service:

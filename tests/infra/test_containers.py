@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from flows.servers.worker_tokens import WORKERS_AUTH
 from flows.stack.credentials import SECRETS
-from flows.stack.services import CLEANUP_SECONDS, RUN_DAYS, VACUUM_SETTINGS
+from flows.stack.services import CLEANUP_SECONDS, FLEET_SETTINGS, RUN_DAYS, VACUUM_SETTINGS
 
 INFRA = Path(__file__).resolve().parents[2] / "infra"
 COMPOSE = INFRA / "compose.yaml"
@@ -73,6 +73,7 @@ def test_no_log_fills_the_disk_and_dead_rows_go_as_in_limbeck_up(compose: dict[s
     told = compose["services"]["prefect-services"]["environment"]
     assert told["PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED"] == "events,flow_runs"
     assert told["PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_LOOP_SECONDS"] == str(CLEANUP_SECONDS)
+    assert told.items() >= FLEET_SETTINGS.items()
     assert f":-{RUN_DAYS * 86400}}}" in told["PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD"]
 
 

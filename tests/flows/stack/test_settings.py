@@ -176,6 +176,22 @@ def test_prefect_forgets_old_runs_after_the_days_that_a_person_gives(
         services(stack, secret)
 
 
+def test_what_makes_many_workers_cheap_is_what_prefect_reads(
+    stack: Stack, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.settings import Settings as PrefectSettings
+    from prefect_redis.messaging import RedisMessagingConsumerSettings
+
+    for name in ("api-1", "api-2", "services"):
+        with monkeypatch.context() as process:
+            for variable, value in services(stack, secret)[name].environment.items():
+                process.setenv(variable, value)
+            pool = PrefectSettings().server.database.sqlalchemy
+            assert pool.pool_size == 20
+            assert pool.connect_args.statement_cache_size == pool.connect_args.prepared_statement_cache_size == 500
+            assert RedisMessagingConsumerSettings().block.total_seconds() == 15
+
+
 def test_workers_ask_for_work_as_often_as_a_person_says(
     stack: Stack, secret: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -56,9 +57,13 @@ def files(folder: Path, host: str = HOST, days: float = 100, root: bool = True) 
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """A server behind nginx that repeats what it was asked."""
+    """A server behind nginx that repeats what it was asked, and remembers the connections it was asked on."""
+
+    protocol_version = "HTTP/1.1"
+    callers: ClassVar[set[tuple[str, int]]] = set()
 
     def do_GET(self) -> None:
+        self.callers.add(self.client_address)
         said = f"{self.headers['Host']} {self.headers['X-Forwarded-Proto']}".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(said)))
@@ -123,6 +128,15 @@ def test_a_client_that_trusts_the_authority_is_served_and_others_refuse(stack: S
             old.maximum_version = ssl.TLSVersion.TLSv1_1
             assert "protocol" in why_refused(url, old).lower().replace("_", " ")
             assert probes.status_of(url.replace("https://", "http://")) == 400, "nor is it answered without TLS"
+
+
+@pytest.mark.skipif(NGINX is None, reason="NO NGINX HERE: its connections were not counted")
+def test_nginx_keeps_its_connections_to_the_api_servers(stack: Stack) -> None:
+    install(stack, TlsOptions(local_authority=True))
+    with served(stack):
+        Answers.callers.clear()
+        assert [probes.status_of(f"{stack.prefect_url}/", authorities=stack.authorities) for _ in range(9)] == [200] * 9
+    assert 1 <= len(Answers.callers) <= len(stack.replicas)
 
 
 @pytest.mark.skipif(NGINX is None, reason="NO NGINX HERE: TLS was not tried with a server")
