@@ -19,6 +19,7 @@ from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.recipes.starter import starter_recipe
 from tasks.errors import DataError, ModelError
+from tasks.ports.files.model_files import model_files
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.recipe.recipe import Recipe
@@ -265,6 +266,32 @@ def test_a_pooling_that_is_not_known_is_refused(tiny_bert: Path, tmp_path: Path)
         (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(said))
         with pytest.raises(ModelError, match="mean and cls are known: name a model that uses one of them"):
             pooling_of(tmp_path, None)
+
+
+WITH_DENSE = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Transformer", "Pooling", "Dense")]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "step"),
+    [
+        ("modules.json", WITH_DENSE, "a module Dense"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "the prompt 'query'"),
+    ],
+)
+def test_a_model_that_does_more_with_a_text_than_pooling_is_refused(
+    tiny_bert: Path, tmp_path: Path, name: str, said: object, step: str
+) -> None:
+    from tasks.task_types.embedding.pooled import AutoModel
+
+    for file in ("config.json", "model.safetensors"):
+        (tmp_path / file).write_bytes((tiny_bert / file).read_bytes())
+    AutoModel.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    plain = model_files(tmp_path)
+    assert (tmp_path / "modules.json").is_file() and not {"modules.json", name} & plain.keys(), "nor are they hashed"
+    (tmp_path / name).write_text(json.dumps(said))
+    assert model_files(tmp_path).keys() - plain.keys() == {name}, "they travel where they count"
+    with pytest.raises(ModelError, match=f"has {step}.*{name}.*pooled states of its encoder"):
+        AutoModel.from_pretrained(tmp_path)
 
 
 # --- the chain --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from tasks.architectures import ModelConfig
 from tasks.errors import ModelError
 from tasks.ports.files.model_settings import read_settings
+from tasks.task_types.embedding.modules import ENCODER, MODULES, further_steps
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
@@ -33,21 +34,22 @@ POOLING = "1_Pooling/config.json"
 """Where sentence-transformers states how token states become a vector."""
 SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)
 """All files except the weights."""
-HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE, POOLING]
+HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE, POOLING, MODULES, ENCODER]
 
 NAMED_FILES = ("vocab", "merges", "tokenizer_object", "fast_tokenizer_files")
 """Tokenizer settings that would make it read other files than its own."""
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a model that transformers reads, by name.
+    """Return the files of a model that transformers reads, by name, and those that say how its vectors differ from what
+    transformers computes.
 
     Raises ModelError if the weights are not safe to load.
     """
     if not (folder / CONFIG).is_file():
         return {}
     weights = [WEIGHTS] if (folder / WEIGHTS).is_file() else [INDEX, *shards_of(folder)]
-    names = sorted([CONFIG, *weights, *VOCABULARIES, *BESIDE, POOLING])
+    names = sorted([CONFIG, *weights, *VOCABULARIES, *BESIDE, POOLING, *further_steps(folder)])
     return {name: folder / name for name in names if (folder / name).is_file()}
 
 

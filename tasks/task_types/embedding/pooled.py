@@ -19,6 +19,7 @@ from transformers import AutoModel as PlainAutoModel
 
 from tasks.errors import ModelError
 from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
+from tasks.task_types.embedding.modules import further_steps
 
 POOLING_IN_CONFIG = "limbeck_pooling"
 """Where a config states how token states become a vector: ``mean`` over all tokens, or ``cls``, the first token."""
@@ -40,7 +41,12 @@ def pooled(states_BTD: Tensor, mask_BT: Tensor, way: str) -> Tensor:
 
 def pooling_of(folder: Path, config: Any) -> str:
     """Return how a model pools: as sentence-transformers' file in its folder says, or its config; by the mean where
-    neither does. Raises ModelError for another way."""
+    neither does. Raises ModelError for another way, and for a model that does more with a text."""
+    for name, step in further_steps(folder).items():
+        raise ModelError(
+            f"the model in {folder} has {step} ({name}), by which its vectors would be others than those that are "
+            "distilled; name a model whose vectors are the pooled states of its encoder"
+        )
     path = folder / POOLING_FILE
     if not path.is_file():
         return str(getattr(config, POOLING_IN_CONFIG, POOLING_WAYS[0]))
