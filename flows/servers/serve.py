@@ -68,7 +68,14 @@ def main() -> None:
     app = prefect(access, given) if given.server == "prefect" else mlflow(access, given)
     listener = socket.socket(fileno=given.fd) if given.fd is not None else None
     config = uvicorn.Config(
-        app, host=given.host, port=given.port, log_level="warning", timeout_keep_alive=KEPT_SECONDS, server_header=False
+        app,
+        host=given.host,
+        port=given.port,
+        log_level="warning",
+        timeout_keep_alive=KEPT_SECONDS,
+        ws_ping_interval=60.0,  # each worker and each run has two sockets, and asks itself every 20 seconds
+        ws_per_message_deflate=False,  # messages of some hundred bytes
+        server_header=False,
     )
     collect_rarely()
     uvicorn.Server(config).run(sockets=[listener] if listener else None)

@@ -39,9 +39,9 @@ FLEET_SETTINGS = {
 asks Redis again after 15 seconds without news, not after one, and news is answered at once either way. Prefect keeps
 five connections to the database and opens and closes what a burst needs besides; each remembers a hundred statements,
 but there are more, so about a third of them were prepared anew each time."""
-CLEANUP_SECONDS = 120
+CLEANUP_SECONDS = 600
 """Seconds between two looks of Prefect at every unfinished sub-flow, whether its run was cancelled: each costs it
-three queries, which at its usual 20 seconds were a quarter of a processor for a thousand stages. A run that is
+three queries: for a thousand stages a quarter of a processor at its usual 20 seconds, a twentieth at 120. A run that is
 cancelled cancels its stages itself; this is for one whose process is gone."""
 RUN_DAYS = 90
 """Days after its end for which Prefect keeps a flow run, with its logs; MLflow and the store keep theirs for ever."""
