@@ -28,6 +28,7 @@ from tasks.task_types.common_head import words_at_a_token
 from tasks.task_types.heads import HEADS
 from tasks.task_types.units import KeptWords
 from tasks.training.data.answer_blocks import AT, AnswerBlocks, blocks_of
+from tasks.training.data.array_files import mapped_arrays
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Batch, Encoded, by_number, collate, encode
@@ -41,11 +42,14 @@ if TYPE_CHECKING:
     from tasks.training.data.rows import TaskHead
 
 
+ANSWERS_FILE = "answers.safetensors"
 COUNTS = "counts"
 """In the file of answers, the number of units of each row; absent where rows have one answer."""
 
 BESIDE_OUTPUTS = ("ids", COUNTS, "summaries")
 """Names in that file that are no outputs."""
+IN_MEMORY = 2**30
+"""Bytes of answers that are kept in the memory of the device; of more, each batch reads its own from the disk."""
 Keep = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 """Returns outputs as they are stored."""
 
@@ -73,8 +77,15 @@ def answer(job: Job) -> dict[str, object]:
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     capture = Capture(teacher, task.head, hidden=layers)
-    said = all_answers(job, knobs, capture, encoded, tokenizer.pad_token_id)
-    save_file({"ids": rows.ids_N} | said, job.output / "answers.safetensors")
+    keep = keeping(knobs)
+    if keep is None:
+        said = all_answers(job, knobs, capture, encoded, tokenizer.pad_token_id)
+        save_file({"ids": rows.ids_N} | said, job.output / ANSWERS_FILE)
+    else:
+        blocks = kept_by_block(job, knobs, capture, encoded, tokenizer.pad_token_id, keep)
+        assert encoded.windows is not None
+        beside = {"ids": rows.ids_N, COUNTS: encoded.windows.counts_N}
+        blocks.publish(job.output / ANSWERS_FILE, encoded.answers, beside)
     # Tokens, and pairs of tokens of one row: from these a run knows the size of the teacher's layers beforehand.
     sizes = {"tokens": int(encoded.lengths_N.sum()), "pairs": int((encoded.lengths_N.astype(np.int64) ** 2).sum())}
     return {"rows": len(rows), "truncated": float((encoded.lengths_N >= knobs.max_length).mean()), **sizes}
@@ -82,9 +93,6 @@ def answer(job: Job) -> dict[str, object]:
 
 def all_answers(job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int) -> dict[str, np.ndarray]:
     """Return the outputs [N, …] by name and, if layers are read, summary states [N, L, D] in float16, in row order."""
-    keep = keeping(knobs)
-    if keep is not None:
-        return kept_by_block(job, knobs, capture, encoded, pad, keep)
     order, at, parts, place = [], [], list[Answered](), capture.model.device
     for rows in without_gradients(encoded.lengths_N, place, words_at_a_token(capture.model)):
         batch = collate(encoded, rows, pad, place)
@@ -118,10 +126,9 @@ def keeping(knobs: AnswerSlice) -> Keep | None:
 
 def kept_by_block(
     job: Job, knobs: AnswerSlice, capture: Capture, encoded: Encoded, pad: int, keep: Keep
-) -> dict[str, np.ndarray]:
-    """Return the kept parts of all answers, unit after unit. Each finished block of them is on the disk, so that a run
-    that was killed goes on behind it."""
-    assert encoded.windows is not None
+) -> AnswerBlocks:
+    """Return the kept parts of all answers. Each finished block of them is on the disk, so that a run that was killed
+    goes on behind it."""
     place, blocks = capture.model.device, AnswerBlocks(job.checkpoints)
     batches_of_pass = without_gradients(encoded.lengths_N, place, words_at_a_token(capture.model))
     for number, batches in enumerate(blocks_of(batches_of_pass)):
@@ -135,7 +142,7 @@ def kept_by_block(
             found.append({AT: batch.numbers} | {name: values.cpu().numpy() for name, values in kept.items()})
         blocks.write(number, found, encoded.answers)
         job.progress(blocks.answers, encoded.answers, unit="tokens")
-    return {**blocks.joined(encoded.answers), COUNTS: encoded.windows.counts_N}
+    return blocks
 
 
 def answers_of(capture: Capture, batch: Batch) -> Answered:
@@ -155,7 +162,7 @@ def summary_of(model: Any, states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 def mix(job: Job) -> dict[str, object]:
     """Mix the answers of several teachers into one file of the same format."""
-    knobs, said = job.read(MixSlice), [load_file(folder / "answers.safetensors") for folder in job.lists["answers"]]
+    knobs, said = job.read(MixSlice), [load_file(folder / ANSWERS_FILE) for folder in job.lists["answers"]]
     ids_N = said[0]["ids"]
     places = [places_of_answers(each, ids_N) for each in said]
     mixed, head = dict[str, np.ndarray](), HEADS[knobs.task_type]
@@ -165,7 +172,7 @@ def mix(job: Job) -> dict[str, object]:
         weights_MN = mixture_weights(theirs_MNC, knobs.weights, combine=knobs.combine)
         mixed[output.name] = head.mix(theirs_MNC, weights_MN, knobs.temperature).contiguous().numpy()
     counts = {COUNTS: said[0][COUNTS]} if COUNTS in said[0] else {}
-    save_file({"ids": ids_N} | counts | mixed, job.output / "answers.safetensors")
+    save_file({"ids": ids_N} | counts | mixed, job.output / ANSWERS_FILE)
     return {"rows": len(ids_N), "teachers": len(said)}
 
 
@@ -176,6 +183,25 @@ def places_of_answers(stored: Mapping[str, np.ndarray], ids_N: np.ndarray) -> np
         return order
     ends_N = np.cumsum(stored[COUNTS])
     return np.concatenate([np.arange(ends_N[row] - stored[COUNTS][row], ends_N[row]) for row in order])
+
+
+class StoredOutputs:
+    """Stored outputs of a teacher, by the number of a row or unit: in the memory of a device or, where they are large,
+    on the disk."""
+
+    def __init__(self, outputs: Mapping[str, np.ndarray], places: np.ndarray, place: torch.device) -> None:
+        self.place, self.places, self.mapped, self.held = place, places, dict[str, np.ndarray](), dict[str, Tensor]()
+        if sum(values.nbytes for values in outputs.values()) > IN_MEMORY:
+            self.mapped = dict(outputs)
+        else:
+            self.held = {name: torch.from_numpy(values[places]).to(place) for name, values in outputs.items()}
+
+    def of(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the outputs for each number of a batch, on the device."""
+        if self.held:
+            return {name: values[batch.at_B] for name, values in self.held.items()}
+        read = {name: torch.from_numpy(values[self.places[batch.numbers]]) for name, values in self.mapped.items()}
+        return {name: values.to(self.place, non_blocking=True) for name, values in read.items()}
 
 
 class Answers:
@@ -192,13 +218,10 @@ class Answers:
         layers: Sequence[int] = (),
     ) -> None:
         self.max_length, self.tokenizer, self.place = augmented.max_length, tokenizer, teacher.device
-        self.capture, stored = Capture(teacher, head, hidden=layers), load_file(folder / "answers.safetensors")
+        self.capture, stored = Capture(teacher, head, hidden=layers), mapped_arrays(folder / ANSWERS_FILE)
         places = places_of_answers(stored, augmented.rows.ids_N)
-        self.outputs = {
-            name: torch.from_numpy(values[places]).to(self.place)
-            for name, values in stored.items()
-            if name not in BESIDE_OUTPUTS
-        }
+        outputs = {name: values for name, values in stored.items() if name not in BESIDE_OUTPUTS}
+        self.outputs = StoredOutputs(outputs, places, self.place)
         self.summaries_NLD = torch.from_numpy(stored["summaries"][places]) if layers else None
 
     def sent(self, values: Tensor) -> Tensor:
@@ -208,7 +231,7 @@ class Answers:
     def of(self, indices: Indices, batch: Batch) -> Answered:
         """Return the answers to a batch of rows, or to the units that it answers."""
         rows, changed, variants = indices.rows_B, indices.changed(), indices.epoch.variants
-        outputs = {name: values[batch.at_B] for name, values in self.outputs.items()}
+        outputs = self.outputs.of(batch)
         summaries_BLD = None if self.summaries_NLD is None else self.sent(self.summaries_NLD[rows]).float()
         if variants is None or not len(changed):
             return Answered(outputs, summaries_BLD)

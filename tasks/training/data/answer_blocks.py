@@ -14,13 +14,13 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tasks.errors import StoreError
-from tasks.training.data.encoded import by_number
+from tasks.training.data.array_files import created_arrays
 
 BATCHES_OF_BLOCK = 16
 AT = "at"
 """The numbers of the units that a block answers."""
 COPIES = 2
-"""While answers are joined, they are on the disk twice."""
+"""While answers are published, they are on the disk twice."""
 
 
 def blocks_of(batches: Sequence[np.ndarray]) -> Iterator[Sequence[np.ndarray]]:
@@ -72,9 +72,16 @@ class AnswerBlocks:
                 f"space, keep fewer words (task_distillation.kept_words), or learn from fewer rows"
             )
 
-    def joined(self, answers: int) -> dict[str, np.ndarray]:
-        """Return the answers of all blocks, unit after unit."""
-        blocks = [load_file(self.file(number)) for number in self.numbers]
-        at = [block[AT] for block in blocks]
-        names = [name for name in blocks[0] if name != AT]
-        return {name: by_number([block[name] for block in blocks], at, answers) for name in names}
+    def publish(self, path: Path, answers: int, beside: Mapping[str, np.ndarray]) -> None:
+        """Write a file of the answers of all blocks, unit after unit, zeros for a unit without a token, and of the
+        arrays ``beside`` them. One block at a time is in memory. Raises OSError if the disk is full."""
+        first = {name: values for name, values in load_file(self.file(self.numbers[0])).items() if name != AT}
+        kinds = {name: (values.dtype, values.shape) for name, values in beside.items()}
+        kinds |= {name: (values.dtype, (answers, *values.shape[1:])) for name, values in first.items()}
+        arrays = created_arrays(path, kinds)
+        for name, values in beside.items():
+            arrays[name][...] = values
+        for number in self.numbers:
+            block = load_file(self.file(number))
+            for name in first:
+                arrays[name][block[AT]] = block[name]

@@ -221,6 +221,8 @@ class Batch:
     have one answer."""
     written_BL: Tensor | None = None
     """The texts to write, where a model writes texts."""
+    at_host_B: np.ndarray | None = None
+    """``at_B`` before it was sent to the device."""
 
     def on_host(self) -> tuple[Tensor, Tensor]:
         """Return tokens and mask on the CPU."""
@@ -229,6 +231,8 @@ class Batch:
     @property
     def numbers(self) -> np.ndarray:
         """Return ``at_B`` on the CPU."""
+        if self.at_host_B is not None:
+            return self.at_host_B
         assert self.at_B is not None
         return np.asarray(self.at_B.cpu())
 
@@ -276,7 +280,7 @@ def collate(
     host = torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
     others = torch.from_numpy(segments_BT), torch.from_numpy(answers)
     sent = [values.to(place, non_blocking=True) for values in (*host, *others)]
-    batch = Batch(sent[0], sent[1], sent[2], sent[3], host, bool((lengths < width).any()))
+    batch = Batch(*sent, host, is_padded=bool((lengths < width).any()), at_host_B=answers)
     if written_BL is not None:
         batch = replace(batch, written_BL=torch.from_numpy(written_BL).to(place, non_blocking=True))
     return batch if answered_K is None else replace(batch, answered_K=torch.from_numpy(answered_K).to(place))
