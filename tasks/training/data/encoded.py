@@ -280,7 +280,8 @@ def collate(
     host = torch.from_numpy(ids_BT), torch.from_numpy(mask_BT)
     others = torch.from_numpy(segments_BT), torch.from_numpy(answers)
     sent = [values.to(place, non_blocking=True) for values in (*host, *others)]
-    batch = Batch(*sent, host, is_padded=bool((lengths < width).any()), at_host_B=answers)
+    is_padded = bool((lengths < width).any())
+    batch = Batch(sent[0], sent[1], sent[2], sent[3], host, is_padded, at_host_B=answers)
     if written_BL is not None:
         batch = replace(batch, written_BL=torch.from_numpy(written_BL).to(place, non_blocking=True))
     return batch if answered_K is None else replace(batch, answered_K=torch.from_numpy(answered_K).to(place))
