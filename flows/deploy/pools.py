@@ -55,9 +55,10 @@ class Variables(TypedDict):
 
 
 class Deployed(TypedDict):
-    """The values with which a template was deployed."""
+    """The values with which a template was deployed, and the hardware that its workers' own machine named."""
 
     defaults: dict[str, object]
+    device: NotRequired[str]
 
 
 class Template(TypedDict):
@@ -101,7 +102,7 @@ def local_pool(name: str) -> PoolDefinition:
             **(known if isinstance(known, dict) else {}),
             **ENV_OF_GPU_STAGES,
         }
-        template["limbeck"] = {"defaults": defaults_in(template) | {DEVICE: None}}
+        template["limbeck"] = {"defaults": defaults_in(template) | {DEVICE: None}, "device": device_class()}
         pool["description"] = "Stages that run models, as processes of one machine."
         pool["concurrency_limit"] = gpu_places()
     return pool
@@ -111,8 +112,18 @@ def renewed_template(ours: Template, there: Mapping[str, object]) -> Template | 
     """Return the template that a pool of this machine needs, with the defaults that a person has set there; None if it
     has it. The template of a pool that a worker made lets runs choose a command, and nothing of it is kept."""
     device = device_of(ours)
-    own = ours if "command" in variables_of(there) else settled(ours, there, {DEVICE: device} if device else {})
+    own = ours if "command" in variables_of(there) else settled(ours, there, {})
+    # hardware that this machine has not named is a person's, for workers of another machine
+    if device and device_of(there) in ("", named_by_machine(there) or device):
+        own["variables"]["properties"][DEVICE]["default"] = own["limbeck"]["device"] = device
     return None if there == own else own
+
+
+def named_by_machine(template: Mapping[str, object]) -> str:
+    """Return the hardware that the machine of a pool's workers has named; empty if none has. A pool with other hardware
+    has it from a person, for workers of another machine."""
+    remembered = template.get(OURS)
+    return str(remembered.get("device", "")) if isinstance(remembered, Mapping) else ""
 
 
 def device_variable(device: str) -> Variable:
@@ -192,6 +203,8 @@ def settled(ours: Template, there: Mapping[str, object] | None, set_here: Mappin
     remembered = (there or {}).get(OURS)
     template, own = deepcopy(ours), dict(set_here)
     if there is not None and isinstance(remembered, Mapping):
+        if "device" in remembered:
+            template["limbeck"]["device"] = str(remembered["device"])
         before = remembered["defaults"]
         own = {**{name: value for name, value in defaults_in(there).items() if value != before.get(name)}, **own}
     for name, value in own.items():

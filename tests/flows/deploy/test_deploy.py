@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from prefect.workers.process import ProcessWorker
 
 from flows.deploy.deploy import GPU_LIMIT, Change, DeployOptions, deploy
 from flows.deploy.form_schema import OWN_TITLES
-from flows.deploy.pools import defaults_in, local_pool, read_site, renewed_template, run_places
+from flows.deploy.pools import defaults_in, local_pool, read_site, renewed_template, run_places, settled
 from flows.deploy.register_pool import register
 from flows.deploy.timetable import timetable
 from tasks.errors import RecipeError, ServerError
@@ -532,6 +532,27 @@ def test_a_pool_of_an_earlier_release_gets_new_defaults_and_keeps_what_a_person_
     assert after is not None
     assert defaults_in(after) == {**defaults_in(ours), "name": "of a person"}
     assert renewed_template(ours, after) is None, "once"
+
+
+def test_the_hardware_that_a_person_has_set_stays_and_that_of_this_machine_is_renewed() -> None:
+    """A pool for workers of another machine got the servers' own hardware at the next start, and they no more work."""
+    ours = local_pool("gpu-local")["base_job_template"]
+
+    def named(device: str, template: Mapping[str, Any]) -> dict[str, Any]:
+        changed: dict[str, Any] = deepcopy(dict(template))
+        changed["variables"]["properties"]["device"]["default"] = device
+        return changed
+
+    of_a_person = named("cuda-l4", ours)
+    assert renewed_template(ours, of_a_person) is None
+    assert device_of(settled(ours, of_a_person, {})) == "cuda-l4"
+    older = named("cuda-old", ours)
+    older["limbeck"]["device"] = "cuda-old"
+    after = renewed_template(ours, older)
+    assert after is not None and device_of(after) == after["limbeck"]["device"] == device_class()
+    of_an_earlier_release = {**of_a_person, "limbeck": {"defaults": ours["limbeck"]["defaults"]}}
+    kept = renewed_template(ours, of_an_earlier_release)
+    assert kept is not None and device_of(kept) == "cuda-l4"
 
 
 @pytest.mark.parametrize(
