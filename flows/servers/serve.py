@@ -31,8 +31,10 @@ AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 PREFECT, MLFLOW = "prefect.server.api.server:create_app", "mlflow.server.fastapi_app:app"
 STORES = "mlflow.server.handlers:initialize_backend_stores"
 KEPT_SECONDS = 75
-"""Seconds for which a connection stays open between requests: longer than nginx keeps one (``flows/stack/configs.py``),
-so that no request meets a connection that is being closed."""
+"""Seconds for which a connection stays open between requests: longer than nginx (``flows/stack/configs.py``) or a load
+balancer (``infra/cloudformation/control.yaml``) keeps one, so that no request meets a connection that is being closed."""
+PING_SECONDS = 30.0
+"""Seconds between two pings of a websocket. Each worker and each run has two, and pings them itself, too."""
 FIRST_VISIT = {
     "mlflow.workflowType_v1": '"machine_learning"',  # runs and models, not traces and prompts
     "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true",  # its panel would cover a quarter of the first page
@@ -73,7 +75,7 @@ def main() -> None:
         port=given.port,
         log_level="warning",
         timeout_keep_alive=KEPT_SECONDS,
-        ws_ping_interval=60.0,  # each worker and each run has two sockets, and asks itself every 20 seconds
+        ws_ping_interval=PING_SECONDS,
         ws_per_message_deflate=False,  # messages of some hundred bytes
         server_header=False,
     )

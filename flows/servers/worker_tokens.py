@@ -38,7 +38,11 @@ WRITES = {
     "PATCH": re.compile(rf"/api/(flow_runs|task_runs|artifacts)/{ID}|/api/flow_runs/{ID}/labels"),
     "DELETE": re.compile(rf"/api/artifacts/{ID}|/api/flow_runs/{ID}/input/[^/]+"),
 }
-SOCKETS = ("/api/events/in", "/api/events/out", "/api/logs/out")
+SOCKETS = re.compile(r"/api/(events/in|events/out|logs/out|work_pools/[^/]+/workers/connect)")
+"""Websockets of workers and their runs; by the last one a worker learns at once of changes of its pool, and of runs
+that it has to end."""
+FILLS_A_POOL = {"create_pool_if_not_found": False, "default_base_job_template": {}}
+"""What a worker may not ask for when it says hello to its pool: to create it, or to choose its template."""
 WITH_A_JOB = re.compile(rf"/api/flow_runs/?|/api/flow_runs/{ID}|/api/deployments/{ID}/create_flow_run")
 """Requests whose body may hold variables of a job: the image, the command or the role of a container."""
 NO_ADMINISTRATION = "the token of a worker may not administer Prefect; use the account of a person"
@@ -80,7 +84,7 @@ class WorkerTokens:
         """Return a request with the server's password in place of a worker's token; None if a worker may not make it.
         Other requests stay as they are."""
         if scope["type"] == "websocket":
-            return scope, self.translated(receive) if scope["path"] in SOCKETS else receive
+            return scope, self.translated(receive) if SOCKETS.fullmatch(scope["path"]) else receive
         if not self.is_worker(headers):
             return scope, receive
         if not may(scope["method"], scope["path"]):
@@ -95,14 +99,21 @@ class WorkerTokens:
         return {**scope, "headers": [*kept, (b"authorization", value)]}, receive
 
     def translated(self, receive: Any) -> Any:
-        """Return a receive function that replaces a worker's token in the first message of a websocket."""
+        """Return a receive function that replaces a worker's token in a message of a websocket, and takes from what
+        follows it what a worker may not ask for."""
+        is_worker = False
 
         async def received() -> Any:
+            nonlocal is_worker
             message = await receive()
             with contextlib.suppress(ValueError, TypeError, AttributeError):
                 said = json.loads(message.get("text") or "null")
                 if said.get("type") == "auth" and self.accepts(said.get("token") or ""):
+                    is_worker = True
                     return {**message, "text": json.dumps({**said, "token": self.login})}
+                if is_worker and FILLS_A_POOL.keys() & said["payload"].keys():
+                    changed = {**said, "payload": {**said["payload"], **FILLS_A_POOL}}
+                    return {**message, "text": json.dumps(changed)}
             return message
 
         return received

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,9 @@ from pathlib import Path
 
 from flows.stack.services import Service, mlflow_database
 from flows.stack.settings import Stack
+
+MOST_FILES = 65_536
+"""Open files of a process, where the system allows as many."""
 
 
 def redis_conf(stack: Stack, secret: Mapping[str, str]) -> str:
@@ -51,7 +55,8 @@ def nginx_conf(stack: Stack) -> str:
 daemon off;
 pid "{folder / "nginx.pid"}";
 worker_processes 1;
-events {{ worker_connections 1024; }}
+worker_rlimit_nofile {open_files()};
+events {{ worker_connections {open_files() // 2}; }}
 http {{
   access_log off;
   server_tokens off;
@@ -68,6 +73,13 @@ http {{
 {behind_tls(stack)}
 }}
 """
+
+
+def open_files() -> int:
+    """Return how many files a process of the stack may have open. Of a worker, and of each of its runs, an API server
+    has two websockets open, and nginx both ends of each: with the usual 1,024, two hundred runs are too many."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
 
 
 PREFECT_PROXY = """\
@@ -156,6 +168,7 @@ logfile_backups = 2
 pidfile = run/supervisord.pid
 childlogdir = logs
 umask = 077
+minfds = {open_files()}
 {"user = root" if os.geteuid() == 0 else ""}
 [rpcinterface:supervisor]
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface

@@ -83,6 +83,9 @@ PACKAGES = {
     "prefect-redis": "prefect_redis",
     "Flask-WTF": "flask_wtf",
     "psycopg2-binary": "psycopg2",
+    "uvloop": "uvloop",
+    "prometheus-client": "prometheus_client",
+    "cryptography": "cryptography",
 }
 """Packages of ``limbeck[stack]`` and the module name of each."""
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from flows.deploy.pools import RUNS
 from flows.home import Home
 from flows.servers.access import write_private
 from flows.servers.worker_tokens import read_tokens, token_digest
@@ -22,6 +23,7 @@ from flows.stack.services import client_environment, trust_environment
 from flows.stack.settings import Stack
 from flows.stack.setup.environments import worker_settings
 from tasks.errors import StackError
+from tasks.ports.machine import device_class
 
 REMOVED = ""
 """In place of the digest of a token: of a worker whose account is being removed. No token has it."""
@@ -114,6 +116,8 @@ def start_worker(home: Home, source: Path, pool: str, *, as_root: bool = False) 
         "AWS_CA_BUNDLE": str(trust),
     }
     words = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", f"{name}-{pool}"]
+    if pool != RUNS:
+        print(f"{name} computes on {device_class()}; the pool {pool} must name it (limbeck deploy --site)", flush=True)
     os.chdir(folder)
     os.umask(0o077)
     # Prefect's worker stops by an interrupt that it sends to itself, which a shell's background job ignores

@@ -27,7 +27,9 @@ import psutil
 import yaml
 
 from flows.deploy.pools import local_pool
+from flows.stack.credentials import WORKER
 from flows.stack.databases import sql
+from flows.stack.services import client_environment
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.orchestration import recipe_in
 from tests.benchmarks.setting import Setting
@@ -188,9 +190,10 @@ def workers(running: Running, size: Size) -> Iterator[None]:
 
 
 def start(running: Running, command: list[str], number: int) -> subprocess.Popen[bytes]:
-    """Start a process as a client of the stack."""
+    """Start a process with the token of the stack's own workers: the server sees what it sees from them."""
     told = {
-        **running.client(),
+        "PATH": os.environ["PATH"],
+        **client_environment(running.stack, running.secret, WORKER),
         "PREFECT_HOME": str(running.root / "prefect"),
         "PREFECT_WORKER_QUERY_SECONDS": str(POLL_SECONDS),
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.workers.process import ProcessWorker
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
@@ -123,7 +124,15 @@ def test_a_real_server_takes_runs_from_a_worker_and_refuses_to_be_administered(p
     asyncio.run(ask())
 
 
-@pytest.mark.parametrize(("path", "opens"), [("/events/in", True), ("/events/out", True), ("/work_queues", False)])
+@pytest.mark.parametrize(
+    ("path", "opens"),
+    [
+        ("/events/in", True),
+        ("/events/out", True),
+        ("/work_pools/cpu/workers/connect", True),
+        ("/work_queues", False),
+    ],
+)
 def test_a_websocket_opens_by_a_worker_s_token_where_runs_need_it(path: str, opens: bool, prefect_url: str) -> None:
     async def greet(token: str) -> bool:
         url = prefect_url.replace("http", "ws", 1) + path
@@ -137,6 +146,42 @@ def test_a_websocket_opens_by_a_worker_s_token_where_runs_need_it(path: str, ope
 
     assert asyncio.run(greet(WORKER)) is opens
     assert not asyncio.run(greet(f"{NAME}:wrong"))
+
+
+def test_a_worker_hears_of_its_pool_and_does_not_make_one(prefect_url: str) -> None:
+    """The hello of a worker would create a pool, or give a pool without a template one that chooses the command."""
+    payload = {
+        "consumer_id": str(uuid.uuid4()),
+        "worker_name": "box",
+        "worker_type": "process",
+        "heartbeat_interval_seconds": 30,
+        "supported_channel_versions": ["work_pool_worker_channel.v1"],
+        "requested_capabilities": ["worker_heartbeat.v1", "work_pool_snapshot.v1"],
+        "create_pool_if_not_found": True,
+        "default_base_job_template": ProcessWorker.get_default_base_job_template(),
+    }
+    frame = {"type": "worker.hello.v1", "id": str(uuid.uuid4()), "sent_at": "2026-11-28T12:00:00Z", "payload": payload}
+
+    async def hello(login: str, pool: str) -> bool:
+        url = prefect_url.replace("http", "ws", 1) + f"/work_pools/{pool}/workers/connect"
+        try:
+            async with connect(url, subprotocols=[Subprotocol("prefect")]) as wire:
+                await wire.send(json.dumps({"type": "auth", "token": login}))
+                assert json.loads(await wire.recv())["type"] == "auth_success"
+                await wire.send(json.dumps(frame))
+                return json.loads(await wire.recv())["type"] == "worker.ready.v1"
+        except ConnectionClosed:
+            return False
+
+    async def ask() -> None:
+        person = os.environ["PREFECT_API_AUTH_STRING"]
+        assert not await hello(WORKER, "of-a-hello")
+        assert await hello(person, "of-a-hello"), "the account of a person makes it"
+        assert await hello(WORKER, "of-a-hello"), "then a worker hears of it"
+        async with client(prefect_url, person) as asked:
+            await asked.delete_work_pool("of-a-hello")
+
+    asyncio.run(ask())
 
 
 def test_a_removed_token_is_refused_at_once(tmp_path: Path) -> None:

@@ -10,10 +10,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flows.servers.serve import KEPT_SECONDS, PING_SECONDS
+from flows.stack.configs import nginx_conf
+from flows.stack.settings import Settings, Stack
 from tests.infra.cloudformation.moto_cloud import SHIMS, Cloud, moto_cloud
 from tests.infra.cloudformation.templates import FOLDER, ORDER, load_templates, parameters_of
 
@@ -165,6 +169,20 @@ def test_nothing_was_skipped(dev: Cloud) -> None:
             resource.get("PhysicalResourceId") or resource["ResourceType"] in NAMELESS for resource in made.values()
         ), name
         assert {resource["ResourceStatus"] for resource in listed} == {"CREATE_COMPLETE"}
+
+
+def test_no_request_meets_a_connection_that_its_server_closes() -> None:
+    """A proxy forgets a connection before the server behind it does, and a websocket is never as silent as that."""
+    control = load_templates()["control"]["Resources"]
+    attributes = control["LoadBalancer"]["Properties"]["LoadBalancerAttributes"]
+    (balancer,) = [float(one["Value"]) for one in attributes if one["Key"] == "idle_timeout.timeout_seconds"]
+    assert PING_SECONDS < balancer < KEPT_SECONDS
+    (mlflow,) = re.findall(r"--timeout-keep-alive (\d+)", json.dumps(control["MlflowTask"]))
+    assert balancer < float(mlflow)
+    of_containers = (FOLDER.parent / "containers" / "nginx.conf").read_text()
+    for text in (of_containers, nginx_conf(Stack(Path("stack"), Settings()))):
+        (kept,) = re.findall(r"keepalive_timeout (\d+)s", text)
+        assert PING_SECONDS <= float(kept) < KEPT_SECONDS
 
 
 def test_every_shim_is_needed(dev: Cloud) -> None:
