@@ -32,7 +32,7 @@ PREFECT, MLFLOW = "prefect.server.api.server:create_app", "mlflow.server.fastapi
 STORES = "mlflow.server.handlers:initialize_backend_stores"
 KEPT_SECONDS = 75
 """Seconds for which a connection stays open between requests: longer than nginx (``flows/stack/configs.py``) or a load
-balancer (``infra/cloudformation/control.yaml``) keeps one, so that no request meets a connection that is being closed."""
+balancer (``infra/cloudformation/control.yaml``) keeps one: no request meets one that is being closed."""
 PING_SECONDS = 30.0
 """Seconds between two pings of a websocket. Each worker and each run has two, and pings them itself, too."""
 FIRST_VISIT = {
