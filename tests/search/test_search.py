@@ -9,10 +9,12 @@ import pytest
 
 from flows.cli.runner import planned_search, run_recipe
 from flows.home import Home
+from tasks.errors import RecipeError
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import search_lines
 from tasks.results.run import RunResult
 from tests.command_line import plan_recipe
+from tests.families import write_tiny
 from tests.flows.test_compress import FAST
 
 pytestmark = pytest.mark.slow
@@ -129,3 +131,12 @@ def test_a_supernet_ranks_all_shapes_if_trainings_of_some_agree_and_else_rounds_
 
 def test_a_search_in_a_supernet_asked_again_computes_nothing(supernet: Recipe, home: Home) -> None:
     assert {row["cache"] for row in plan_recipe(supernet, home=home, kind="search")} == {"hit"}
+
+
+def test_a_supernet_of_layers_that_share_weights_is_refused_before_anything_is_computed(
+    supernet: Recipe, home: Home, tmp_path: Path
+) -> None:
+    """It was refused behind the latency table and the training of the teacher."""
+    albert = supernet.teacher.model_copy(update={"model": str(write_tiny("albert", tmp_path / "albert"))})
+    with pytest.raises(RecipeError, match="search.ranking: supernet drops layers one by one.*choose ranking: halving"):
+        planned_search(supernet.model_copy(update={"teacher": albert}), home)

@@ -80,6 +80,7 @@ def planned_words(recipe: Recipe, result: SearchResult | TrialsResult) -> list[s
 async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundCandidates:
     """Find the shapes that fit the budget, train them in rounds, and return a recipe with the best as candidates."""
     search = recipe.search or ShapeSearch()
+    require_own_layers(search, shared.base)
     told = tuple(str(bound) for bound in search.require_budget())
     knobs = table_knobs(recipe, search, shared.layers)
     result = SearchResult(
@@ -102,6 +103,15 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         ranked.replaced(notes=(*ranked.notes, *notes_of_search(known))),
         with_candidates(recipe, search, chosen, shared, ranked.trusted),
     )
+
+
+def require_own_layers(search: ShapeSearch, base: Artifact) -> None:
+    """Raise RecipeError for a supernet of a teacher whose layers share their weights, before anything is measured."""
+    if search.ranking == "supernet" and base.facts.get("architecture") == "albert":
+        raise RecipeError(
+            "search.ranking: supernet drops layers one by one, and the layers of this teacher, an albert, share their "
+            "weights; choose ranking: halving"
+        )
 
 
 def require_other_names(recipe: Recipe, names: Sequence[str]) -> None:
