@@ -28,6 +28,7 @@ from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
 from tasks.scoring.writing.rules import writing_of_config
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
+from tasks.task_types.readers import READERS
 from tasks.task_types.stored import STATED, type_of
 from tasks.task_types.texts.truncation import batch_of
 from tasks.task_types.types import TASK_TYPES
@@ -214,6 +215,11 @@ def predict_texts(
         raise DataError(
             f"a model of type {task_type} reads two texts, {columns['text']} and {columns['pair']}, and one is given; "
             f"name the second one by --pair COLUMN, or of one text by --second"
+        )
+    if pairs is not None and READERS[task_type].reads_apart:
+        raise DataError(
+            f"a model of type {task_type} reads one text at a time, and two are given; name one column by --text, and "
+            f"neither --pair nor --second: the product of two vectors is their cosine"
         )
     if isinstance(graph.units, Units):
         texts = [graph.units.prepared(text) for text in written]

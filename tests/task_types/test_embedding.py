@@ -362,6 +362,8 @@ def test_the_lines_of_the_card_compute_the_vectors_without_our_code(pulled: Path
     done = ask_stranger(lines, folder=pulled)
     assert done.returncode == 0, done.stderr
     expected = predict_texts(pulled, ["some text"])[0]["embedding"]
+    with pytest.raises(DataError, match="embedding reads one text at a time, and two are given; name one column"):
+        predict_texts(pulled, ["some text"], ["another"])
     np.testing.assert_allclose(json.loads(done.stdout), expected, atol=2e-6)
     assert "pipeline_tag: feature-extraction" in card
 
