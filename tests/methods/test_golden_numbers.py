@@ -88,7 +88,10 @@ WITHOUT_NUMBERS = {
         "namesake": "names equal sets; it computes none",
         "undefined": "says whether a strategy refuses",
     },
-    "kept_words": {"kept_words": "sorts; proven by answers that are kept whole, which are those of soft targets"},
+    "kept_words": {
+        "kept_words": "sorts; proven by answers that are kept whole, which are those of soft targets",
+        "without_absent": "a teacher's padding rows; proven by the loss of the live teacher",
+    },
     "label_sets": {
         "softened": "divides by the temperature, which every case has",
         "require_temperature": "refuses, and returns nothing",

@@ -19,6 +19,8 @@ from tasks.methods.next_words.divergences import divergence
 
 LEAST_LOG = -1e4
 """The logarithm of a probability that is 0; half precision has it, and its exponential is 0."""
+MOST_ABSENT = 1 - 1e-6
+"""The most mass that is taken from words that a student does not have."""
 
 
 def kept_words(logits_UV: Tensor, *, words: int, temperature: float) -> tuple[Tensor, Tensor]:
@@ -33,22 +35,37 @@ def kept_words(logits_UV: Tensor, *, words: int, temperature: float) -> tuple[Te
 
 def rest_of(logp_UV: Tensor, ids_UK: Tensor) -> Tensor:
     """Return the logarithm of the probability of all words that are not kept [U, 1]."""
-    if ids_UK.shape[-1] == logp_UV.shape[-1]:
-        return logp_UV.new_full((len(logp_UV), 1), LEAST_LOG)
+    words = logp_UV.shape[-1]
+    # One column more, for kept ids that this vocabulary does not have.
+    is_kept_UV = torch.zeros(len(logp_UV), words + 1, dtype=torch.bool, device=logp_UV.device)
+    is_kept_UV = is_kept_UV.scatter_(-1, ids_UK.clamp(max=words), value=True)[:, :words]
     # A sum of small numbers, as 1 minus the kept ones would lose their digits.
-    others_UV = logp_UV.scatter(-1, ids_UK, 2 * LEAST_LOG)
+    others_UV = logp_UV.masked_fill(is_kept_UV, 2 * LEAST_LOG)
     return others_UV.logsumexp(-1, keepdim=True).clamp(min=LEAST_LOG)
 
 
 def kept_words_loss(
     student_UV: Tensor, ids_UK: Tensor, teacher_UC: Tensor, *, temperature: float, formula: str = "default"
 ) -> Loss:
-    """Return T² times a divergence from a teacher's kept answers at the same temperature, in nats a token."""
+    """Return T² times a divergence from a teacher's kept answers at the same temperature, in nats a token. Kept ids
+    beyond the student's vocabulary are of rows that pad the teacher's and stand for no word: those are left out."""
     logp_UV = F.log_softmax(in_full(student_UV) / temperature, dim=-1)
-    ids_UK = ids_UK.long()
-    ours_UC = torch.cat([logp_UV.gather(-1, ids_UK), rest_of(logp_UV, ids_UK)], -1)
-    found_U = divergence(formula)(in_full(teacher_UC.detach()).to(ours_UC.dtype), ours_UC)
+    ids_UK, last = ids_UK.long(), logp_UV.shape[-1] - 1
+    is_absent_UK = ids_UK > last
+    ours_UK = logp_UV.gather(-1, ids_UK.clamp(max=last)).masked_fill(is_absent_UK, LEAST_LOG)
+    ours_UC = torch.cat([ours_UK, rest_of(logp_UV, ids_UK)], -1)
+    theirs_UC = without_absent(in_full(teacher_UC.detach()).to(ours_UC.dtype), is_absent_UK)
+    found_U = divergence(formula)(theirs_UC, ours_UC)
     return mean_of(found_U.sum() * temperature**2, len(student_UV))
+
+
+def without_absent(logs_UC: Tensor, is_absent_UK: Tensor) -> Tensor:
+    """Return the logarithms of kept answers [U, C] with no mass at absent words; that of all others, also of the rest,
+    grows to 1. Answers without absent words keep their bits."""
+    is_absent_UC = F.pad(is_absent_UK, (0, 1))
+    mass_U1 = logs_UC.exp().masked_fill(~is_absent_UC, 0.0).sum(-1, keepdim=True)
+    # Bounded, as sums of rounded numbers may reach 1.
+    return (logs_UC - torch.log1p(-mass_U1.clamp(max=MOST_ABSENT))).masked_fill(is_absent_UC, LEAST_LOG)
 
 
 def all_words_loss(student_UV: Tensor, teacher_UV: Tensor, *, temperature: float, formula: str = "default") -> Loss:

@@ -72,6 +72,34 @@ def test_rows_that_pad_a_vocabulary_have_no_part() -> None:
     torch.testing.assert_close(same, padded)
 
 
+@pytest.mark.parametrize("formula", DIVERGENCES)
+def test_kept_rows_that_pad_the_teacher_have_no_part(formula: str) -> None:
+    """With all 50 words and 4 padding rows kept, the loss and its gradient are those of the live teacher."""
+    padded_UV = torch.cat([TEACHER_UV, 3 * torch.randn(40, 4, generator=DRAW)], -1)
+    live, kept = STUDENT_UV.clone().requires_grad_(), STUDENT_UV.clone().requires_grad_()
+    ids_UK, logs_UC = kept_words(padded_UV, words=54, temperature=2.0)
+    losses = [
+        all_words_loss(live, padded_UV, temperature=2.0, formula=formula).mean(),
+        kept_words_loss(kept, ids_UK, logs_UC, temperature=2.0, formula=formula).mean(),
+    ]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(kept.grad, live.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_padding_rows_among_few_kept_words() -> None:
+    """Their mass is divided among the other kept words and the rest; nothing kept but padding is finite, too."""
+    logits_UV = torch.tensor([[2.0, 1.0, 0.0, -1.0, 3.0], [-9.0, -9.0, -9.0, -9.0, 90.0]])
+    ids_UK, logs_UC = kept_words(logits_UV, words=3, temperature=1.0)
+    plain_UK, plain_UC = kept_words(logits_UV[:1, :4], words=2, temperature=1.0)
+    student_UV = torch.randn(2, 4).requires_grad_()
+    found = kept_words_loss(student_UV[:1], ids_UK[:1], logs_UC[:1], temperature=1.0).mean()
+    torch.testing.assert_close(found, kept_words_loss(student_UV[:1], plain_UK, plain_UC, temperature=1.0).mean())
+    kept_words_loss(student_UV, ids_UK, logs_UC, temperature=1.0).mean().backward()
+    assert student_UV.grad is not None and student_UV.grad.isfinite().all()
+
+
 def test_illegal_knobs_are_refused_in_a_sentence() -> None:
     ids_UK, logs_UC = kept_words(TEACHER_UV, words=2, temperature=1.0)
     with pytest.raises(RecipeError, match="choose one of default, reverse, jensen-shannon"):
