@@ -5,10 +5,10 @@ A knob declared with ``semantic=False`` changes how a stage runs, never its resu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -67,6 +67,13 @@ class Knobs(BaseModel):
         for one in value if isinstance(value, (list, tuple)) else [value]:
             require_kind(one, kinds)
         return value
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, without what was computed from the fields of this one (``cached_property``)."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
     def key_values(self) -> dict[str, JsonValue]:
         """Return the knobs that determine a stage's result, as plain values."""

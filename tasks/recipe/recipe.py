@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -279,7 +280,7 @@ class Recipe(Knobs):
         wanted = student.stages is None or stage in student.stages
         return wanted and student.signal == "teacher" and (own or stage in self.optional_stages)
 
-    @property
+    @cached_property
     def planned(self) -> tuple[CandidateKnobs, ...]:
         """All candidates, in the order of the results: students, dropped models, and those of ``candidates``."""
         return planned_candidates(self.students, self.layer_dropping, self.candidates)
@@ -297,8 +298,7 @@ class Recipe(Knobs):
     @property
     def all_students(self) -> tuple[Student, ...]:
         """Everything that is distilled, as students; of a follower the number of layers is not known here."""
-        further = (one for one in self.planned if isinstance(one, DistilledCandidate))
-        return tuple(self.as_student(one) for one in further)
+        return tuple(self.as_student(one) for one in self.planned if isinstance(one, DistilledCandidate))
 
     @property
     def new_students(self) -> tuple[Student, ...]:

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from flows.branches.candidate import Candidate
+from flows.branches.comparison import controls_of
+from flows.branches.export import grids_of
 from flows.run.forms import Changes
 from flows.run.recipe_file import SHELF, load_recipe
 from tasks.recipe.chains import depth_of, origins_of
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.results.roles import ROLES
 
@@ -99,3 +103,37 @@ def test_forms_offer_candidates_by_their_names_in_recipes() -> None:
 def test_what_cannot_be_made_is_refused(candidates: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         recipe(*candidates, students=[HALF])
+
+
+def copies_of_a_plan(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often a candidate is copied while a recipe of so many is read and planned."""
+    copies, copy = list[str](), CandidateKnobs.model_copy
+
+    def counted(self: CandidateKnobs, **given: Any) -> CandidateKnobs:
+        copies.append(self.name)
+        return copy(self, **given)
+
+    cuts = [{**CUT, "name": f"cut-{number}"} for number in range(count)]
+    further = [{**DISTILLED, "name": f"further-{number}", "from": f"cut-{number}"} for number in range(count)]
+    with monkeypatch.context() as while_counting:
+        while_counting.setattr(CandidateKnobs, "model_copy", counted)
+        found = recipe(*cuts, *further)
+        for one in found.planned:
+            controls_of(found, one.name)
+            grids_of(found, Candidate(one.name, "student", []))
+        assert len(found.all_students) == count and not found.new_students
+    return len(copies)
+
+
+def test_candidates_are_copied_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [copies_of_a_plan(count, monkeypatch) for count in (2, 6)] == [4, 12]
+
+
+def test_a_copy_of_a_recipe_has_its_own_candidates() -> None:
+    found = recipe(CUT, DISTILLED)
+    fewer = found.model_copy(update={"candidates": found.candidates[:1]})
+    assert [[one.name for one in each.planned] for each in (found, fewer)] == [["cut", "distilled"], ["cut"]]
+    fresh = Recipe.model_construct(**{name: getattr(found, name) for name in Recipe.model_fields})
+    assert "planned" in found.__dict__ and "planned" not in fresh.__dict__
+    assert found == fresh and "planned" not in found.model_dump() | found.key_values()
+    assert found.model_dump_json() == fresh.model_dump_json()
