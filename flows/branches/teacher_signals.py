@@ -2,8 +2,9 @@
 
 Whether a run stores the inner layers of its teacher, or runs the teacher beside each training, is chosen once for each
 layer map: by the reads of all trainings of the run, and by the room on the disk. The choice is part of a student's key
-by the student's inputs, because stored values are rounded. Layers that are in the store already need no room, so a
-repeated run chooses alike.
+by the student's inputs, because stored values are rounded. Layers that are in the store already are used, whatever
+speaks against storing them now, and others have the room that they had before these were stored, so a repeated run
+chooses alike.
 """
 
 from __future__ import annotations
@@ -204,25 +205,26 @@ def claim_storage(
 ) -> TeacherLayers:
     """Return the choice for a layer map, and claim its bytes of the disk; ``text`` is the size of the rows, None in a
     plan that cannot know it."""
-    reads, room = reads_of_rows(recipe, knobs, shared, text), room_for_layers(recipe, shared, current_session())
-    sizes = {} if text is None else sizes_by_bits(recipe, knobs, shared, text)
+    reads, stored = reads_of_rows(recipe, knobs, shared, text), is_stored(record_signals, knobs, inputs)
     choice = TeacherLayers(
         label=f"{knobs.layers} layers",
         kept=False,
         why="",
         reads=None if reads is None else round(reads, 2),
         bits=knobs.signal_bits,
-        sizes=sizes,
-        room=room,
+        sizes={} if text is None else sizes_by_bits(recipe, knobs, shared, text),
+        room=room_for_layers(recipe, shared, current_session()),
     )
-    against = reason_against(recipe, knobs, choice, inputs)
+    against = "" if stored else reason_against(recipe, choice)
     if not against and choice.size is not None:
         shared.claimed += choice.size
+        if stored and shared.free is not None:  # they had taken their bytes when the free disk was measured
+            shared.free += choice.size
     return choice.replaced(kept=not against, why=against or "stored once, and read by every training")
 
 
-def reason_against(recipe: Recipe, knobs: SignalSlice, choice: TeacherLayers, inputs: StageInputs) -> str:
-    """Return why the layers are not stored; empty if they are."""
+def reason_against(recipe: Recipe, choice: TeacherLayers) -> str:
+    """Return why layers that are not in the store are not stored; empty if they are."""
     if computes_on_gpu(record_signals):
         return "a GPU runs the teacher faster than a disk reads its layers"
     if recipe.task_distillation.keep_signals == "auto":
@@ -230,7 +232,7 @@ def reason_against(recipe: Recipe, knobs: SignalSlice, choice: TeacherLayers, in
             return "decided when the rows are counted"
         if choice.reads < PAYS_FROM:
             return f"each row would be read {choice.reads:g} times, and storing pays from {PAYS_FROM:g} times on"
-    if choice.size is not None and choice.size > choice.room and not is_stored(record_signals, knobs, inputs):
+    if choice.size is not None and choice.size > choice.room:
         return (
             f"they take {choice.size / 1e9:.3g} GB, and there is room for {choice.room / 1e9:.3g} GB: a third of the "
             f"free disk, and at most signal_budget_gb"
@@ -247,8 +249,8 @@ def sizes_by_bits(recipe: Recipe, knobs: SignalSlice, shared: SharedArtifacts, t
 
 
 def room_for_layers(recipe: Recipe, shared: SharedArtifacts, session: Session) -> int:
-    """Return the largest size in bytes that another map's layers may have: the free disk is measured once, and shared
-    by all maps of the run."""
+    """Return the largest size in bytes that another map's layers may have: the free disk is measured once, as it was
+    before the layers that are known to be in the store, and shared by all maps of the run."""
     if shared.free is None:
         shared.free = shutil.disk_usage(session.store.workspace()).free
     budget = int(recipe.task_distillation.signal_budget_gb * 1e9)

@@ -18,6 +18,7 @@ from tasks.contracts import Artifact
 from tasks.ports.store.open import open_store
 from tasks.recipe.layer_storage import StorageShape, TextSize
 from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import SignalSlice
 from tasks.report.tables.teacher_layers import layer_lines
 from tasks.results.facts import AnswerFacts
 from tasks.results.teacher_layers import TeacherLayers
@@ -46,12 +47,16 @@ def shared_by(free: int = 10**12) -> SharedArtifacts:
     return SharedArtifacts(rows=base, base=base, teacher=None, layers=12, free=free)  # type: ignore[arg-type]
 
 
-def choice(given: Recipe, text: TextSize | None = SST2, shared: SharedArtifacts | None = None) -> TeacherLayers:
+def knobs_of(given: Recipe) -> SignalSlice:
     student = given.all_students[0]
     phase = given.inner_phase(student)
     assert phase is not None
+    return signal_knobs(given, student, phase)
+
+
+def choice(given: Recipe, text: TextSize | None = SST2, shared: SharedArtifacts | None = None) -> TeacherLayers:
     shared = shared or shared_by()
-    return claim_storage(given, signal_knobs(given, student, phase), shared, {"rows": shared.rows}, text)
+    return claim_storage(given, knobs_of(given), shared, {"rows": shared.rows}, text)
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +114,43 @@ def test_maps_of_one_run_share_the_disk() -> None:
     size = choice(twice).sizes["16"]
     shared = shared_by(free=int(3 * 1.5 * size))
     assert [choice(twice, shared=shared).kept for _ in range(2)] == [True, False]
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> set[SignalSlice]:
+    """The maps that the store has."""
+    found = set[SignalSlice]()
+    monkeypatch.setattr("flows.branches.teacher_signals.is_stored", lambda stage, knobs, inputs: knobs in found)
+    return found
+
+
+@pytest.mark.parametrize("disk", [0.9, 1.5, 2.2, 2.5, 3.5], ids=str)
+def test_a_run_that_goes_on_chooses_as_it_began(disk: float, stored: set[SignalSlice]) -> None:
+    """It stops when some maps are stored, which take their bytes; in multiples of a map, a third of the disk is free."""
+    phase = {"intermediate": {"epochs": 2}}
+    maps = [
+        recipe(task_distillation=phase, students=[{"name": "x", **NARROW, "layers": layers}]) for layers in (4, 3, 6)
+    ]
+    sizes = [choice(one).sizes["16"] for one in maps]
+    free = int(3 * disk * sizes[0])
+    shared = shared_by(free=free)
+    first = [choice(one, shared=shared).kept for one in maps]
+    for one, size, kept in zip(maps, sizes, first, strict=True):
+        if kept:
+            stored.add(knobs_of(one))
+            free -= size
+        shared = shared_by(free=free)
+        assert [choice(again, shared=shared).kept for again in maps] == first
+
+
+def test_layers_that_are_stored_are_read_by_fewer_trainings_too(stored: set[SignalSlice]) -> None:
+    """Else a recipe with fewer seeds than before would train the students that it has anew, beside the teacher."""
+    more = recipe(students=[{"name": "x", **NARROW, "seeds": [0, 1]}])
+    fewer = recipe(students=[{"name": "x", **NARROW}])
+    assert choice(more).kept and not choice(fewer).kept
+    stored.add(knobs_of(more))
+    found = choice(fewer)
+    assert (found.kept, found.reads) == (True, 1.0)
 
 
 def test_a_gpu_runs_the_teacher_in_every_step(session: Session) -> None:
