@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -59,10 +60,11 @@ def save(folder: Path, modules: nn.Module, optimizer: torch.optim.Optimizer, pro
 
 
 class Saver:
-    """Writes checkpoints in a thread beside the training, one at a time; the training only waits for the copy."""
+    """Writes checkpoints in a thread beside the training, one at a time; the training only waits for the copy. At the
+    end of a whole training ``tell`` hears of one that was not written, which nobody needs any more."""
 
-    def __init__(self) -> None:
-        self.writer = ThreadPoolExecutor(1, "checkpoint")
+    def __init__(self, tell: Callable[[str], None] = lambda words: None) -> None:
+        self.tell, self.writer = tell, ThreadPoolExecutor(1, "checkpoint")
         self.pending: Future[None] | None = None
 
     def __enter__(self) -> Saver:
@@ -81,8 +83,12 @@ class Saver:
 
     def __exit__(self, kind: object, *error: object) -> None:
         self.writer.shutdown()
-        if kind is None:  # else the reason of the end matters more
+        if kind is not None:  # the reason of the end matters more
+            return
+        try:
             self.wait()
+        except (OSError, SafetensorError) as why:
+            self.tell(f"the last checkpoint was not written ({why}); the training is complete without it")
 
 
 def state_of(modules: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> State:

@@ -125,7 +125,7 @@ class Run:
         self.after_step = (*([] if table is None else [self.decay_unused_rows]), *spec.after_step)
         self.examples, self.started, self.saved = 0, time.monotonic(), time.monotonic()
         self.losses: list[Tensor] = []
-        self.seconds_before, self.saver = progress.seconds, checkpoints.Saver()
+        self.seconds_before, self.saver = progress.seconds, checkpoints.Saver(job.log)
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
         self.captured: CapturedSteps | None = None
 

@@ -12,6 +12,7 @@ from threading import Event
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from tasks.training import checkpoints
 from tasks.training.checkpoints import Progress
@@ -175,3 +176,27 @@ def test_a_checkpoint_that_could_not_be_written_stops_the_training_at_the_next_o
     with pytest.raises(OSError, match="key"):
         saver.save(tmp_path / "key", *learner(1), Progress(step=2))
     saver.writer.shutdown()
+
+
+@pytest.mark.parametrize(
+    "why", [OSError("No space left on device"), SafetensorError("No space left on device")], ids=repr
+)
+def test_a_training_that_ended_does_not_need_its_last_checkpoint(
+    why: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a warning then; one that was stopped needs it, and fails."""
+
+    def full(*given: object) -> None:
+        raise why
+
+    monkeypatch.setattr(checkpoints, "write_state", full)
+    told = list[str]()
+    with checkpoints.Saver(told.append) as saver:
+        saver.save(tmp_path, *learner(1), Progress(step=1))
+    assert told == [
+        "the last checkpoint was not written (No space left on device); the training is complete without it"
+    ]
+    with pytest.raises(type(why), match="No space"), checkpoints.Saver(told.append) as saver:
+        saver.save(tmp_path, *learner(1), Progress(step=1))
+        saver.wait()
+    assert len(told) == 1

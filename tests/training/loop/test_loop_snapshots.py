@@ -15,9 +15,10 @@ from torch import Tensor
 from tasks.contracts import Artifact
 from tasks.errors import ModelError
 from tasks.ports.store.open import open_store
-from tasks.training.loop import TrainingSpec
+from tasks.training import checkpoints
+from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.snapshots import put, read_snapshot
-from tests.training.loop.short_training import EPOCH, KNOBS, model, resumed, same_bytes, spec, trained
+from tests.training.loop.short_training import CPU, EPOCH, KNOBS, OFTEN, job, model, resumed, same_bytes, spec, trained
 
 REWIND = EPOCH + 1  # its step reads text that the first epoch had not
 
@@ -136,3 +137,16 @@ def test_a_step_that_the_training_does_not_have_is_refused_before_it(tmp_path: P
             tmp_path, model(), lambda one: spec(one, few=True, snapshots={"rewind": step}, after_step=[calls.append])
         )
     assert not calls
+
+
+def test_a_full_disk_at_the_last_checkpoint_costs_no_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path, state: checkpoints.State) -> None:
+        if state.numbers["step"] == KNOBS.steps - 1:
+            raise OSError("No space left on device")
+
+    whole, given, told = trained(tmp_path / "whole", start(), rewindable), job(tmp_path / "full"), list[str]()
+    monkeypatch.setattr(checkpoints, "write_state", full)
+    monkeypatch.setattr(given, "log", told.append)
+    learned = start()
+    train(given, OFTEN, rewindable(learned), CPU)
+    assert same_bytes(whole, learned) and "No space left" in "".join(told)
