@@ -284,7 +284,9 @@ def collate(
     batch = Batch(sent[0], sent[1], sent[2], sent[3], host, is_padded, at_host_B=answers)
     if written_BL is not None:
         batch = replace(batch, written_BL=torch.from_numpy(written_BL).to(place, non_blocking=True))
-    return batch if answered_K is None else replace(batch, answered_K=torch.from_numpy(answered_K).to(place))
+    if answered_K is not None:
+        batch = replace(batch, answered_K=torch.from_numpy(answered_K).to(place, non_blocking=True))
+    return batch
 
 
 def width_of(longest: int, encoded: Encoded, place: torch.device) -> int:

@@ -126,7 +126,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> set[SignalSlice]:
 
 @pytest.mark.parametrize("disk", [0.9, 1.5, 2.2, 2.5, 3.5], ids=str)
 def test_a_run_that_goes_on_chooses_as_it_began(disk: float, stored: set[SignalSlice]) -> None:
-    """It stops when some maps are stored, which take their bytes; in multiples of a map, a third of the disk is free."""
+    """It stops when some maps are stored, which take their bytes; a third of the free disk in multiples of a map."""
     phase = {"intermediate": {"epochs": 2}}
     maps = [
         recipe(task_distillation=phase, students=[{"name": "x", **NARROW, "layers": layers}]) for layers in (4, 3, 6)

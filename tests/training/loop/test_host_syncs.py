@@ -17,15 +17,19 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
+from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import Augmentation, CorpusText
 from tasks.recipe.slices import (
     AnswerSlice,
     DropSlice,
     GeneralSlice,
     IntermediateSlice,
+    KeptSlice,
     PatienceOf,
     PredictionSlice,
+    RowsSlice,
     SignalSlice,
     TeacherSlice,
 )
@@ -34,6 +38,7 @@ from tasks.recipe.training import Pretraining
 from tasks.training import loop
 from tasks.training.jobs import JOBS
 from tasks.training.models import attention
+from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.tiny import WORDS
 from tests.training.loop.host_syncs import counted, followed
 
@@ -84,6 +89,21 @@ TRAININGS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     ),
 }
 
+OF_WORDS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
+    "labels": ("finetune", TeacherSlice(task_type="next-words", **FAST), ("rows", "base")),
+    "predictions": (
+        "prediction",
+        PredictionSlice(task_type="next-words", **FAST, **NEW, hard_weight=0.5),
+        ("rows", "teacher", "answers"),
+    ),
+    "live predictions": (
+        "prediction",
+        PredictionSlice(task_type="next-words", **FAST, **NEW),
+        ("rows", "teacher"),
+    ),
+}
+"""Trainings on rows that are read in windows."""
+
 
 def do(name: str, folder: Path, knobs: Any, **inputs: Path) -> Path:
     """Do a job of the engine and return its output folder."""
@@ -126,6 +146,20 @@ def inputs(tiny_bert: Path, rows: Path, tmp_path_factory: pytest.TempPathFactory
     }
 
 
+@pytest.fixture(scope="module")
+def inputs_of_words(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The inputs of trainings that predict next words."""
+    gc.freeze()
+    folder = tmp_path_factory.mktemp("words")
+    spec = TaskSpec(name="words", kind="next-words")
+    rows, teacher = folder / "rows", write_decoder(folder / "teacher", layers=2)
+    prepare_rows(write_documents(folder / "table", 40), RowsSlice(task=spec, selection_rows=5), rows)
+    kept = KeptSlice(words=5, temperature=1.0, bits=16)
+    knobs = AnswerSlice(task_type="next-words", max_length=16, precision="fp32", kept=kept)
+    answers = do("answer", folder / "answers", knobs, rows=rows, teacher=teacher)
+    return {"rows": rows, "teacher": teacher, "base": teacher, "answers": answers}
+
+
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a CPU take the path of a GPU."""
@@ -144,10 +178,27 @@ def test_no_step_waits_for_the_device(
 ) -> None:
     job, knobs, names = TRAININGS[training]
     answered = {"answers" if name == "patient" else name: inputs[name] for name in names}
+    assert not waits_in(job, knobs, tmp_path, monkeypatch, answered)
+
+
+@pytest.mark.parametrize("training", OF_WORDS)
+def test_no_step_on_windows_waits_for_the_device(
+    training: str,
+    inputs_of_words: dict[str, Path],
+    as_on_a_gpu: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job, knobs, names = OF_WORDS[training]
+    assert not waits_in(job, knobs, tmp_path, monkeypatch, {name: inputs_of_words[name] for name in names})
+
+
+def waits_in(job: str, knobs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, inputs: dict[str, Path]) -> list[str]:
+    """Return where the steps of a training wait for the device."""
     with followed() as syncs:
         monkeypatch.setattr(loop.Run, "one_step", counted(syncs, loop.Run.one_step))
-        do(job, tmp_path / "made", knobs, **answered)
-    assert not syncs.found, "\n".join(sorted(set(syncs.found)))
+        do(job, folder / "made", knobs, **inputs)
+    return sorted(set(syncs.found))
 
 
 def test_what_waits_is_seen() -> None:
