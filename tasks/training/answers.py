@@ -185,22 +185,34 @@ def places_of_answers(stored: Mapping[str, np.ndarray], ids_N: np.ndarray) -> np
     return np.concatenate([np.arange(ends_N[row] - stored[COUNTS][row], ends_N[row]) for row in order])
 
 
+def places_if_moved(stored: Mapping[str, np.ndarray], ids_N: np.ndarray) -> np.ndarray | None:
+    """Return these positions; None where the rows are those that are stored, in the same order, as most often: there
+    may be hundreds of millions of units."""
+    return None if np.array_equal(stored["ids"], ids_N) else places_of_answers(stored, ids_N)
+
+
+def at_places(values: np.ndarray, places: np.ndarray | None) -> Tensor:
+    """Return stored values in the order of a student's rows, in memory."""
+    return torch.from_numpy(np.array(values) if places is None else values[places])
+
+
 class StoredOutputs:
     """Stored outputs of a teacher, by the number of a row or unit: in the memory of a device or, where they are large,
-    on the disk."""
+    on the disk. Without ``places``, number and position are one."""
 
-    def __init__(self, outputs: Mapping[str, np.ndarray], places: np.ndarray, place: torch.device) -> None:
+    def __init__(self, outputs: Mapping[str, np.ndarray], places: np.ndarray | None, place: torch.device) -> None:
         self.place, self.places, self.mapped, self.held = place, places, dict[str, np.ndarray](), dict[str, Tensor]()
         if sum(values.nbytes for values in outputs.values()) > IN_MEMORY:
             self.mapped = dict(outputs)
         else:
-            self.held = {name: torch.from_numpy(values[places]).to(place) for name, values in outputs.items()}
+            self.held = {name: at_places(values, places).to(place) for name, values in outputs.items()}
 
     def of(self, batch: Batch) -> dict[str, Tensor]:
         """Return the outputs for each number of a batch, on the device."""
         if self.held:
             return {name: values[batch.at_B] for name, values in self.held.items()}
-        read = {name: torch.from_numpy(values[self.places[batch.numbers]]) for name, values in self.mapped.items()}
+        numbers = batch.numbers if self.places is None else self.places[batch.numbers]
+        read = {name: torch.from_numpy(values[numbers]) for name, values in self.mapped.items()}
         return {name: values.to(self.place, non_blocking=True) for name, values in read.items()}
 
 
@@ -219,10 +231,10 @@ class Answers:
     ) -> None:
         self.max_length, self.tokenizer, self.place = augmented.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, head, hidden=layers), mapped_arrays(folder / ANSWERS_FILE)
-        places = places_of_answers(stored, augmented.rows.ids_N)
+        places = places_if_moved(stored, augmented.rows.ids_N)
         outputs = {name: values for name, values in stored.items() if name not in BESIDE_OUTPUTS}
         self.outputs = StoredOutputs(outputs, places, self.place)
-        self.summaries_NLD = torch.from_numpy(stored["summaries"][places]) if layers else None
+        self.summaries_NLD = at_places(stored["summaries"], places) if layers else None
 
     def sent(self, values: Tensor) -> Tensor:
         """Send values to the teacher's device, without waiting for it."""

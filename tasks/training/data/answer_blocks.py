@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tasks.errors import StoreError
-from tasks.training.data.array_files import created_arrays
+from tasks.training.data.array_files import created_arrays, mapped_arrays
 
 BATCHES_OF_BLOCK = 16
 AT = "at"
@@ -27,6 +27,11 @@ def blocks_of(batches: Sequence[np.ndarray]) -> Iterator[Sequence[np.ndarray]]:
     """Yield batches by block."""
     for start in range(0, len(batches), BATCHES_OF_BLOCK):
         yield batches[start : start + BATCHES_OF_BLOCK]
+
+
+def size_of_one(block: Mapping[str, np.ndarray]) -> float:
+    """Return the bytes of an answer in a block, on average."""
+    return sum(values.nbytes for values in block.values()) / max(1, len(block[AT]))
 
 
 class AnswerBlocks:
@@ -45,7 +50,7 @@ class AnswerBlocks:
         if not self.file(number).is_file():
             return False
         self.numbers.append(number)
-        self.answers += len(load_file(self.file(number))[AT])
+        self.answers += len(mapped_arrays(self.file(number))[AT])
         return True
 
     def write(self, number: int, batches: Sequence[Mapping[str, np.ndarray]], answers: int) -> None:
@@ -53,7 +58,7 @@ class AnswerBlocks:
         them."""
         whole = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}
         if not self.has_room:  # asked once in each run, also in one that goes on after the disk was full
-            self.require_room(sum(values.nbytes for values in whole.values()) / max(1, len(whole[AT])), answers)
+            self.require_room(size_of_one(whole), answers)
             self.has_room = True
         partial = self.folder / "unfinished"
         save_file(whole, partial)
@@ -74,8 +79,10 @@ class AnswerBlocks:
 
     def publish(self, path: Path, answers: int, beside: Mapping[str, np.ndarray]) -> None:
         """Write a file of the answers of all blocks, unit after unit, zeros for a unit without a token, and of the
-        arrays ``beside`` them. One block at a time is in memory. Raises OSError if the disk is full."""
-        first = {name: values for name, values in load_file(self.file(self.numbers[0])).items() if name != AT}
+        arrays ``beside`` them. One block at a time is in memory. Raises StoreError for a disk without room for them."""
+        first = mapped_arrays(self.file(self.numbers[0]))
+        self.require_room(size_of_one(first), answers)  # a run that found all blocks there wrote none
+        del first[AT]
         kinds = {name: (values.dtype, values.shape) for name, values in beside.items()}
         kinds |= {name: (values.dtype, (answers, *values.shape[1:])) for name, values in first.items()}
         arrays = created_arrays(path, kinds)
