@@ -36,6 +36,8 @@ LEVELS = {
 """Instruction sets by which x86 kernels are chosen, newest first."""
 VENDORS = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "HygonGenuine": "amd"}
 ARM_FEATURES = ("asimddp", "bf16", "i8mm", "sve", "sve2")
+OTHER_NUMBERS = re.compile(r"@.*|\bversion [\d.]+|\b\d+-core", re.IGNORECASE)
+"""Numbers in a processor's name that do not tell its model: a clock, a program's version, a count of cores."""
 CLASS = r"(cpu|cuda)-[a-z0-9.+-]+"
 """Pattern of a class."""
 
@@ -84,8 +86,13 @@ def hardware() -> str:
 
 
 def cpu_model() -> str:
-    """Return the processor's name."""
-    return fields().get("model name") or (mac_chip() if platform.system() == "Darwin" else "unknown")
+    """Return the processor's name; where it names no model, as in some virtual machines, with the numbers of its family
+    and model, by which its speeds differ."""
+    info = fields()
+    name = info.get("model name") or (mac_chip() if platform.system() == "Darwin" else "unknown")
+    if "cpu family" not in info or "model" not in info or re.search(r"\d", re.sub(OTHER_NUMBERS, "", name)):
+        return name
+    return f"{name} family {info['cpu family']} model {info['model']}"
 
 
 def available_cores() -> int:

@@ -92,6 +92,27 @@ def test_processors_that_choose_the_same_kernels_share_results(on) -> None:
     assert cpu_class() == before == "cpu-avx512-intel"
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("AMD EPYC", "AMD EPYC family 6 model 207"),
+        ("Intel(R) Xeon(R) Processor", "Intel(R) Xeon(R) Processor family 6 model 207"),
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", "Intel(R) Xeon(R) CPU @ 2.20GHz family 6 model 207"),
+        ("AMD Eng Sample 32-Core Processor", "AMD Eng Sample 32-Core Processor family 6 model 207"),
+        ("QEMU Virtual CPU version 2.5+", "QEMU Virtual CPU version 2.5+ family 6 model 207"),
+        ("AMD EPYC 7R32", "AMD EPYC 7R32"),
+        ("Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz", "Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz"),
+    ],
+)
+def test_a_processor_whose_name_tells_no_model_is_told_by_its_numbers(on, name: str, expected: str) -> None:
+    """Speeds of two generations are no results of one machine; a name that tells its model stays, in keys, too."""
+    cpuinfo = x86(SKYLAKE).replace("model name", "cpu family\t: 6\nmodel\t\t: 207\nmodel name")
+    on(cpuinfo=cpuinfo.replace("A Processor", name))
+    assert machine.cpu_model() == expected and machine.hardware().startswith(f"{expected} x ")
+    on(cpuinfo=x86(SKYLAKE).replace("A Processor", name))
+    assert machine.cpu_model() == name, "of a system that states no numbers"
+
+
 def test_a_mac_and_an_unknown_system_have_a_class(on) -> None:
     on(system="Darwin", arch="arm64")
     assert device_class() == "cpu-apple-m2-pro" and machine.cpu_model() == "Apple M2 Pro"

@@ -47,9 +47,14 @@ def test_a_gpu_is_found_by_its_name_and_not_by_a_part_of_it() -> None:
     assert rates.drawn_by("gpu", "NVIDIA Z9") is None
     by_cpu = {
         name: rates.drawn_by("cpu", name).load
-        for name in ("AMD EPYC 7R32", "Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz", "AMD EPYC")
+        for name in (
+            "AMD EPYC 7R32",
+            "Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz",
+            "AMD EPYC",
+            "AMD EPYC family 25 model 1",
+        )
     }
-    assert list(by_cpu.values()) == [1.69, 3.69, 3.5]
+    assert list(by_cpu.values()) == [1.69, 3.69, 3.5, 3.5]
 
 
 def test_old_figures_are_used_with_a_warning() -> None:
