@@ -68,18 +68,22 @@ class Knobs(BaseModel):
             require_kind(one, kinds)
         return value
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy, without what was computed from the fields of this one (``cached_property``)."""
-        copied = super().model_copy(update=update, deep=deep)
-        for name in copied.__dict__.keys() - type(self).model_fields.keys():
-            del copied.__dict__[name]
-        return copied
-
     def key_values(self) -> dict[str, JsonValue]:
         """Return the knobs that determine a stage's result, as plain values."""
         fields = type(self).model_fields.items()
         counted = (name for name, field in fields if is_semantic(field) and not is_left_out(field, getattr(self, name)))
         return {name: plain_value(getattr(self, name)) for name in counted}
+
+
+class DerivedKnobs(Knobs):
+    """Knobs that keep what they compute from their fields (``cached_property``)."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy, without what was computed from the fields of this one."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
 
 @cache

@@ -21,7 +21,7 @@ from tasks.recipe.chains import (
 from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Generation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, OF_TOKENS, OWN_METRIC, Exports, Gate, Scoring, Speed
-from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, Knobs, Name, did_you_mean, runtime_knob
+from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, DerivedKnobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.makers.pretraining import check_pretrained
 from tasks.recipe.makers.search import ShapeSearch
@@ -44,7 +44,7 @@ RANKING = frozenset().union(*METRICS_OF_SCORES_OF.values())
 """The metrics of scores of all task types."""
 
 
-class Recipe(Knobs):
+class Recipe(DerivedKnobs):
     """Everything that determines the results of a run."""
 
     name: Name = runtime_knob(..., "Short name of the recipe.")
