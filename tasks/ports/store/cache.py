@@ -2,6 +2,10 @@
 
 A process holds a shared kernel file lock on each artifact that it uses; the lock ends with the process. Only artifacts
 without a lock can be removed.
+
+To look at the size of every file takes long in a large cache, so the bytes that may still be added before the next look
+are in a file beside the lock. Whoever adds an artifact takes its bytes off first; what is removed by hand is not put
+back. So the number is never too large, also after a process was killed, and a cache is looked at too early at worst.
 """
 
 from __future__ import annotations
@@ -17,6 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tasks.ports.store.artifacts import bytes_of, first_link, is_whole, log, remove_tree
+
+ROOM = "room"
+"""Name of the file with the limit and the bytes that may be added below it without a look."""
 
 
 class ArtifactCache:
@@ -62,8 +69,12 @@ class ArtifactCache:
                 return
             self.clear(final)
             final.parent.mkdir(parents=True, exist_ok=True)
+            left = self.room() - bytes_of(folder)
+            self.note_room(left)
             folder.rename(final)
-            self.make_room()
+            self.remove_damaged()
+            if left < 0:
+                self.make_room()
 
     def clear(self, path: Path) -> None:
         """Move a damaged artifact out of the way; if its path contains a link, move the link instead."""
@@ -88,20 +99,38 @@ class ArtifactCache:
             fcntl.flock(handle, fcntl.LOCK_SH)
             self.held[digest] = handle
 
-    def make_room(self) -> None:
-        """Remove the least recently used artifacts until the rest fits; keep those that a process holds."""
+    def room(self) -> int:
+        """Return how many bytes may be added before all artifacts are looked at again; negative if that is not known,
+        or known for another limit."""
+        with contextlib.suppress(OSError, ValueError):
+            limit, left = (self.root / ROOM).read_text().split()
+            return int(left) if int(limit) == self.limit else -1
+        return -1
+
+    def note_room(self, left: int) -> None:
+        """Note how many bytes may be added; call this alone. Of a note that was not written to its end, the number is
+        smaller."""
+        (self.root / ROOM).write_text(f"{self.limit} {left}")
+
+    def remove_damaged(self) -> None:
+        """Remove the artifacts that were moved out of the way."""
         for old in (self.root / "temporary").glob("old-*"):
             with contextlib.suppress(OSError):
                 remove_tree(old)
+
+    def make_room(self) -> None:
+        """Look at all artifacts, remove the least recently used until the rest fits, and note what may be added; keep
+        those that a process holds."""
         found = sorted(
             (folder.lstat().st_mtime, bytes_of(folder), folder) for folder in (self.root / "objects").glob("*/*")
         )
-        excess = sum(size for _, size, _ in found) - self.limit
+        left = self.limit - sum(size for _, size, _ in found)
         for _, size, folder in found:
-            if excess <= 0:
-                return
-            if self.remove(folder):
-                excess -= size
+            if left >= 0:
+                break
+            if self.remove(folder) and not folder.exists():
+                left += size
+        self.note_room(left)
 
     def unused(self, older: float, *, dry: bool) -> list[str]:
         """Remove artifacts that no process holds and that were unused for ``older`` seconds, unless ``dry``; return the
