@@ -3,13 +3,14 @@ every pass, and learn as if they were not.
 
 Methods: Zafrir et al. 2019, Q8BERT, arXiv:1910.06188, on the grids that ONNX Runtime serves. A graph in int8 finds the
 ranges of states in a whole call, over all of its texts and their padding; here each text has its own, that of its
-tokens alone, as if it were asked alone. Norms, softmax, GELU and products of two states stay as they are.
+tokens alone, as if it were asked alone. Norms, softmax, GELU and products of two states stay as they are. A last map
+that is also the table of embeddings is saved as the table, once, and the graph rounds its copy of the saved values: in
+training, too, it is rounded to the table's grid first.
 Shape letters: O outputs, I inputs, B batch, T tokens, V vocabulary, D width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,6 +38,23 @@ def table_in_eight_bits(rows: Tensor, table_VD: Tensor) -> Tensor:
     return asymmetric(rows, low, high)
 
 
+class TableGrid(nn.Module):
+    """The parametrization of a matrix [V, D] that is saved as a table of embeddings: on the grid of the table."""
+
+    def __init__(self, served_as: str) -> None:
+        super().__init__()
+        self.served_as = served_as
+
+    def forward(self, table_VD: Tensor) -> Tensor:
+        """Return the matrix on the table's grid."""
+        return rows_on_grid(table_VD, table_VD, self.served_as)
+
+
+def rows_on_grid(rows: Tensor, table_VD: Tensor, served_as: str) -> Tensor:
+    """Round rows of a table, or all of it, as a format of exports stores tables."""
+    return table_in_eight_bits(rows, table_VD) if served_as == "int8" else table_in_four_bits(rows)
+
+
 class FakeQuantization:
     """Rounds a model while it lasts; ``finish`` leaves the rounded weights in it."""
 
@@ -49,12 +67,22 @@ class FakeQuantization:
         self.maps: list[Any] = list(linear_maps(model, served_as))
         self.kept: list[Tensor] = []
         self.tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+        self.tied = [one for one in self.maps if any(one.weight is table.weight for table in self.tables)]
         self.mask_BT: Tensor | None = None
         for one in self.maps:
-            parametrize.register_parametrization(one, "weight", self.grid_of(one.weight))
+            for grid in self.grids_of(one):
+                parametrize.register_parametrization(one, "weight", grid)
         self.hooks = [model.register_forward_pre_hook(self.see_mask, with_kwargs=True)]
         self.hooks += [one.register_forward_pre_hook(self.round_inputs) for one in self.maps]
         self.hooks += [one.register_forward_hook(self.round_rows) for one in self.tables]
+
+    def grids_of(self, one: nn.Linear) -> list[nn.Module]:
+        """Return the grids to which a map is rounded, one after the other: first the table's where it is one. A graph
+        in blocks keeps that grid, whose blocks are its own, and one in eight bits rounds each output again."""
+        if one not in self.tied:
+            return [self.grid_of(one.weight)]
+        again = [] if self.served_as == "four-bit" else [self.grid_of(one.weight)]
+        return [TableGrid(self.served_as), *again]
 
     def grid_of(self, weight_OI: Tensor) -> nn.Module:
         """Return the grid of a matrix."""
@@ -76,7 +104,7 @@ class FakeQuantization:
 
     def round_rows(self, module: Any, given: Any, rows: Tensor) -> Tensor:
         """Round what is looked up in a table."""
-        return table_in_eight_bits(rows, module.weight) if self.served_as == "int8" else table_in_four_bits(rows)
+        return rows_on_grid(rows, module.weight, self.served_as)
 
     @property
     def learned_steps(self) -> list[nn.Parameter]:
@@ -100,17 +128,11 @@ class FakeQuantization:
         """Write the rounded weights and tables into the model, and round nothing any more."""
         for hook in self.hooks:
             hook.remove()
-        for one in self.maps:
-            parametrize.remove_parametrizations(one, "weight", leave_parametrized=True)
-        rounded: Callable[[Tensor], Tensor] = table_in_four_bits
-        if self.served_as == "int8":
-
-            def rounded(table_VD: Tensor) -> Tensor:
-                return table_in_eight_bits(table_VD, table_VD)
-
+        for one in self.maps:  # one that is also a table stays as it was trained, and is rounded as the table
+            parametrize.remove_parametrizations(one, "weight", leave_parametrized=one not in self.tied)
         with torch.no_grad():
             for table in self.tables:
-                table.weight.copy_(rounded(table.weight))
+                table.weight.copy_(rows_on_grid(table.weight, table.weight, self.served_as))
 
 
 def linear_maps(model: Any, format_: str) -> list[nn.Linear]:
