@@ -25,6 +25,7 @@ from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, DerivedKnobs, Name, did
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
 from tasks.recipe.makers.pretraining import check_pretrained
 from tasks.recipe.makers.search import ShapeSearch
+from tasks.recipe.makers.section_checks import check_counted_texts, check_exports
 from tasks.recipe.makers.writing import check_writing
 from tasks.recipe.running import Costs, Report, Resources
 from tasks.recipe.student_checks import (
@@ -113,7 +114,8 @@ class Recipe(DerivedKnobs):
         self.check_choices()
         self.check_judging_sets()
         check_ensemble(self.ensemble, self.spec, self.planned)
-        self.check_exports()
+        check_exports(self)
+        check_counted_texts(self)
         for student in self.all_students:
             check_stages(self, student)
             check_phases(self, student)
@@ -235,25 +237,6 @@ class Recipe(DerivedKnobs):
                 f"gate: worst_of names {unknown!r}, which is not a judging set of data.judge; "
                 f"{did_you_mean(unknown, legal)}"
                 f"legal are {', '.join(legal)}"
-            )
-
-    def check_exports(self) -> None:
-        """Reject exports of unknown models or under taken names, and quantized graphs that no held-back rows judge."""
-        if self.exports is None:
-            return
-        made = [TEACHER, *(one.name for one in self.planned)]
-        if unknown := [name for name in self.exports.of if name not in made]:
-            raise ValueError(
-                f"exports.of names {unknown[0]!r}, which is not a model of this recipe; its models are "
-                f"{', '.join(made)}"
-            )
-        taken = [f"{name}-{way}" for name in made for way in self.exports.formats if f"{name}-{way}" in made]
-        if taken:
-            raise ValueError(f"the student name {taken[0]!r} is also the name of an export; give it another name")
-        if (small := self.exports.quantized) and not self.data.selection_rows:
-            raise ValueError(
-                f"{small[0]} is evaluated on selection rows, and data.selection_rows is 0; set data.selection_rows, or "
-                "set exports.formats: [onnx]"
             )
 
     def inner_phase(self, student: Student) -> Intermediate | None:

@@ -19,6 +19,7 @@ from tasks.results.roles import ROLES
 
 CUT = {"name": "cut", "from": "teacher", "by": "layer-dropping", "drop": 2}
 DISTILLED = {"name": "distilled", "from": "cut", "by": "distillation"}
+TRIMMED = {"name": "trimmed", "from": "teacher", "by": "vocabulary-trimming"}
 HALF = {"name": "half", "layers": 6, "start": "random"}
 
 
@@ -93,6 +94,8 @@ def test_forms_offer_candidates_by_their_names_in_recipes() -> None:
             "made from the pretrained model, of whose layers start: random takes none",
         ),
         ([CUT, {**DISTILLED, "signal": "labels", "intermediate": {}}], "learns from labels alone, but has an inter"),
+        ([{**TRIMMED, "of": ["corpus"]}], r"of: \[corpus\], and the recipe has no section corpus; add the section, or"),
+        ([{**TRIMMED, "of": ["transfer", "corpus"]}], "has no section transfer and no section corpus; add one, or set"),
         ([{**CUT, "choose_by": "pearson"}], "cut.choose_by is pearson, and sst2 is a task of classification"),
         (
             [CUT, {**DISTILLED, "prediction": {"choose_by": "mse"}}],

@@ -55,6 +55,18 @@ def test_a_name_that_an_export_would_have_is_refused() -> None:
         recipe(students=[STUDENT, {"name": "half-int8", "layers": 2}])
 
 
+def test_fixed_ranges_of_a_model_that_was_trained_for_those_of_each_text_are_refused() -> None:
+    few = {"name": "few", "from": "half", "by": "quantization"}
+    said = "exports.ways is .static., and candidate few is trained for int8 with ranges of each text"
+    for exports in ({}, {"of": ["few"]}):
+        with pytest.raises(ValidationError, match=said):
+            recipe(candidates=[few], exports={"ways": ["static"], **exports})
+    recipe(candidates=[few], exports={"ways": ["static"], "of": ["half"]})
+    recipe(candidates=[few], exports={"ways": ["static", "dynamic"]})
+    recipe(candidates=[{**few, "format": "four-bit"}], exports={"ways": ["static"], "formats": ["int8", "four-bit"]})
+    recipe(candidates=[{**few, "rounding": "after-training"}], exports={"ways": ["static"]})
+
+
 def test_int8_needs_rows_to_be_judged_on() -> None:
     with pytest.raises(ValidationError, match="data.selection_rows is 0"):
         recipe(data={"selection_rows": 0})

@@ -107,13 +107,13 @@ def require_tokenizer_of_corpus(job: Job, tokenizer: Any) -> None:
         )
 
 
-def share_cut_alike(texts: Sequence[str], before: Any, after: Any, kept: Sequence[int]) -> float:
+def share_cut_alike(texts: Sequence[str], before: Any, after: Any, kept: Sequence[int]) -> float | None:
     """Return the share of texts that both tokenizers divide into the same pieces, among those whose pieces are all
-    kept: 1 for WordPiece and BPE."""
+    kept: 1 for WordPiece and BPE; None if there is no such text."""
     old_ids, alike, asked = np.asarray(kept), 0, 0
     for some in in_portions(texts):
         old_and_new = (tokenizer(list(some), verbose=False)["input_ids"] for tokenizer in (before, after))
         for old, new in zip(*old_and_new, strict=True):
             if np.isin(old, old_ids).all():
                 asked, alike = asked + 1, alike + (old == old_ids[new].tolist())
-    return alike / asked if asked else 1.0
+    return alike / asked if asked else None

@@ -132,6 +132,7 @@ def test_a_corpus_adds_its_pieces_and_rows_count_ten_times(rows: Path, tmp_path:
         facts = keep_used_pieces(job(tmp_path / name, {**USED, **knobs}, base=whole, rows=rows, **given))
         kept[name] = set(load_tokenizer(tmp_path / name).get_vocab())
         assert len(kept[name]) == facts["pieces"]
+        assert facts["cut_alike"] == (None if name == "only" else 1.0), "no text of the rows has these pieces alone"
     assert kept["both"] == kept["alone"] | set(UNUSED)
     assert not set(UNUSED) & kept["often"] and "film" in kept["often"], "three times, and ten times each row"
     assert set(UNUSED) <= kept["only"] and "film" not in kept["only"]
