@@ -2,8 +2,9 @@
 them a second time.
 
 Every 32 weights of an output are whole multiples of one step (``tasks/methods/quantization``), which is found in them
-again: of weights on no grid, a block's largest weight takes the code -8, as in ``blockwise.py``. Matrices of which all
-codes lie between -2 and 1 take two bits a weight, others four. Shape letters: O outputs, N blocks, W width of a block.
+again; a last map that is also the table of embeddings lies on the table's grid, as in ``blockwise.py``. Matrices of
+which all codes lie between -2 and 1 take two bits a weight, others four. Shape letters: O outputs, I inputs, N blocks,
+W width of a block.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from tasks.errors import ModelError
 from tasks.exports.blockwise import (
     BLOCK_WIDTH,
     EIGHT_BIT_ACTIVATIONS,
@@ -83,20 +85,31 @@ def product_of(node: NodeProto, shape: tuple[int, ...], bits: int) -> NodeProto:
 
 
 def codes_and_steps(weights_OI: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes [O, N, W] of weights in blocks, and the step [O, N] of each block."""
+    """Return the codes [O, N, W] of weights in blocks, and the step [O, N] of each block. Raises ModelError for a block
+    that is whole multiples of no step: rounding it here would serve another model than the one that was trained."""
     missing = -weights_OI.shape[1] % BLOCK_WIDTH
     blocks_ONW = np.pad(weights_OI, ((0, 0), (0, missing))).reshape(len(weights_OI), -1, BLOCK_WIDTH)
     places = np.abs(blocks_ONW).argmax(-1)[..., None]
     largest_ON1 = np.take_along_axis(blocks_ONW, places, -1)
-    steps_ON1 = largest_ON1 / np.float32(-8)
-    codes_ONW = np.clip(np.rint(in_steps(blocks_ONW, steps_ON1)), -8, 7)
-    for count in range(8, 0, -1):  # the fewest codes last, which are kept
-        own_ON1 = np.abs(largest_ON1) / np.float32(count)
+    codes_ONW, steps_ON1 = np.zeros_like(blocks_ONW), np.zeros_like(largest_ON1)
+    known_ON1 = largest_ON1 == 0
+    # A table's grid comes first, whose largest weight has the code -8; of the others the fewest codes last, which stay.
+    for own_ON1 in (
+        largest_ON1 / np.float32(-8),
+        *(np.abs(largest_ON1) / np.float32(count) for count in range(8, 0, -1)),
+    ):
         multiples_ONW = in_steps(blocks_ONW, own_ON1)
         whole_ONW = np.rint(multiples_ONW)
         fits_ON1 = ((np.abs(multiples_ONW - whole_ONW) < CLOSE) & (whole_ONW <= 7)).all(-1, keepdims=True)
         codes_ONW = np.where(fits_ON1, whole_ONW, codes_ONW)
         steps_ON1 = np.where(fits_ON1, own_ON1, steps_ON1)
+        known_ON1 = known_ON1 | fits_ON1
+    if not known_ON1.all():
+        raise ModelError(
+            f"{int((~known_ON1).sum()):,} of {known_ON1.size:,} blocks of {BLOCK_WIDTH} weights of a matrix "
+            f"{list(weights_OI.shape)} are multiples of no step, so that it is not as it was trained for few bits; "
+            f"export the folder that this training wrote, unchanged"
+        )
     return codes_ONW.astype(np.int8), steps_ON1[..., 0].astype(np.float32)
 
 

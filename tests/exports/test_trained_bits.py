@@ -13,7 +13,9 @@ import transformers
 from onnx import TensorProto, helper, numpy_helper
 
 from tasks.architectures.requirements import SERVED
+from tasks.errors import ModelError
 from tasks.exports.trained_bits import codes_and_steps, with_codes
+from tasks.methods.quantization.grids import table_in_four_bits
 from tasks.methods.quantization.learned_steps import LearnedGrid
 from tasks.methods.quantization.ternary import TernaryGrid
 from tests.exports.test_exports import EXPORT, do, write_rows
@@ -42,13 +44,17 @@ def test_the_codes_of_a_trained_grid_are_found_again_bit_by_bit(codes: str, widt
     assert found_OI == pytest.approx(weights_OI, rel=1e-5, abs=0)
 
 
-def test_weights_on_no_grid_keep_the_largest_of_a_block() -> None:
-    weights_OI = DRAWN.standard_normal((6, 40)).astype(np.float32)
-    codes_ONW, steps_ON = codes_and_steps(weights_OI)
-    found_OI = (codes_ONW * steps_ON[..., None]).reshape(6, -1)[:, :40]
-    assert set(codes_ONW[..., :8].ravel()) <= set(range(-8, 8))
-    at = np.abs(weights_OI[:, :32]).argmax(1)
-    assert np.array_equal(found_OI[np.arange(6), at], weights_OI[np.arange(6), at])
+def test_a_tied_map_keeps_the_grid_of_its_table() -> None:
+    table_VD = table_in_four_bits(torch.from_numpy(DRAWN.standard_normal((50, 40)).astype(np.float32))).numpy()
+    codes_VNW, steps_VN = codes_and_steps(table_VD)
+    assert (codes_VNW * steps_VN[..., None]).reshape(50, -1)[:, :40] == pytest.approx(table_VD, rel=1e-5, abs=0)
+
+
+def test_weights_that_are_multiples_of_no_step_are_refused() -> None:
+    drawn_OI = torch.from_numpy(DRAWN.standard_normal((6, 64)).astype(np.float32))
+    moved_OI = LearnedGrid(drawn_OI, 4)(drawn_OI).detach().numpy()[:, 16:]  # as where a graph leaves columns out
+    with pytest.raises(ModelError, match=r"of 12 blocks of 32 weights of a matrix \[6, 48\] are multiples of no step"):
+        codes_and_steps(moved_OI)
 
 
 @pytest.mark.parametrize(("codes", "bits"), [("4", 4), ("3", 4), ("2", 2), ("ternary", 2)])

@@ -39,6 +39,14 @@ def sounding_heads(model: Any) -> Tensor:
     return torch.stack([sounding_of_layer(layer, heads) for layer in maps_of_heads(model)])
 
 
+def has_silent_heads(model: Any) -> bool:
+    """Tell whether heads of a model are silent; those of another attention than four linear maps never are."""
+    try:
+        return not bool(sounding_heads(model).all())
+    except ModelError:
+        return False
+
+
 def sounding_of_layer(layer: AttentionMaps, heads: int) -> Tensor:
     """Return which heads of one layer add something, [H]."""
     value, inner = layer.inputs[2], layer.output.in_features

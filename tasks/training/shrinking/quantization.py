@@ -19,8 +19,11 @@ import torch
 from tasks.architectures.known_architectures import model_type_of
 from tasks.architectures.requirements import require_served
 from tasks.engine.job import Job
+from tasks.errors import ModelError
 from tasks.methods.losses.hidden_states import hidden_state_loss
 from tasks.methods.losses.means import Loss
+from tasks.methods.pruning.silent_heads import has_silent_heads, size_of_one_head
+from tasks.methods.quantization.grids import SHARING
 from tasks.recipe.makers.slices import QuantizationSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import collate
@@ -42,6 +45,7 @@ def train_on_grid(job: Job) -> dict[str, object]:
     task, tokenizer = task_and_tokenizer(job, knobs.task_type, "start")
     model = load_classifier(job.inputs["start"], task, place, seed=knobs.seed)
     require_served(model_type_of(model.config))
+    require_whole_blocks(model, knobs.format)
     learning = Learning(job, knobs, task, model, tokenizer)
     loss, epoch = learning.loss_and_epochs()
     set_dropout(model, knobs.dropout)
@@ -61,6 +65,18 @@ def train_on_grid(job: Job) -> dict[str, object]:
     served.finish()
     save_model(model, tokenizer, job.output)
     return facts | {"selection_score": score, "bits": knobs.weight_bits, "note": note_on_grid(knobs)}
+
+
+def require_whole_blocks(model: Any, format_: str) -> None:
+    """Raise ModelError for a model whose graph would divide its weights into other blocks than it does in training: a
+    graph leaves silent heads out, and with them columns of the map behind attention."""
+    if format_ != "four-bit" or size_of_one_head(model) % SHARING == 0 or not has_silent_heads(model):
+        return
+    raise ModelError(
+        f"heads of this model were pruned, each of {size_of_one_head(model)} numbers, and its graph leaves them out, "
+        f"so that {SHARING} weights which share a step here would be {SHARING} others there; set format: int8, or make "
+        f"it from a model with all of its heads"
+    )
 
 
 def rounding_of(model: Any, knobs: QuantizationSlice) -> FakeQuantization:

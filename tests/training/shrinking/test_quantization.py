@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
+from tasks.methods.pruning.silent_heads import silence_heads
 from tasks.methods.quantization.grids import as_blocks
 from tasks.ports.rows.row_files import TASK
 from tasks.recipe.makers.slices import QuantizationSlice
@@ -20,7 +21,7 @@ from tasks.task_types.texts.truncation import stated_truncation
 from tasks.training import loop
 from tasks.training.data.rows import load_tokenizer, read_task
 from tasks.training.models.fake_quantization import FakeQuantization, linear_maps
-from tasks.training.models.students import load_classifier
+from tasks.training.models.students import load_classifier, save_model
 from tasks.training.shrinking.quantization import train_on_grid
 from tests.families import write_tiny
 from tests.training.shrinking.test_vocabulary import classifier
@@ -132,6 +133,23 @@ def test_a_family_whose_graph_rounds_more_is_refused_in_a_sentence(rows: Path, t
         ModelError, match="a model of the family xlnet cannot be trained for few bits, because its graph"
     ):
         train_on_grid(job(tmp_path / "a", {}, start=start, rows=rows))
+
+
+def test_blocks_of_a_model_with_pruned_heads_are_those_of_its_graph_or_refused(
+    whole: Path, rows: Path, tmp_path: Path
+) -> None:
+    shape = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 72, "num_hidden_layers": 1}
+    wide = classifier(write_tiny("bert", tmp_path / "bert", **shape), rows, tmp_path / "wide")
+    for start in (whole, wide):
+        model = loaded(start, rows)
+        silence_heads(model, [[0]])
+        save_model(model, load_tokenizer(start), tmp_path / f"{start.name}-pruned")
+    knobs = {"steps": 1, "signal": "labels", "format": "four-bit"}
+    said = r"heads of this model were pruned, each of \d+ numbers, .* 32 weights which share a step here"
+    with pytest.raises(ModelError, match=said):
+        train_on_grid(job(tmp_path / "a", knobs, start=tmp_path / "whole-pruned", rows=rows))
+    train_on_grid(job(tmp_path / "b", knobs | {"format": "int8"}, start=tmp_path / "whole-pruned", rows=rows))
+    train_on_grid(job(tmp_path / "c", knobs, start=tmp_path / "wide-pruned", rows=rows))
 
 
 def test_a_start_that_does_not_know_how_the_task_cuts_its_pairs_learns_it(
