@@ -64,8 +64,19 @@ def importance_of(job: Job, knobs: ImportanceOfUnits, task: Task, model: Any, to
     rows = read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
-    some = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows]
-    return measured_on(OF_ROWS[knobs.importance], model, loss, encoded, np.sort(some), tokenizer.pad_token_id)
+    some = drawn_rows(encoded, len(rows), knobs)
+    return measured_on(OF_ROWS[knobs.importance], model, loss, encoded, some, tokenizer.pad_token_id)
+
+
+def drawn_rows(encoded: Encoded, rows: int, knobs: ImportanceOfUnits) -> np.ndarray:
+    """Return the numbers of drawn rows [K], sorted; of rows that are read in windows, those of windows in which
+    anything is answered, whichever row they are of."""
+    legal = np.arange(rows)
+    windows = encoded.windows
+    if windows is not None and windows.unit_S is not None and encoded.written is None:
+        window_S = np.repeat(np.arange(len(encoded.lengths_N)), encoded.lengths_N)
+        legal = np.unique(window_S[windows.unit_S >= 0])
+    return np.sort(legal[np.random.default_rng(knobs.seed).permutation(len(legal))[: knobs.rows]])
 
 
 def measured_on(measure: OfBatch, model: Any, loss: Any, encoded: Encoded, some: np.ndarray, pad: int) -> list[Tensor]:

@@ -29,7 +29,7 @@ from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model, tables
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import score_of_finished
-from tasks.training.shrinking.neuron_pruning import BATCH, TOKENS, ImportanceOfUnits
+from tasks.training.shrinking.neuron_pruning import BATCH, TOKENS, ImportanceOfUnits, drawn_rows
 
 
 @dataclass
@@ -112,8 +112,8 @@ def importance_of_stream(
     rows = read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
-    some = np.random.default_rng(knobs.seed).permutation(len(rows))[: knobs.rows]
-    return importance_on_rows(knobs.importance, model, loss, encoded, np.sort(some), tokenizer.pad_token_id)
+    some = drawn_rows(encoded, len(rows), knobs)
+    return importance_on_rows(knobs.importance, model, loss, encoded, some, tokenizer.pad_token_id)
 
 
 def drawn_importance(model: Any, generator: torch.Generator) -> StreamImportance:

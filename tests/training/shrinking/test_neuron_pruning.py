@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,9 +15,10 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.recipe.makers.slices import NeuronSlice
 from tasks.scoring.predict import outputs_of
+from tasks.training.data.encoded import Encoded, Windows
 from tasks.training.data.rows import load_tokenizer, read_task
 from tasks.training.models.students import load_classifier
-from tasks.training.shrinking.neuron_pruning import prune_neurons
+from tasks.training.shrinking.neuron_pruning import drawn_rows, prune_neurons
 from tests.families import NAMES, write_tiny
 from tests.training.shrinking.test_vocabulary import classifier, texts_in
 
@@ -85,6 +87,23 @@ def test_the_same_seed_keeps_the_same_neurons(rows: Path, tmp_path: Path) -> Non
         prune_neurons(job(tmp_path / name, {**HALF, **knobs}, base=whole, rows=rows))
         weights[name] = (tmp_path / name / "model.safetensors").read_bytes()
     assert weights["a"] == weights["b"] and len(set(weights.values())) == 3
+
+
+def test_windows_are_drawn_of_all_rows_and_whole_rows_as_ever() -> None:
+    """Two rows in five windows of two tokens, of which one answers nothing."""
+    knobs = NeuronSlice(**HALF | {"rows": 3, "seed": 4})
+    ten, nothing = np.arange(10), np.zeros(10, np.int64)
+    unit_S = np.array([0, 1, 2, 3, -1, -1, 4, 5, 6, 7])
+    windows = Windows(np.array([0, 0, 0, 1, 1]), unit_S, np.array([4, 4]))
+    cut = Encoded(ten, nothing, np.arange(0, 11, 2), windows=windows)
+    found = {seed: drawn_rows(cut, 2, knobs.model_copy(update={"seed": seed})).tolist() for seed in range(20)}
+    assert {one for drawn in found.values() for one in drawn} == {0, 1, 3, 4} and {
+        len(one) for one in found.values()
+    } == {3}
+    whole = Encoded(ten, nothing, np.arange(0, 11, 2))
+    assert drawn_rows(whole, 5, knobs).tolist() == sorted(np.random.default_rng(4).permutation(5)[:3].tolist())
+    apart = Encoded(ten, nothing, np.arange(0, 11, 2), windows=Windows(windows.row_F, None, np.array([3, 2])))
+    assert drawn_rows(apart, 2, knobs).tolist() == [0, 1], "rows whose units are read apart stay whole"
 
 
 def test_a_family_with_other_blocks_is_refused(rows: Path, tmp_path: Path) -> None:
