@@ -29,7 +29,12 @@ def taylor_terms(activations_BTF: Tensor, gradients_BTF: Tensor, mask_BT: Tensor
 
 def mean_activations(activations_BTF: Tensor, gradients_BTF: Tensor, mask_BT: Tensor) -> Tensor:
     """Return, per neuron, the sum over examples of the squared mean of its activation over tokens; gradients do not
-    matter."""
+    matter.
+
+    The mean is of activations with their sign, where Minitron's code, and ours of dimensions and heads, takes that of
+    their sizes: a neuron that is now above and now below 0 counts less here. Of GELU, whose activations are hardly ever
+    far below 0, the two are alike.
+    """
     means_BF = (activations_BTF * mask_BT[..., None]).sum(1) / mask_BT.sum(1, keepdim=True)
     return means_BF.square().sum(0)
 

@@ -1,8 +1,12 @@
 """Learned steps: the distance of neighbours on a grid is trained with the weights, or with the states, that it rounds.
 
 Paper: Esser et al. 2019, "Learned Step Size Quantization", arXiv:1902.08153. What is beyond the largest code is clipped
-and gets no gradient; a step's gradient is scaled so that it moves as fast as what it rounds. Shape letters: O outputs,
-N blocks, W width of a block.
+and gets no gradient; a step's gradient is scaled so that it moves as fast as what it rounds.
+
+What is beyond is told from the rounded code, as in published code. The paper's equations 3 and 5 tell it from the value
+in steps before it is rounded: up to half a step beyond the outermost codes, such a value gets no gradient there, and
+its step that of a clipped one. This matters with 2 bits, whose largest code is 1: all values between 1 and 1.5 steps.
+Shape letters: O outputs, N blocks, W width of a block.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ class LearnedStep(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the gradients of values and steps, the latter summed over the values that share a step."""
+        """Return the gradients of values and steps, the latter summed over the values that share a step; clipped is what
+        has no code after rounding."""
         values, step = context.saved_tensors
         high = largest_code(context.bits)
         scaled = values / step
