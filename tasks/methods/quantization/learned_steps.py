@@ -36,8 +36,8 @@ class LearnedStep(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the gradients of values and steps, the latter summed over the values that share a step; clipped is what
-        has no code after rounding."""
+        """Return the gradients of values and steps, the latter summed over the values that share a step; clipped is
+        what has no code after rounding."""
         values, step = context.saved_tensors
         high = largest_code(context.bits)
         scaled = values / step

@@ -2,9 +2,9 @@
 
 Papers: Li et al. 2016, "Ternary Weight Networks", arXiv:1605.04711 (the threshold); Zhang et al. 2020, "TernaryBERT:
 Distillation-aware Ultra-low Bit BERT", arXiv:2009.12812. The paper has a scale for each matrix, and one for each row of
-a table; ours has one for each block of the graph that serves it. The threshold is a share of the mean size of all weights in
-the paper, and of those that are not 0 here, so that the zeros which fill up a block, and those of pruning, do not lower
-it; without zeros both are the same. Shape letters: O outputs, I inputs.
+a table; ours has one for each block of the graph that serves it. The threshold is a share of the mean size of all
+weights in the paper, and of those that are not 0 here, so that the zeros which fill up a block, and those of pruning,
+do not lower it; without zeros both are the same. Shape letters: O outputs, I inputs.
 """
 
 from __future__ import annotations

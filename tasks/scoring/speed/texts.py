@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from tasks.recipe.slices import TextsSlice
 from tasks.scoring.speed.speed import Paces, opened, paces_of
 from tasks.scoring.speed.timing import time_in_turn
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.texts.as_read import are_chats, texts_as_read
 from tasks.task_types.texts.truncation import batch_of
 from tasks.task_types.units import Parts
 
@@ -34,20 +36,22 @@ def count_and_time_texts(job: Job) -> dict[str, object]:
     sets = [read_split(folder, "validation") for folder in job.lists.get("judging", [])]
     folders = {"model": job.inputs["model"], "teacher": job.inputs["teacher"]}
     facts = {
-        "fertility": fertility(folders["model"], [rows]),
-        "fertility_elsewhere": fertility(folders["model"], sets) if sets else None,
+        "fertility": fertility(folders["model"], [rows], knobs.task_type),
+        "fertility_elsewhere": fertility(folders["model"], sets, knobs.task_type) if sets else None,
         **time_texts(folders, rows, knobs),
     }
     (job.output / "text_figures.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
 
 
-def fertility(folder: Path, parts: Sequence[StoredRows]) -> float:
-    """Return the number of pieces per word of all texts together, without special tokens."""
+def fertility(folder: Path, parts: Sequence[StoredRows], task_type: str) -> float:
+    """Return the number of pieces per word of all texts together, without special tokens; of chats with those that the
+    template of the tokenizer writes."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    texts = [text for rows in parts for text in [*rows.texts, *(rows.pairs or [])]]
+    stored = [text for rows in parts for text in [*rows.texts, *(rows.pairs or [])]]
+    texts = texts_as_read(GRAPHS[task_type].units, stored, tokenizer)
     pieces = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
     return sum(map(len, pieces)) / max(1, sum(len(text.split()) for text in texts))
 
@@ -93,8 +97,7 @@ def pass_over(folder: Path, rows: StoredRows, sample: Sequence[int], knobs: Text
     most = longest(model.config, knobs.max_length)
     calls = []
     for row in sample:
-        second = None if rows.pairs is None else [rows.pairs[row]]
-        inputs = batch_of(tokenizer, [rows.texts[row]], second, max_length=most, tensors="np")
+        inputs = inputs_of(tokenizer, rows, row, most, knobs.task_type)
         calls.append(model.call({name: values.astype(np.int64) for name, values in inputs.items()}))
 
     def every_text() -> None:
@@ -102,3 +105,14 @@ def pass_over(folder: Path, rows: StoredRows, sample: Sequence[int], knobs: Text
             call()
 
     return every_text
+
+
+def inputs_of(tokenizer: Any, rows: StoredRows, row: int, most: int, task_type: str) -> Any:
+    """Return the inputs of a model for one row, at most ``most`` tokens; the template of a chat has written all special
+    tokens already."""
+    units = GRAPHS[task_type].units
+    if are_chats(units):
+        text = texts_as_read(units, [rows.texts[row]], tokenizer)
+        return tokenizer(text, add_special_tokens=False, truncation=True, max_length=most, return_tensors="np")
+    second = None if rows.pairs is None else [rows.pairs[row]]
+    return batch_of(tokenizer, [rows.texts[row]], second, max_length=most, tensors="np")

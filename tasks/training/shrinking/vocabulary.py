@@ -2,7 +2,7 @@
 
 Source: Abdaoui et al. 2020, arXiv:2010.05609. Nothing is trained, and nothing is computed anew: texts whose pieces are
 all kept have the same logits, bit by bit. The rows that judge a model are not read, since they would choose its
-vocabulary.
+vocabulary. Chats are counted as the template of the tokenizer writes them.
 Shape letters: V pieces, S tokens of all texts.
 """
 
@@ -19,6 +19,7 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.methods.vocabulary.tokenizer_files import Document, ids_to_keep, with_pieces
 from tasks.recipe.makers.slices import VocabularySlice
+from tasks.task_types.texts.as_read import texts_as_read
 from tasks.training.data.corpora import read_corpus
 from tasks.training.data.encoded import encode
 from tasks.training.data.rows import Task, load_tokenizer, read_rows, task_and_tokenizer
@@ -39,8 +40,9 @@ def keep_used_pieces(job: Job) -> dict[str, object]:
     make_deterministic(0)
     task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, device())
-    own = learned_texts(job.inputs["rows"], task)
-    counted = [*(own if knobs.train else []), *transfer_texts(job, task)]
+    own = texts_as_read(task.head.units, learned_texts(job.inputs["rows"], task), tokenizer)
+    transfer = texts_as_read(task.head.units, transfer_texts(job, task), tokenizer)
+    counted = [*(own if knobs.train else []), *transfer]
     document, counts_V = document_of(tokenizer), piece_counts(job, counted, tokenizer, model)
     kept = ids_to_keep(document, counts_V, most=None if knobs.keep == "used" else knobs.keep, floor=knobs.floor)
     keep_pieces(model, kept)
