@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tasks.ports.store.artifacts import bytes_of, first_link, is_whole, log, remove_tree
 
-ROOM = "room"
+ROOM_NOTE = "room"
 """Name of the file with the limit and the bytes that may be added below it without a look."""
 
 
@@ -103,14 +103,14 @@ class ArtifactCache:
         """Return how many bytes may be added before all artifacts are looked at again; negative if that is not known,
         or known for another limit."""
         with contextlib.suppress(OSError, ValueError):
-            limit, left = (self.root / ROOM).read_text().split()
+            limit, left = (self.root / ROOM_NOTE).read_text().split()
             return int(left) if int(limit) == self.limit else -1
         return -1
 
     def note_room(self, left: int) -> None:
         """Note how many bytes may be added; call this alone. Of a note that was not written to its end, the number is
         smaller."""
-        (self.root / ROOM).write_text(f"{self.limit} {left}")
+        (self.root / ROOM_NOTE).write_text(f"{self.limit} {left}")
 
     def remove_damaged(self) -> None:
         """Remove the artifacts that were moved out of the way."""

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.ports.store import cache
 from tasks.ports.store.artifacts import bytes_of, digest_of
-from tasks.ports.store.cache import ROOM, ArtifactCache
+from tasks.ports.store.cache import ROOM_NOTE, ArtifactCache
 
 SIZE, LIMIT = 100, 1000
 
@@ -77,7 +77,7 @@ def test_without_a_note_of_this_limit_all_is_looked_at(note: str | None, tmp_pat
     for number in range(15):
         added(given, number)
     smaller = ArtifactCache(tmp_path, LIMIT)
-    (tmp_path / ROOM).unlink() if note is None else (tmp_path / ROOM).write_text(note)
+    (tmp_path / ROOM_NOTE).unlink() if note is None else (tmp_path / ROOM_NOTE).write_text(note)
     added(smaller, 15)
     assert total(smaller) == LIMIT
 
