@@ -97,7 +97,7 @@ def pass_over(folder: Path, rows: StoredRows, sample: Sequence[int], knobs: Text
     most = longest(model.config, knobs.max_length)
     calls = []
     for row in sample:
-        inputs = inputs_of(tokenizer, rows, row, most, knobs.task_type)
+        inputs = row_inputs(tokenizer, rows, row, most, knobs.task_type)
         calls.append(model.call({name: values.astype(np.int64) for name, values in inputs.items()}))
 
     def every_text() -> None:
@@ -107,7 +107,7 @@ def pass_over(folder: Path, rows: StoredRows, sample: Sequence[int], knobs: Text
     return every_text
 
 
-def inputs_of(tokenizer: Any, rows: StoredRows, row: int, most: int, task_type: str) -> Any:
+def row_inputs(tokenizer: Any, rows: StoredRows, row: int, most: int, task_type: str) -> Any:
     """Return the inputs of a model for one row, at most ``most`` tokens; the template of a chat has written all special
     tokens already."""
     units = GRAPHS[task_type].units

@@ -10,7 +10,7 @@ import pytest
 
 from tasks.ports.rows.row_files import read_split
 from tasks.recipe.makers.slices import VocabularySlice
-from tasks.scoring.speed.texts import fertility, inputs_of
+from tasks.scoring.speed.texts import fertility, row_inputs
 from tasks.task_types.chats.turns import LEARNED_ANSWERS
 from tasks.task_types.texts.as_read import texts_as_read
 from tasks.task_types.types import TASK_TYPES
@@ -54,10 +54,11 @@ def test_the_words_of_a_template_stay_and_are_compared(prepared: Prepared, monke
 def test_chats_are_counted_and_timed_as_they_are_read(prepared: Prepared) -> None:
     rows, tokenizer = read_split(prepared.rows, "validation"), load_tokenizer(prepared.teacher)
     read = texts_as_read(LEARNED_ANSWERS, rows.texts, tokenizer)
+    assert all(text.startswith(OWN_WORDS) for text in read)
     tokens = tokenizer(read, add_special_tokens=False)["input_ids"]
     words = sum(len(text.split()) for text in read)
     assert fertility(prepared.teacher, [rows], "chats") == sum(map(len, tokens)) / words
-    assert inputs_of(tokenizer, rows, 3, 10_000, "chats")["input_ids"].tolist() == [tokens[3]]
+    assert row_inputs(tokenizer, rows, 3, 10_000, "chats")["input_ids"].tolist() == [tokens[3]]
 
 
 def test_texts_of_other_types_stay_as_they_are() -> None:
