@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-THRESHOLDS = 50_000, 20, 20
+COLLECTION_THRESHOLDS = 50_000, 20, 20
 """Objects made between two collections of the youngest, and collections of one generation for one of the next."""
 
 
@@ -15,4 +15,4 @@ def collect_rarely() -> None:
     Python's own thresholds each burst of requests makes it look at all of them.
     """
     gc.freeze()
-    gc.set_threshold(*THRESHOLDS)
+    gc.set_threshold(*COLLECTION_THRESHOLDS)

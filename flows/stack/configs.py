@@ -12,7 +12,7 @@ from pathlib import Path
 from flows.stack.services import Service, mlflow_database
 from flows.stack.settings import Stack
 
-MOST_FILES = 65_536
+MOST_OPEN_FILES = 65_536
 """Open files of a process, where the system allows as many."""
 
 
@@ -79,7 +79,7 @@ def open_files() -> int:
     """Return how many files a process of the stack may have open. Of a worker, and of each of its runs, an API server
     has two websockets open, and nginx both ends of each: with the usual 1,024, two hundred runs are too many."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    return MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MOST_OPEN_FILES, hard)
 
 
 PREFECT_PROXY = """\

@@ -20,7 +20,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.ports.rows.document_files": ("documents.parquet",),
     "tasks.ports.rows.demo_language": ("train.parquet", "validation.parquet"),
     "tasks.prepare_rows": ("leaks.json",),
-    "tasks.task_types.embedding.pooled": ("config_sentence_transformers.json", "modules.json"),
+    "tasks.task_types.embedding.modules": ("config_sentence_transformers.json", "modules.json"),
     "tasks.search.latency_table": ("latency.json",),
     "tasks.training.answers": ("answers.safetensors",),
     "tasks.training.data.substitutes": ("candidates.parquet",),

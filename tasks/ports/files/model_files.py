@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from tasks.architectures import ModelConfig
 from tasks.errors import ModelError
 from tasks.ports.files.model_settings import read_settings
-from tasks.task_types.embedding.modules import ENCODER, MODULES, further_steps
+from tasks.task_types.embedding.modules import ENCODER_FILE, MODULES_FILE, further_steps
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
@@ -34,7 +34,7 @@ POOLING = "1_Pooling/config.json"
 """Where sentence-transformers states how token states become a vector."""
 SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)
 """All files except the weights."""
-HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE, POOLING, MODULES, ENCODER]
+HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE, POOLING, MODULES_FILE, ENCODER_FILE]
 
 NAMED_FILES = ("vocab", "merges", "tokenizer_object", "fast_tokenizer_files")
 """Tokenizer settings that would make it read other files than its own."""

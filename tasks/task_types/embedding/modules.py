@@ -8,19 +8,19 @@ from typing import Any
 
 from tasks.errors import ModelError
 
-MODULES, ENCODER = "modules.json", "config_sentence_transformers.json"
-KNOWN = ("Transformer", "Pooling", "Normalize")
+MODULES_FILE, ENCODER_FILE = "modules.json", "config_sentence_transformers.json"
+DISTILLED_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 def further_steps(folder: Path) -> dict[str, str]:
     """Return the steps by which the vectors of a model differ from the pooled states of its encoder, in words, by the
     file that names them; empty for other models. Raises ModelError if one of the files cannot be read."""
-    listed, said = content(folder / MODULES, []), content(folder / ENCODER, {})
+    listed, said = content(folder / MODULES_FILE, []), content(folder / ENCODER_FILE, {})
     kinds = [str(one.get("type", "")).rpartition(".")[2] for one in listed if isinstance(one, dict)]
-    others = [kind for kind in kinds if kind not in KNOWN]
+    others = [kind for kind in kinds if kind not in DISTILLED_MODULES]
     prompt = said.get("default_prompt_name")
-    found = {MODULES: f"a module {' and a module '.join(others)} after its encoder"} if others else {}
-    return found | ({ENCODER: f"the prompt {prompt!r} before each text"} if prompt else {})
+    found = {MODULES_FILE: f"a module {' and a module '.join(others)} after its encoder"} if others else {}
+    return found | ({ENCODER_FILE: f"the prompt {prompt!r} before each text"} if prompt else {})
 
 
 def content(path: Path, otherwise: Any) -> Any:

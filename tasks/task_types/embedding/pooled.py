@@ -19,7 +19,7 @@ from transformers import AutoModel as PlainAutoModel
 
 from tasks.errors import ModelError
 from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
-from tasks.task_types.embedding.modules import further_steps
+from tasks.task_types.embedding.modules import ENCODER_FILE, MODULES_FILE, further_steps
 
 POOLING_IN_CONFIG = "limbeck_pooling"
 """Where a config states how token states become a vector: ``mean`` over all tokens, or ``cls``, the first token."""
@@ -129,9 +129,9 @@ def write_modules(folder: Path, config: Any) -> None:
     pooling = {"word_embedding_dimension": config.hidden_size}
     pooling |= {key: name == way for key, name in OF_SENTENCE_TRANSFORMERS.items()}
     files: dict[str, object] = {
-        "modules.json": modules,
+        MODULES_FILE: modules,
         POOLING_FILE: pooling,
-        "config_sentence_transformers.json": ENCODER_SETTINGS,
+        ENCODER_FILE: ENCODER_SETTINGS,
     }
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

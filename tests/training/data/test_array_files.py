@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from tasks.errors import StoreError
 from tasks.training import answers
 from tasks.training.data.answer_blocks import AT, AnswerBlocks
-from tasks.training.data.array_files import KINDS, created_arrays, mapped_arrays
+from tasks.training.data.array_files import ARRAY_TYPES, created_arrays, mapped_arrays
 from tasks.training.data.encoded import Batch
 
 PLACE = torch.device("cpu")
@@ -26,7 +26,7 @@ def some_arrays() -> dict[str, np.ndarray]:
     shapes = [(3, 5), (7,), (2, 1, 3), (0, 4), ()]
     found = {
         f"{chr(ord('z') - number)} of {name}": generator.integers(0, 2, shapes[number % len(shapes)]).astype(kind)
-        for number, (name, kind) in enumerate(KINDS.items())
+        for number, (name, kind) in enumerate(ARRAY_TYPES.items())
     }
     return {**found, "ü": np.arange(5, dtype=np.uint8)}
 
