@@ -65,6 +65,7 @@ WITHOUT_NUMBERS = {
         "silence_heads": "writes zeros into a model; proven on its outputs",
         "leave_out_silent_heads": "takes heads out of a model; proven by equal outputs",
         "size_of_one_head": "reads a config",
+        "has_silent_heads": "tells whether there are any",
         "places_of_heads": "numbers of rows",
     },
     "sub_networks": {

@@ -356,6 +356,7 @@ def test_alarms_ring_on_the_topic(dev: Cloud) -> None:
         "busy-gpu",
         "deaf-observer",
         "lost-events",
+        "database-crowded",
         "database-full",
         "prefect-down",
         "mlflow-down",

@@ -10,16 +10,18 @@ from tests.task_types.test_keys import remade, with_statements
 
 SUPERNET = {"train-supernet", "cut-supernet", "judge-shapes"}
 OWN = {
-    "tasks.methods.pruning.widths": {  # latencies: of narrower shapes; export: the maps of silent heads
+    # latencies: of narrower shapes; export: the maps of silent heads; training for few bits asks whether there are any
+    "tasks.methods.pruning.widths": {
         "prune-width",
         "prune-heads",
         "prune-in-rounds",
         *SUPERNET,
         "measure-latencies",
+        "train-quantized",
         "export-onnx",
         "export-executorch",
     },
-    "tasks.methods.pruning.silent_heads": {"prune-heads", "export-onnx", "export-executorch"},
+    "tasks.methods.pruning.silent_heads": {"prune-heads", "train-quantized", "export-onnx", "export-executorch"},
     "tasks.methods.pruning.stream_importance": {"prune-width", "prune-heads", "prune-in-rounds", "train-supernet"},
     "tasks.training.shrinking.width_pruning": {"prune-width", "prune-heads", "prune-in-rounds", "train-supernet"},
     "tasks.methods.pruning.sub_networks": SUPERNET,
