@@ -2,9 +2,9 @@
 
 Whether a run stores the inner layers of its teacher, or runs the teacher beside each training, is chosen once for each
 layer map: by the reads of all trainings of the run, and by the room on the disk. The choice is part of a student's key
-by the student's inputs, because stored values are rounded. Layers that are in the store already are used, whatever
-speaks against storing them now, and others have the room that they had before these were stored, so a repeated run
-chooses alike.
+by the student's inputs, because stored values are rounded. Layers that are in the store already need no room, and
+others have the room that they had before these were stored, so a repeated run chooses alike. That another recipe has
+stored them changes nothing: results of students that learned beside their teacher would be made again.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def claim_storage(
         sizes={} if text is None else sizes_by_bits(recipe, knobs, shared, text),
         room=room_for_layers(recipe, shared, current_session()),
     )
-    against = "" if stored else reason_against(recipe, choice)
+    against = reason_against(recipe, choice, stored=stored)
     if not against and choice.size is not None:
         shared.claimed += choice.size
         if stored and shared.free is not None:  # they had taken their bytes when the free disk was measured
@@ -223,8 +223,8 @@ def claim_storage(
     return choice.replaced(kept=not against, why=against or "stored once, and read by every training")
 
 
-def reason_against(recipe: Recipe, choice: TeacherLayers) -> str:
-    """Return why layers that are not in the store are not stored; empty if they are."""
+def reason_against(recipe: Recipe, choice: TeacherLayers, *, stored: bool) -> str:
+    """Return why layers are not kept; empty if they are. Those that are stored already need no room."""
     if computes_on_gpu(record_signals):
         return "a GPU runs the teacher faster than a disk reads its layers"
     if recipe.task_distillation.keep_signals == "auto":
@@ -232,7 +232,7 @@ def reason_against(recipe: Recipe, choice: TeacherLayers) -> str:
             return "decided when the rows are counted"
         if choice.reads < PAYS_FROM:
             return f"each row would be read {choice.reads:g} times, and storing pays from {PAYS_FROM:g} times on"
-    if choice.size is not None and choice.size > choice.room:
+    if choice.size is not None and choice.size > choice.room and not stored:
         return (
             f"they take {choice.size / 1e9:.3g} GB, and there is room for {choice.room / 1e9:.3g} GB: a third of the "
             f"free disk, and at most signal_budget_gb"

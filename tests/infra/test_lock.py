@@ -218,6 +218,7 @@ NOT_IMPORTED = {
     "scikit-learn": "metrics of one's own may import it, and their keys have its version",
     "flask-wtf": "MLflow's accounts import it",
     "prefect-redis": "settings of the servers name its modules",
+    "httptools": "uvicorn parses requests by it",
 }
 MODULES = {"huggingface-hub": "huggingface_hub", "psycopg2-binary": "psycopg2", "ruamel.yaml": "ruamel"}
 
