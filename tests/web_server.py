@@ -35,7 +35,7 @@ def free_port() -> int:
     """Return a port of the loopback address that nobody listens on, and that no test is given again, in this process
     or in another, while this process lives: between its choice and its server's start nobody else may take it."""
     leases, given = port_leases(os.getpid())
-    for port in random.SystemRandom().sample(LENT, len(LENT)):
+    for port in random.Random().sample(LENT, len(LENT)):
         if port in given:
             continue
         with contextlib.suppress(OSError):

@@ -203,8 +203,8 @@ def settled(ours: Template, there: Mapping[str, object] | None, set_here: Mappin
     remembered = (there or {}).get(OURS)
     template, own = deepcopy(ours), dict(set_here)
     if there is not None and isinstance(remembered, Mapping):
-        if "device" in remembered:
-            template["limbeck"]["device"] = str(remembered["device"])
+        if named := named_by_machine(there):
+            template["limbeck"]["device"] = named
         before = remembered["defaults"]
         own = {**{name: value for name, value in defaults_in(there).items() if value != before.get(name)}, **own}
     for name, value in own.items():

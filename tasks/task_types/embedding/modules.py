@@ -9,6 +9,8 @@ from typing import Any
 from tasks.errors import ModelError
 
 MODULES_FILE, ENCODER_FILE = "modules.json", "config_sentence_transformers.json"
+POOLING_FILE = "1_Pooling/config.json"
+"""Where sentence-transformers states how token states become a vector."""
 DISTILLED_MODULES = ("Transformer", "Pooling", "Normalize")
 
 

@@ -19,13 +19,12 @@ from transformers import AutoModel as PlainAutoModel
 
 from tasks.errors import ModelError
 from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
-from tasks.task_types.embedding.modules import ENCODER_FILE, MODULES_FILE, further_steps
+from tasks.task_types.embedding.modules import ENCODER_FILE, MODULES_FILE, POOLING_FILE, further_steps
 
 POOLING_IN_CONFIG = "limbeck_pooling"
 """Where a config states how token states become a vector: ``mean`` over all tokens, or ``cls``, the first token."""
 POOLING_WAYS = ("mean", "cls")
 OF_SENTENCE_TRANSFORMERS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-POOLING_FILE = "1_Pooling/config.json"
 ENCODER_SETTINGS: dict[str, object] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
 
 
