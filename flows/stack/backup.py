@@ -28,6 +28,7 @@ from flows.stack.services import s3_environment
 from flows.stack.settings import Stack, StackOptions
 from flows.stack.setup.choice import choose
 from flows.stack.setup.folders import lay_out
+from flows.stack.setup.ports import HeldPorts
 from tasks.errors import StackError
 from tasks.ports.code.fingerprint import hash_file
 from tasks.ports.store.bucket_admin import load_objects, save_objects
@@ -188,10 +189,10 @@ def restore(home: Home, source: Path, wanted: StackOptions, tell: Callable[[str]
             f"{home.root} already has a stack; restore into another LIMBECK_HOME, or stop it and move "
             f"{home.root / 'stack'} away"
         )
-    with opened(source) as folder:
+    with opened(source) as folder, HeldPorts() as held:
         contents = checked(folder, source)
         tell(f"backup of {contents['made']}: {len(contents['files'])} files, every sha256 verified")
-        stack = choose(home, likeness(contents["settings"], wanted))
+        stack = choose(home, likeness(contents["settings"], wanted), held)
         lay_out(stack)
         credentials.write(stack.secrets_file, json.loads((folder / "secrets.json").read_text()))
         secret = credentials.load(stack.secrets_file)
@@ -202,7 +203,7 @@ def restore(home: Home, source: Path, wanted: StackOptions, tell: Callable[[str]
         # Versions of the dump: if newer ones are installed, ``up`` migrates the databases.
         stack = replace(stack, settings=replace(stack.settings, migrated=contents["versions"]))
         stack.save()
-    return bringup.up(home, {}, tell)
+        return bringup.bring_up(stack, tell)
 
 
 def likeness(settings: SavedSettings, wanted: StackOptions) -> StackOptions:

@@ -23,6 +23,7 @@ from flows.stack.setup import certificates
 from flows.stack.setup.certificates import NO_TLS_OPTIONS, TlsOptions
 from flows.stack.setup.choice import choose
 from flows.stack.setup.folders import lay_out, own, write
+from flows.stack.setup.ports import HeldPorts
 from tasks.errors import StackError
 
 Tell = Callable[[str], None]
@@ -31,7 +32,12 @@ Tell = Callable[[str], None]
 def up(home: Home, wanted: StackOptions, tell: Tell, tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
     """Start the stack, or the missing processes of a running one; return it when every server is ready."""
     require_programs()
-    stack = choose(home, wanted, tls)
+    with HeldPorts() as held:
+        return bring_up(choose(home, wanted, held, tls), tell, tls)
+
+
+def bring_up(stack: Stack, tell: Tell, tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
+    """Start the missing processes of a stack whose settings are chosen; return it when every server is ready."""
     lay_out(stack)
     renewed = bool(stack.settings.tls) and certificates.install(stack, tls)
     if stack.next_secrets_file.exists():

@@ -19,7 +19,8 @@ from flows.stack.checks.machine import clock, gpu, machine
 from flows.stack.credentials import PERSON
 from flows.stack.programs import SOFTWARE, missing_packages, version_of
 from flows.stack.services import s3_environment
-from flows.stack.settings import INNER, PUBLIC_PORTS, Stack, is_free
+from flows.stack.settings import PUBLIC_PORTS, Stack
+from flows.stack.setup.ports import fixed_ports, host_of, is_free
 from tasks.errors import StoreError
 
 LOCK = Path(__file__).resolve().parents[2] / "infra" / "lock" / "stack.txt"
@@ -93,22 +94,16 @@ def installed(name: str) -> str | None:
 
 
 def ports(stack: Stack) -> Iterator[Finding]:
-    """Report whether the ports of a stopped stack are free."""
+    """Report whether the ports of a stopped stack are free: those that do not move when a program has taken them."""
     if supervision.connect(stack) is not None:
         return
-    wanted = stack.settings.ports if not stack.is_new else PUBLIC_PORTS | INNER
-    taken = [
-        f"{name} {port}"
-        for name, port in wanted.items()
-        if not is_free(stack.settings.host if name in PUBLIC_PORTS else "127.0.0.1", port)
-    ]
-    fatal = not stack.is_new or any(name in taken_name for name in PUBLIC_PORTS for taken_name in taken)
-    mend = "stop the programs that listen on them" + (
-        ", or choose others: limbeck up --prefect-port --mlflow-port" if stack.is_new else ""
-    )
+    settings = stack.settings
+    known = {name: settings.ports[name] for name in (PUBLIC_PORTS if stack.is_new else fixed_ports(settings))}
+    taken = [f"{name} {port}" for name, port in known.items() if not is_free(host_of(settings, name), port)]
+    mend = "stop the programs that listen on them, or choose others: limbeck up --prefect-port --mlflow-port"
     yield Finding(
         "ports",
-        OK if not taken else BAD if fatal else WARNING,
+        BAD if taken else OK,
         f"taken: {', '.join(taken)}" if taken else "free",
         mend if taken else "",
     )

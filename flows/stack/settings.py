@@ -6,12 +6,10 @@ Ports are below the kernel's range for outgoing connections (32768 and up on Lin
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
@@ -262,37 +260,3 @@ class Stack:
         temporary = self.file.with_suffix(".new")
         temporary.write_text(json.dumps(asdict(self.settings), indent=2) + "\n")
         temporary.replace(self.file)
-
-
-def is_free(host: str, port: int) -> bool:
-    """Return whether a port is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):
-            probe.bind((host, port))
-            return True
-    return False
-
-
-def choose_ports(host: str, wanted: Mapping[str, int | None]) -> dict[str, int]:
-    """Return the ports of a new stack: public ports as requested or by default, inner ports the first free ones.
-
-    Raises StackError if a public port is taken.
-    """
-    chosen = {name: wanted.get(name) or usual for name, usual in PUBLIC_PORTS.items()}
-    for name, port in chosen.items():
-        if not is_free(host, port):
-            raise StackError(
-                f"port {port} on {host} is in use; stop the program that listens on it, or choose another with "
-                f"--{name}-port"
-            )
-    taken = set(chosen.values())
-    for name, usual in INNER.items():
-        chosen[name] = next(port for port in free_from(usual) if port not in taken)
-        taken.add(chosen[name])
-    return chosen
-
-
-def free_from(port: int) -> Iterator[int]:
-    """Yield free ports, upwards."""
-    return (candidate for candidate in range(port, 32768) if is_free("127.0.0.1", candidate))

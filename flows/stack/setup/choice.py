@@ -8,17 +8,19 @@ from dataclasses import replace
 from flows.home import Home
 from flows.stack import supervision
 from flows.stack.programs import SOFTWARE, need
-from flows.stack.settings import INNER, Settings, Stack, StackOptions, choose_ports, free_from
+from flows.stack.settings import INNER, Settings, Stack, StackOptions
 from flows.stack.setup.certificates import NO_TLS_OPTIONS, TlsOptions
+from flows.stack.setup.ports import HeldPorts
 from flows.stack.setup.worker_user import choose_worker_user
 from tasks.errors import StackError
 
 
-def choose(home: Home, wanted: StackOptions, tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
-    """Return the existing stack with the changes asked for, or a new one; refuse to change fixed settings."""
+def choose(home: Home, wanted: StackOptions, held: HeldPorts, tls: TlsOptions = NO_TLS_OPTIONS) -> Stack:
+    """Return the existing stack with the changes asked for, or a new one; refuse to change fixed settings. Its ports
+    are held until their holder is closed."""
     stack = Stack.of(home)
     if stack.is_new:
-        return new_stack(stack, wanted, tls)
+        return new_stack(stack, wanted, held, tls)
     old = stack.settings
     fixed = {"s3": wanted.get("s3"), "buckets": wanted.get("buckets"), "host": wanted.get("host")}
     for name, value in fixed.items():
@@ -27,23 +29,31 @@ def choose(home: Home, wanted: StackOptions, tls: TlsOptions = NO_TLS_OPTIONS) -
                 f"this stack has {name} {getattr(old, name)!r}, chosen at its first start; to change it, back the "
                 f"stack up, stop it, move {stack.root} away, start a new one and restore the backup"
             )
-    ports = {**old.ports, **{name: port for name, port in ports_in(wanted).items() if port is not None}}
-    for name in INNER.keys() - ports.keys():  # of an earlier release
-        ports[name] = next(port for port in free_from(INNER[name]) if port not in ports.values())
+    runs = supervision.connect(stack) is not None
     kind = tls.kind(old.host, old.tls)
     if kind != old.tls:
         require_tls(old.proxy)
-        if supervision.connect(stack) is not None:
+        if runs:
             raise StackError("TLS of a running stack cannot be changed: limbeck down first, then limbeck up again")
     pools = wanted.get("pools")
-    new = replace(old, ports=ports, pools=old.pools if pools is None else pools, tls=kind)
+    new = replace(old, pools=old.pools if pools is None else pools, tls=kind)
     new = replace(new, worker_user=choose_worker_user(new, wanted.get("worker_user")))
-    if new.worker_user != old.worker_user and supervision.connect(stack) is not None:
+    if new.worker_user != old.worker_user and runs:
         raise StackError("the workers of a running stack keep their user: limbeck down first, then limbeck up again")
+    new = replace(new, ports={**old.ports, **{name: port for name, port in ports_in(wanted).items() if port}})
+    new = replace(new, ports=of_a_running_one(new, held) if runs else held.choose_again(new))
     stack = replace(stack, settings=new)
     if new != old:
         stack.save()
     return stack
+
+
+def of_a_running_one(settings: Settings, held: HeldPorts) -> dict[str, int]:
+    """Return the ports of a running stack; an earlier release may have known fewer."""
+    ports = dict(settings.ports)
+    for name in INNER.keys() - ports.keys():
+        ports[name] = held.first_free(INNER[name], ports.values())
+    return ports
 
 
 def require_tls(proxy: bool) -> None:
@@ -62,7 +72,7 @@ def ports_in(wanted: StackOptions) -> dict[str, int | None]:
     return {"prefect": wanted.get("prefect_port"), "mlflow": wanted.get("mlflow_port")}
 
 
-def new_stack(stack: Stack, wanted: StackOptions, tls: TlsOptions) -> Stack:
+def new_stack(stack: Stack, wanted: StackOptions, held: HeldPorts, tls: TlsOptions) -> Stack:
     """Choose the settings of a new stack and save them."""
     host, buckets, pools = wanted.get("host"), wanted.get("buckets"), wanted.get("pools")
     host = Settings.host if host is None else host
@@ -73,7 +83,7 @@ def new_stack(stack: Stack, wanted: StackOptions, tls: TlsOptions) -> Stack:
         )
     if kind := tls.kind(host):
         require_tls(True)
-    ports = choose_ports(host, ports_in(wanted))
+    ports = held.choose(host, ports_in(wanted))
     settings = Settings(
         host=host,
         ports=ports,

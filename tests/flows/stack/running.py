@@ -6,11 +6,13 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from flows.home import Home
 from flows.stack import credentials, probes, supervision
 from flows.stack.ceph import answers as s3_answers
 from flows.stack.credentials import PERSON
-from flows.stack.settings import Stack
+from flows.stack.settings import INNER, Stack
 from flows.stack.setup.worker_user import require_access
 from tasks.errors import StackError
 from tests.web_server import free_port
@@ -27,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 300.0
 APART = "nobody"
 """A user that every machine has, for workers of a stack of root."""
+MOVABLE = sorted(INNER.keys() - {"s3", "ceph"})
+"""Ports of a stack with Ceph that nobody but the stack itself knows."""
 
 
 class Running:
@@ -227,6 +231,16 @@ def worker_user() -> tuple[str, ...]:
     except StackError:
         return ("--worker-user", "root")
     return ("--worker-user", APART)
+
+
+@contextmanager
+def taken_by_a_program(port: int = 0) -> Iterator[int]:
+    """Listen on a port of the loopback address, or on any free one; yield it."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        yield taken.getsockname()[1]
 
 
 def eventually(true: Callable[[], bool], otherwise: str, patience: float = PATIENCE) -> float:

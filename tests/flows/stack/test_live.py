@@ -10,6 +10,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from flows.stack.services import mark_of
 from flows.stack.setup.folders import give_to_user
 from tests.attacks import NAME, RULES, attack, website
 from tests.browser import CHROMIUM, DRIVER, WHY_NOT, browser
-from tests.flows.stack.running import Running, eventually, first_words, worker_user
+from tests.flows.stack.running import MOVABLE, Running, eventually, first_words, taken_by_a_program, worker_user
 from tests.flows.test_compress import FAST, recipe_for
 
 MISSING = [software.name for software in SOFTWARE.values() if software.missing]
@@ -268,8 +269,14 @@ def test_down_leaves_data_and_nothing_else_and_up_goes_on_with_the_run(running: 
     assert not [pid for name in names for pid in marked(mark_of(running.stack, name))]
     assert running.limbeck("down").stdout.startswith("nothing")
     assert running.stack.secrets_file.exists() and (running.stack.data / "postgres" / "cluster").exists()
-    began = time.monotonic()
-    running.up()
-    print(f"FIGURE up of a stack that was down: {time.monotonic() - began:.0f} s")
+    before = running.stack.settings.ports
+    with ExitStack() as others:
+        for name in MOVABLE:
+            others.enter_context(taken_by_a_program(before[name]))
+        began = time.monotonic()
+        running.up()
+        print(f"FIGURE up of a stack that was down: {time.monotonic() - began:.0f} s")
+        after = running.stack.settings.ports
+        assert sorted(name for name in after if after[name] != before[name]) == MOVABLE and running.healthy()
     eventually(lambda: running.state(run) == "COMPLETED", "the run that down interrupted was not run again")
     assert running.ask(f"flow_runs/{run}")["run_count"] == 2

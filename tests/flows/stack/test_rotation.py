@@ -16,8 +16,9 @@ from flows.stack.credentials import PERSON
 from flows.stack.operation import rotation
 from flows.stack.operation.rotation import chosen_secrets, rotate_secrets, set_passwords
 from flows.stack.services import mlflow_database
-from flows.stack.settings import Settings, Stack, choose_ports
+from flows.stack.settings import Settings, Stack
 from flows.stack.setup.folders import lay_out
+from flows.stack.setup.ports import HeldPorts
 from tasks.errors import StackError
 from tests.flows.stack.running import Running
 from tests.web_server import free_port
@@ -88,7 +89,7 @@ def test_up_does_not_start_between_old_and_new_secrets(home: Home, monkeypatch: 
     credentials.write(stack.next_secrets_file, credentials.kept(stack.secrets_file))
     for step in ("require_programs", "lay_out"):
         monkeypatch.setattr(bringup, step, lambda *given: None)
-    monkeypatch.setattr(bringup, "choose", lambda home, wanted, tls: stack)
+    monkeypatch.setattr(bringup, "choose", lambda home, wanted, held, tls: stack)
     with pytest.raises(StackError, match="a rotation of secrets was interrupted; complete it: limbeck rotate"):
         bringup.up(home, {}, print)
 
@@ -101,7 +102,9 @@ def with_postgres() -> Iterator[Stack]:
     """A stack of which PostgreSQL alone runs, with MLflow's accounts in it."""
     shown = {"prefect": free_port(), "mlflow": free_port()}
     running = Running()  # its home is one that PostgreSQL's user can walk into
-    stack = Stack(running.home.root / "stack", Settings(s3="folder", pools=(), ports=choose_ports("127.0.0.1", shown)))
+    with HeldPorts() as held:
+        ports = held.choose("127.0.0.1", shown)
+    stack = Stack(running.home.root / "stack", Settings(s3="folder", pools=(), ports=ports))
     stack.root.mkdir(mode=0o711, parents=True)
     stack.save()
     lay_out(stack)

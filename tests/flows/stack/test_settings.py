@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,10 @@ from flows.servers.worker_tokens import WorkerTokens, read_tokens, token_digest
 from flows.stack import bringup, configs, credentials, programs
 from flows.stack.people import machines
 from flows.stack.services import client_environment, environment_of, services
-from flows.stack.settings import INNER, PUBLIC_PORTS, Settings, Stack, choose_ports
+from flows.stack.settings import Settings, Stack
 from flows.stack.setup.choice import choose
+from flows.stack.setup.ports import HeldPorts
 from tasks.errors import StackError
-from tests.web_server import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -208,18 +207,6 @@ def test_workers_ask_for_work_as_often_as_a_person_says(
             services(stack, secret)
 
 
-def test_inner_ports_move_and_those_that_people_know_do_not() -> None:
-    with socket.socket() as one, socket.socket() as two:
-        for taken in (one, two):
-            taken.bind(("127.0.0.1", 0))
-            taken.listen()
-        port = one.getsockname()[1]
-        with pytest.raises(StackError, match=f"port {port} .*--mlflow-port"):
-            choose_ports("127.0.0.1", {"prefect": free_port(), "mlflow": port})
-    chosen = choose_ports("127.0.0.1", {"prefect": free_port(), "mlflow": free_port()})
-    assert len(set(chosen.values())) == len(PUBLIC_PORTS | INNER) and all(port < 32768 for port in chosen.values())
-
-
 def test_settings_are_kept(stack: Stack, tmp_path: Path) -> None:
     stack.root.mkdir()
     stack.save()
@@ -241,7 +228,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     wanted: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StackError, match=sentence):
-        choose(Home(tmp_path), {"prefect_port": 24200, "mlflow_port": 25000, **wanted})
+        choose(Home(tmp_path), {"prefect_port": 24200, "mlflow_port": 25000, **wanted}, HeldPorts())
     assert not (tmp_path / "stack").exists()
 
 
@@ -249,8 +236,9 @@ def test_what_was_chosen_stays(stack: Stack, tmp_path: Path) -> None:
     stack.root.mkdir()
     stack.save()
     with pytest.raises(StackError, match="chosen at its first start"):
-        choose(Home(tmp_path), {"s3": "folder"})
-    assert choose(Home(tmp_path), {"pools": ("cpu",)}).settings.pools == ("cpu",)
+        choose(Home(tmp_path), {"s3": "folder"}, HeldPorts())
+    with HeldPorts() as held:
+        assert choose(Home(tmp_path), {"pools": ("cpu",)}, held).settings.pools == ("cpu",)
     assert json.loads(stack.file.read_text())["pools"] == ["cpu"]
 
 

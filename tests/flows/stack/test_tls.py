@@ -30,6 +30,7 @@ from flows.stack.setup.authority import new_authority, new_certificate, pem, pri
 from flows.stack.setup.certificates import TlsOptions, install
 from flows.stack.setup.choice import choose
 from flows.stack.setup.folders import lay_out
+from flows.stack.setup.ports import HeldPorts
 from tasks.errors import StackError
 from tests.web_server import free_port
 
@@ -233,22 +234,29 @@ def test_a_certificate_that_clients_would_refuse_is_refused_before_anything_is_m
     kind: str, sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StackError, match=sentence):
-        choose(Home(tmp_path / "home"), {"prefect_port": free_port(), "s3": "folder"}, refused(tmp_path, kind))
+        choose(
+            Home(tmp_path / "home"), {"prefect_port": free_port(), "s3": "folder"}, HeldPorts(), refused(tmp_path, kind)
+        )
     assert not (tmp_path / "home" / "stack").exists()
 
 
 def test_a_stack_of_before_that_listens_without_tls_is_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """At another loopback address, which is this machine's own on every Linux."""
     monkeypatch.setattr("flows.stack.setup.choice.choose_worker_user", lambda settings, wanted: "")
-    stack = Stack(tmp_path / "stack", Settings(host="10.1.2.3", ports={"prefect": 4200, "mlflow": 5000}))
+    port = free_port()
+    stack = Stack(tmp_path / "stack", Settings(host="127.0.0.2", ports={"prefect": free_port(), "mlflow": port}))
     stack.root.mkdir()
     stack.save()
     with pytest.raises(StackError, match="unencrypted; add --certificate FILE --key FILE, or --local-authority"):
-        choose(Home(tmp_path), {})
+        choose(Home(tmp_path), {}, HeldPorts())
     if NGINX is not None:
-        assert choose(Home(tmp_path), {}, TlsOptions(local_authority=True)).settings.tls == "authority"
-        assert choose(Home(tmp_path), {}).url("mlflow") == "https://10.1.2.3:5000", "and that stays chosen"
+        with HeldPorts() as held:
+            assert choose(Home(tmp_path), {}, held, TlsOptions(local_authority=True)).settings.tls == "authority"
+        with HeldPorts() as held:
+            found = choose(Home(tmp_path), {}, held).url("mlflow")
+        assert found == f"https://127.0.0.2:{port}", "and that stays chosen"
 
 
 def test_clients_verify_and_servers_listen_behind_nginx_alone(
