@@ -7,6 +7,7 @@ import os
 import pwd
 import subprocess
 import sys
+from pathlib import Path
 
 from flows.stack.programs import SOFTWARE
 from flows.stack.settings import Settings
@@ -67,7 +68,13 @@ def require_access(user: pwd.struct_passwd) -> None:
         able = False
     if not able:
         raise StackError(
-            f"the user {user.pw_name}, who is to run the workers, cannot read {sys.executable} or its packages; "
-            f"install Limbeck in a folder that others can read, for example below /opt, or name another user with "
-            f"--worker-user (root: workers with all rights)"
+            f"the user {user.pw_name}, who is to run the workers, cannot read {sys.executable}{interpreter()} or its "
+            f"packages; install Limbeck in a folder that others can read, for example below /opt, with a Python of "
+            f"such a folder, or name another user with --worker-user (root: workers with all rights)"
         )
+
+
+def interpreter() -> str:
+    """Return the real path of this Python, in brackets, if its name is a link, as in a virtual environment."""
+    real = Path(sys.executable).resolve()
+    return "" if real == Path(sys.executable) else f" ({real})"
