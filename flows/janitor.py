@@ -74,7 +74,8 @@ async def is_over(client: PrefectClient, row: dict[str, str]) -> bool:
 
 
 async def crash(client: PrefectClient, flow_run: str) -> None:
-    """Set a flow run, its tasks and its branches to Crashed in Prefect, unless they have ended."""
+    """Set a flow run, its tasks and its branches to Crashed in Prefect, unless they have ended. Its stages in a pool go
+    on, each watched by its own worker: the run that is started anew finds them, or their results."""
     try:
         run = await client.read_flow_run(UUID(flow_run))
     except (ValueError, ObjectNotFound):
@@ -84,7 +85,7 @@ async def crash(client: PrefectClient, flow_run: str) -> None:
         if task.state is None or not task.state.is_final():
             await client.set_task_run_state(task.id, gone, force=True)
     async for branch in branches(client, run.id):
-        if branch.state is None or not branch.state.is_final():
+        if branch.deployment_id is None and (branch.state is None or not branch.state.is_final()):
             await crash(client, str(branch.id))
     if run.state is None or not run.state.is_final():
         await client.set_flow_run_state(run.id, gone, force=True)

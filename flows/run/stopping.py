@@ -167,7 +167,7 @@ async def cancel_tasks(session: Session) -> None:
 
 
 async def confirm(flow_run: UUID) -> None:
-    """Set a cancelled run and its unfinished subflows to Cancelled in Prefect, which would otherwise call them
+    """Set a cancelled run and its unfinished branches to Cancelled in Prefect, which would otherwise call them
     crashed."""
     from prefect.client.orchestration import get_client
 
@@ -177,7 +177,11 @@ async def confirm(flow_run: UUID) -> None:
 
 
 async def cancel_subflows(flow_run: UUID) -> None:
-    """Set the unfinished subflows of a cancelled run, which are its branches, to Cancelled."""
+    """Set the unfinished branches of a cancelled run to Cancelled.
+
+    Its stages in a pool, which are flow runs of a deployment, stay Cancelling until their workers have ended them: a
+    worker that learns of it late ends nothing that is Cancelled already.
+    """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
     from prefect.client.schemas.sorting import FlowRunSort
@@ -186,7 +190,8 @@ async def cancel_subflows(flow_run: UUID) -> None:
     async with get_client() as client:
         below = await client.read_flow_runs(flow_run_filter=own, sort=FlowRunSort.START_TIME_DESC, limit=200)
         for run in below:
-            if run.state is None or not run.state.is_completed():
+            is_done = run.state is not None and run.state.is_completed()
+            if run.deployment_id is None and not is_done:
                 await client.set_flow_run_state(run.id, cancelled_in_order(), force=True)
 
 

@@ -111,8 +111,9 @@ class WorkerTokens:
                 if said.get("type") == "auth" and self.accepts(said.get("token") or ""):
                     is_worker = True
                     return {**message, "text": json.dumps({**said, "token": self.login})}
-                if is_worker and FILLS_A_POOL.keys() & said["payload"].keys():
-                    changed = {**said, "payload": {**said["payload"], **FILLS_A_POOL}}
+                payload = said.get("payload") or {}  # a filter of events has none
+                if is_worker and FILLS_A_POOL.keys() & payload.keys():
+                    changed = {**said, "payload": {**payload, **FILLS_A_POOL}}
                     return {**message, "text": json.dumps(changed)}
             return message
 

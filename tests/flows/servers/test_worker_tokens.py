@@ -8,6 +8,7 @@ import json
 import os
 import re
 import uuid
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,26 @@ def test_a_websocket_opens_by_a_worker_s_token_where_runs_need_it(path: str, ope
 
     assert asyncio.run(greet(WORKER)) is opens
     assert not asyncio.run(greet(f"{NAME}:wrong"))
+
+
+def test_a_worker_hears_at_once_of_a_run_that_is_cancelled(prefect_url: str) -> None:
+    """By the events that Prefect's own worker subscribes to, through the guard, with the worker's token."""
+    name, words = "limbeck.test.cancelling", {"prefect.resource.id": f"limbeck.test.{uuid.uuid4()}"}
+    now = datetime.now(UTC)
+    since = {"since": now.isoformat(), "until": (now + timedelta(days=1)).isoformat()}
+    wanted = {"occurred": since, "event": {"name": [name]}, "resource": {"id": [words["prefect.resource.id"]]}}
+    happened = {"id": str(uuid.uuid4()), "occurred": now.isoformat(), "event": name, "resource": words}
+
+    async def heard() -> str:
+        url = prefect_url.replace("http", "ws", 1) + "/events/out"
+        async with connect(url, subprotocols=[Subprotocol("prefect")]) as wire, client(prefect_url, WORKER) as worker:
+            await wire.send(json.dumps({"type": "auth", "token": WORKER}))
+            assert json.loads(await wire.recv())["type"] == "auth_success"
+            await wire.send(json.dumps({"type": "filter", "filter": wanted}))
+            await worker._client.post("/events", json=[happened])
+            return str(json.loads(await asyncio.wait_for(wire.recv(), 60))["event"]["id"])
+
+    assert asyncio.run(heard()) == happened["id"]
 
 
 def test_a_worker_hears_of_its_pool_and_does_not_make_one(prefect_url: str) -> None:
