@@ -1,5 +1,5 @@
 """Run Prefect's services: ``python -m flows.servers.services``. As ``prefect server services start``, on a faster event
-loop and with a garbage collector that suits a server."""
+loop, with a garbage collector that suits a server, and not without one of them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sys
 import uvloop
 
 from flows.servers.garbage import collect_rarely
+from flows.servers.service_ends import end_with_the_first
 
 
 def main() -> None:
     """Run the services until a signal arrives."""
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     from prefect.cli import app
-    from prefect.server.services.base import Service
 
-    Service.enabled_services()  # imports them all
+    end_with_the_first()  # this imports all services
     collect_rarely()
     sys.argv[1:] = ["server", "services", "start"]
     app()

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.flows.stack.running import ROOT
+from tests.web_server import free_port
 
 PATIENCE = 120.0
 
@@ -31,3 +32,20 @@ def test_the_services_start_on_their_event_loop_and_end_when_they_are_told(tmp_p
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_process_one_of_whose_services_fails_ends(tmp_path: Path) -> None:
+    """Nobody answers where its database should be; Prefect would go on without the automations."""
+    database = f"postgresql+asyncpg://nobody:nothing@127.0.0.1:{free_port()}/nowhere"
+    told = {
+        **os.environ,
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "PREFECT_API_DATABASE_CONNECTION_URL": database,
+        "PYTHONPATH": str(ROOT),
+    }
+    says = "from flows.servers import service_ends, services; service_ends.PAUSE = 0.5; services.main()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", says], env=told, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE
+    )
+    assert done.returncode == 1, done.stderr
+    assert "has failed; this process ends in 0.5 seconds" in done.stderr + done.stdout
