@@ -14,7 +14,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-PAUSE = 30.0
+SECONDS_TO_LIVE = 30.0
 """Seconds between the failure of a service and the end of the process: a supervisor gives up on one that ends again and
 again in its first moments, and a database may be away for longer than that."""
 
@@ -41,9 +41,9 @@ def ending_the_process(run: Callable[[Any], Awaitable[None]]) -> Callable[[Any],
             logging.getLogger("prefect.server").exception(
                 "%s has failed; this process ends in %g seconds, for its supervisor to start it again",
                 type(service).__name__,
-                PAUSE,
+                SECONDS_TO_LIVE,
             )
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(SECONDS_TO_LIVE)
             os._exit(1)
 
     return running

@@ -43,7 +43,7 @@ def test_a_process_one_of_whose_services_fails_ends(tmp_path: Path) -> None:
         "PREFECT_API_DATABASE_CONNECTION_URL": database,
         "PYTHONPATH": str(ROOT),
     }
-    says = "from flows.servers import service_ends, services; service_ends.PAUSE = 0.5; services.main()"
+    says = "from flows.servers import service_ends, services; service_ends.SECONDS_TO_LIVE = 0.5; services.main()"
     done = subprocess.run(
         [sys.executable, "-P", "-c", says], env=told, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE
     )
