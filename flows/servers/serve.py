@@ -23,6 +23,7 @@ from flows.home import Home
 from flows.servers.access import Access
 from flows.servers.garbage import collect_rarely
 from flows.servers.guard import Guard
+from flows.servers.service_ends import end_with_the_first
 from flows.servers.worker_tokens import WORKERS_AUTH, WorkerTokens
 from tasks.ports.tracking.migrations import create_mlflow_tables, one_at_a_time
 
@@ -94,6 +95,8 @@ def prefect(access: Access, given: argparse.Namespace) -> Any:
     os.environ.setdefault("PREFECT_SERVER_UI_API_URL", f"{access.url}/api")
     app = import_from_string(PREFECT)(final=True, webserver_only=given.no_services)
     database = os.environ.get("PREFECT_SERVER_DATABASE_CONNECTION_URL", "")
+    if database.startswith("postgresql"):  # a team's: something starts it again
+        end_with_the_first()
     waiting = OneStart(app, database) if database.startswith("sqlite") else app
     workers = WorkerTokens(login, os.environ.pop(WORKERS_AUTH, ""), given.workers)
     return Guard(waiting, access, also=given.also, keeps="storage" if given.links else "", workers=workers)
