@@ -142,6 +142,12 @@ def require_origin(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) 
             f"candidate {candidate.name} trains {zeros[0]} again, and its weights would be 0 no longer; let "
             f"{zeros[0]} be made from {candidate.name}, not the reverse"
         )
+    patterns = [one.name for one in behind if one.has_pattern]
+    if patterns and candidate.takes_columns:
+        raise ValueError(
+            f"candidate {candidate.name} takes columns out of the matrices of {patterns[0]}, whose groups of four "
+            f"weights would be others (pattern: 2:4); let {patterns[0]} be made from {candidate.name}, not the reverse"
+        )
     grids = [one.name for one in behind if one.grid]
     if grids and not candidate.grid:
         raise ValueError(

@@ -101,6 +101,16 @@ class CandidateKnobs(Knobs):
         return False
 
     @property
+    def has_pattern(self) -> bool:
+        """Whether its zeros stand in groups of each row, which fewer columns would divide anew."""
+        return False
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether its maker takes some columns out of matrices."""
+        return False
+
+    @property
     def has_silent_heads(self) -> bool:
         """Whether weights of whole attention heads are 0, which stay so as long as no values of heads are compared."""
         return False

@@ -79,6 +79,11 @@ class ImportanceKnobs(CandidateKnobs):
         return True
 
     @property
+    def takes_columns(self) -> bool:
+        """Those that read what it removes."""
+        return True
+
+    @property
     def planned_between(self) -> Prediction:
         """The training between two rounds."""
         return self.between or Prediction(steps=STEPS_BETWEEN_ROUNDS)

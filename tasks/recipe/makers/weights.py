@@ -7,9 +7,12 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.recipe.distillation import Prediction
-from tasks.recipe.knobs import Knobs
+from tasks.recipe.knobs import Knobs, added_knob
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.training import TaskTraining
+
+RANKED_IN_GROUPS = ("magnitude", "random")
+"""The scores by which a pattern of zeros is chosen; those of movement begin equal, and learn a share."""
 
 
 class MaskKnobs(Knobs):
@@ -24,6 +27,11 @@ class MaskKnobs(Knobs):
     )
     scope: Literal["global", "matrix"] = Field(
         "global", description="global: weights are ranked over all matrices; matrix: in each, as in the papers' code."
+    )
+    pattern: Literal["unstructured", "2:4"] = added_knob(
+        "unstructured",
+        "unstructured: zeros stand anywhere; 2:4: two of every four consecutive weights of a row, which belongs to an "
+        "output, are 0, as sparse tensor cores of GPUs read them. Nothing is faster by it on a CPU.",
     )
     every: int = Field(20, ge=1, description="Steps between two choices of the weights.")
     begin: float = Field(0.0, ge=0, lt=1, description="Share of the steps before the first weight goes.")
@@ -41,8 +49,9 @@ class MaskKnobs(Knobs):
 
 class SparseCandidate(MaskKnobs, CandidateKnobs):
     """A model with zeros: while it is trained, a growing share of the weights of its layers is set to 0 (Zhu, Gupta
-    2017, arXiv:1710.01878; Sanh et al. 2020, arXiv:2005.07683). Its file has the size as before and becomes small when
-    it is packed; it is not faster. Nothing that is made from it may train it again."""
+    2017, arXiv:1710.01878; Sanh et al. 2020, arXiv:2005.07683), anywhere or two of every four (Mishra et al. 2021,
+    arXiv:2104.08378). Its file has the size as before and becomes small when it is packed; it is not faster. Nothing
+    that is made from it may train it again."""
 
     by: Literal["weight-pruning"] = Field(description="The maker.")
     signal: Literal["teacher", "labels"] = Field("teacher", description="Training signal.")
@@ -61,6 +70,28 @@ class SparseCandidate(MaskKnobs, CandidateKnobs):
                 f"the end be behind the beginning, for example begin: 0 and end: 0.7"
             )
         return self
+
+    @model_validator(mode="after")
+    def pattern_is_possible(self) -> Self:
+        """Reject another share than the half that 2:4 leaves, and scores that do not rank the weights of a group."""
+        if not self.has_pattern:
+            return self
+        if self.keep != 0.5:
+            raise ValueError(
+                f"candidate {self.name} keeps two of every four weights (pattern: 2:4), which is keep: 0.5, and it has "
+                f"keep: {self.keep:g}; remove keep, or use pattern: unstructured"
+            )
+        if self.scores not in RANKED_IN_GROUPS:
+            raise ValueError(
+                f"candidate {self.name}: pattern 2:4 is chosen by {' or '.join(RANKED_IN_GROUPS)}, and scores is "
+                f"{self.scores}; remove scores, or use pattern: unstructured"
+            )
+        return self
+
+    @property
+    def has_pattern(self) -> bool:
+        """Two of every four weights are 0."""
+        return self.pattern == "2:4"
 
     @property
     def changes_each_layer(self) -> bool:

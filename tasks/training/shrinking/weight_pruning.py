@@ -1,7 +1,8 @@
 """Pruning of single weights while a model is trained, on the teacher's predictions or on labels.
 
 Methods: Zhu, Gupta 2017, arXiv:1710.01878 (magnitude, with a cubic schedule); Sanh et al. 2020, arXiv:2005.07683
-(movement). The result is a plain folder in which the weights that went are 0.
+(movement); Mishra et al. 2021, arXiv:2104.08378 (two of every four weights). The result is a plain folder in which the
+weights that went are 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError, RecipeError
 from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.methods.losses.means import Loss, mean_of
+from tasks.methods.pruning.semi_structured import GROUP, two_of_four
 from tasks.methods.pruning.weight_masks import LAST_THRESHOLD, WeightMask, cubic, masks_of, pressure, share_above
 from tasks.recipe.makers.slices import WeightSlice
 from tasks.recipe.slices import PredictionSlice
@@ -37,7 +39,7 @@ def prune_while_training(job: Job) -> dict[str, object]:
     knobs = job.read(WeightSlice)
     make_deterministic(knobs.seed)
     training = model_in_training(job, knobs)
-    pruning = Pruning(training.model, knobs)
+    pruning = PATTERNS[knobs.pattern](training.model, knobs)
     spec = TrainingSpec(
         modules=training.model,
         epoch=training.epoch,
@@ -49,7 +51,7 @@ def prune_while_training(job: Job) -> dict[str, object]:
     with training.task.head.start_from_labels(training.model, training.labels):
         facts = train(job, knobs, spec, training.model.device)
     pruning.finish()
-    return facts | saved_with_zeros(job, knobs, training, f"by {knobs.scores}")
+    return facts | saved_with_zeros(job, knobs, training, f"by {knobs.scores}{pruning.note}")
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,9 @@ def matrices_of(model: Any) -> list[nn.Linear]:
 
 class Pruning:
     """The masks of a model in training; ``begin``, ``loss`` and ``after_step`` are the loop's."""
+
+    note = ""
+    """What is said of the places of the zeros."""
 
     def __init__(self, model: Any, knobs: WeightSlice) -> None:
         self.knobs = knobs
@@ -186,6 +191,30 @@ class Pruning:
         """Write the zeros into the weights, and forget masks and scores."""
         for matrix in self.maps:
             parametrize.remove_parametrizations(matrix, "weight", leave_parametrized=True)
+
+
+class PatternPruning(Pruning):
+    """Masks that end in the pattern 2:4: until then, weights go that are among the two smallest of their group."""
+
+    note = ", two of every four in a row"
+
+    def __init__(self, model: Any, knobs: WeightSlice) -> None:
+        divided = next((one for one in matrices_of(model) if one.in_features % GROUP), None)
+        if divided is not None:
+            raise ModelError(
+                f"pattern 2:4 needs rows of whole groups of {GROUP} weights, and a linear map of this "
+                f"{model.config.model_type} has {divided.in_features} inputs; use the pattern unstructured"
+            )
+        super().__init__(model, knobs)
+
+    def scores(self) -> list[Tensor]:
+        """Return the scores by which weights are ranked: those that the pattern keeps are above all others, so that
+        nothing else is left where half of the weights stays."""
+        return [one.masked_fill(two_of_four(one), torch.inf) for one in super().scores()]
+
+
+PATTERNS = {"unstructured": Pruning, "2:4": PatternPruning}
+"""Where zeros may stand, by the name in a recipe."""
 
 
 def saved_with_zeros(job: Job, knobs: PredictionSlice, training: ModelInTraining, how: str) -> dict[str, object]:

@@ -405,3 +405,13 @@ def cubic(step: int, begin: int, end: int, first: float, last: float) -> float:
 def pressure(first_OI: ndarray, second_OI: ndarray) -> ndarray:
     """Let each matrix count alike, whatever its size."""
     return (np.mean(1 / (1 + np.exp(-first_OI))) + np.mean(1 / (1 + np.exp(-second_OI)))) / 2
+
+
+def two_of_four(scores_OI: ndarray) -> ndarray:
+    """Let the two best of each group stay, one after another; the first one of equals is the better one."""
+    mask = np.zeros_like(scores_OI)
+    for o, row in enumerate(scores_OI):
+        for first in range(0, len(row), 4):
+            places = sorted(range(first, first + 4), key=lambda place: (-row[place], place))
+            mask[o, places[:2]] = 1.0
+    return mask
