@@ -308,10 +308,9 @@ def weights() -> list[Case]:
         {"step": step, "begin": 4, "end": 14, "first": 1.0, "last": 0.25} for step in (0, 4, 5, 9, 13, 14, 20)
     )
     scores = {"first_OI": drawn(73, 2, 3), "second_OI": drawn(74, 4, 2)}
-    level = np.array([[0.5, 0.5, 0.5, 0.5, 0.25, 0.5, 0.25, 0.25], [0.0, 0.0, 0.0, 1.0, 2.0, 1.0, 2.0, 2.0]])
+    groups = np.vstack([drawn(75, 1, 8), [[0.5, 0.5, 0.5, 0.5, 2.0, 1.0, 2.0, 2.0]]])
     return [
-        Case("semi_structured.two_of_four", "drawn", losses.two_of_four, {"scores_OI": drawn(75, 3, 8)}),
-        Case("semi_structured.two_of_four", "equals", losses.two_of_four, {"scores_OI": level}),
+        Case("semi_structured.two_of_four", "drawn, and equals", losses.two_of_four, {"scores_OI": groups}),
         Case("weight_masks.cubic", "steps", losses.cubic, table=steps),
         Case("weight_masks.pressure", "two sizes", losses.pressure, scores, {}, ("first_OI", "second_OI")),
     ]
