@@ -7,7 +7,7 @@ LOCK := infra/lock
 # Nothing is installed that the lock does not know by its sha256, and nothing is built: no package of others runs code while it is installed.
 HASHED := --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all:
 
-.PHONY: demo test slow lint lock bump audit clean mutations kills faults gates demos shelf bench pools checkov awscli cloud sbom
+.PHONY: demo test slow lint lock bump audit clean mutations kills faults gates demos shelf bench peers pools checkov awscli cloud sbom
 
 demo: $(READY)
 	$(BIN)/limbeck demo
@@ -28,8 +28,18 @@ shelf: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 -m "slow or not slow" tests/flows/test_shelf.py tests/flows/test_families.py
 
 # Ratios against what a user would pick instead, in one run: BENCH=name for one of them, QUICK=1 for fewer rounds, JSON=file for everything measured.
-bench: $(READY)
-	$(BIN)/python -m tests.benchmarks $(BENCH) $(if $(JSON),--json $(JSON))
+# PEERS=1: in an environment that has other libraries of distillation.
+bench: $(READY) $(if $(PEERS),.venv-peers/.ready)
+	$(if $(PEERS),.venv-peers/bin,$(BIN))/python -m tests.benchmarks $(BENCH) $(if $(JSON),--json $(JSON))
+
+# Those libraries beside the locked stack, which they see as it is: none of it is installed a second time.
+peers: .venv-peers/.ready
+
+.venv-peers/.ready: $(READY) tests/benchmarks/libraries/requirements.txt
+	$(PYTHON) -m venv .venv-peers
+	echo "import site; site.addsitedir('$$(realpath $(VENV)/lib/python*/site-packages)')" > $$(echo .venv-peers/lib/python*/site-packages)/locked.pth
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check --requirement tests/benchmarks/libraries/requirements.txt
+	@touch $@
 
 # The work pools' templates anew, from what Prefect and its packages for AWS and Kubernetes begin with; those two get an environment of their own.
 pools: .venv-cloud/.ready
@@ -107,4 +117,4 @@ $(READY): pyproject.toml $(wildcard $(LOCK)/*.txt)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-audit .venv-awscli .venv-bump .venv-checkov .venv-cloud .venv-lock .venv-sbom
+	rm -rf $(VENV) .venv-audit .venv-awscli .venv-bump .venv-checkov .venv-cloud .venv-lock .venv-peers .venv-sbom

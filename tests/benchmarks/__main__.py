@@ -4,6 +4,7 @@
     make bench BASE=folder ROWS=train.parquet       with a real encoder and rows: what speed costs in quality
     make bench MODEL=folder ROWS=dev.parquet LEARNED=train.parquet BENCH=shrinking-peers    other pruners, quantizers
     make bench RECIPE=file BENCH=type-peers                  students by task type, beside a Trainer with a live teacher
+    make bench PEERS=1 RECIPE=file BENCH=library-peers       beside TextBrewer and torchdistill
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench GPU=1 BENCH="gpu-tuning gpu-distilling"       the engine on a GPU
     make bench BENCH=distill-bert    one benchmark
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "gpu-distilling": ("tests.benchmarks.gpu.measuring", "gpu_distilling"),
     "shrinking-peers": ("tests.benchmarks.shrinking.peers", "shrinking_peers"),
     "type-peers": ("tests.benchmarks.types.peers", "type_peers"),
+    "library-peers": ("tests.benchmarks.libraries.measuring", "library_peers"),
 }
 WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality", "gpu-tuning", "gpu-distilling")
 """Benchmarks that choose their threads themselves, or whose threads do not matter."""
@@ -56,6 +58,7 @@ NEEDED = {
     "quality": ("BASE", "ROWS"),
     "shrinking-peers": ("MODEL", "ROWS", "LEARNED"),
     "type-peers": ("RECIPE",),
+    "library-peers": ("RECIPE",),
     "gpu-tuning": ("GPU",),
     "gpu-distilling": ("GPU",),
 }
@@ -229,7 +232,7 @@ def show(results: list[dict[str, Any]]) -> None:
                 else f"{'at most' if figure['at_most'] else 'at least'} {figure['target']:g}"
             )
             table.add_row(
-                figure["name"],
+                figure["name"] + (f"\n  {figure['note']}" if figure["note"] else ""),
                 figure["of"],
                 figure["against"],
                 str(result["threads"]),
