@@ -7,6 +7,7 @@
     make bench PEERS=1 RECIPE=file BENCH=library-peers       beside TextBrewer and torchdistill
     make bench MASKED_LM=folder SENTENCES=file.txt  with a real masked language model: how many substitutes agree
     make bench GPU=1 BENCH="gpu-tuning gpu-distilling"       the engine on a GPU
+    make bench SHELF=tinybert-4 BENCH=end-to-end             a recipe from the command to the registry, 1 core and all
     make bench BENCH=distill-bert    one benchmark
     make bench QUICK=1               those of minutes, one thread, few rounds, to see that nothing has collapsed
     make bench KEEP=1                keep the results of this kind of machine in tests/benchmarks/results
@@ -51,27 +52,33 @@ BENCHMARKS = {
     "shrinking-peers": ("tests.benchmarks.shrinking.peers", "shrinking_peers"),
     "type-peers": ("tests.benchmarks.types.peers", "type_peers"),
     "library-peers": ("tests.benchmarks.libraries.measuring", "library_peers"),
+    "end-to-end": ("tests.benchmarks.whole.recipes", "end_to_end"),
 }
-WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality", "gpu-tuning", "gpu-distilling")
+WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality", "gpu-tuning", "gpu-distilling", "end-to-end")
 """Benchmarks that choose their threads themselves, or whose threads do not matter."""
 NEEDED = {
     "quality": ("BASE", "ROWS"),
     "shrinking-peers": ("MODEL", "ROWS", "LEARNED"),
     "type-peers": ("RECIPE",),
     "library-peers": ("RECIPE",),
+    "end-to-end": ("LIMBECK_SHARED",),
     "gpu-tuning": ("GPU",),
     "gpu-distilling": ("GPU",),
 }
 """What must be named in the environment for a benchmark that needs real models and rows, or a GPU."""
 ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared"
+"""Where real rows and models are beside a checkout, unless LIMBECK_SHARED names another folder."""
 ROUNDS, QUICK_ROUNDS = 5, 2
-NOT_QUICK = ("memory", "cold", "sweep", "fleet", "quality")
+NOT_QUICK = ("memory", "cold", "sweep", "fleet", "quality", "end-to-end")
 """Benchmarks that a quick run leaves out, because fewer rounds do not make them short."""
 
 
 def main() -> int:
     """Run what was asked for; non-zero if a target of the one-thread run was missed."""
     asked = options().parse_args()
+    if SHARED.is_dir():
+        os.environ.setdefault("LIMBECK_SHARED", str(SHARED))
     names = asked.names or [name for name in BENCHMARKS if not (lacking(name) or asked.quick and name in NOT_QUICK)]
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
