@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks.errors import DataError
 from tasks.metrics.intervals import share_interval
-from tasks.metrics.of_lists import AVERAGE_PRECISION, gain_of_list, numbers_in, order_of
+from tasks.metrics.of_lists import AVERAGE_PRECISION, first_is_relevant, gain_of_list, numbers_in, order_of
 from tasks.metrics.of_ranks import MRR_AT_10, NDCG_AT_10
 from tasks.task_types.common_answers import LOGITS, examples_of, finite, heaviest_rows
 from tasks.task_types.interfaces import Answers, Floor, ModelComparison
@@ -80,7 +80,8 @@ def gains_of(answer_N: np.ndarray, labels_N: np.ndarray) -> np.ndarray:
 def analyse_rankings(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, object]:
     """Return the share of queries whose first text is not relevant, and the spread of a query's scores, whose scale no
     label fixes."""
-    firsts = [numbers_in(label)[order_of(one)[0]] > 0 for one, label in zip(model["answer"], labels_N, strict=True)]
+    both = zip(model["answer"], labels_N, strict=True)
+    firsts = [first_is_relevant(numbers_in(one), numbers_in(label)) for one, label in both]
     if not firsts:
         return {"wrong_first": None, "spread": None}
     return {"wrong_first": float(1 - np.mean(firsts)), "spread": finite(model["spread"].mean())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.task_types.ranking.tables import write_graded
 
 FLAT = {"text": "q", "pair": "p", "label": "g"}
 TWO: dict[str, list[Any]] = {"q": ["a?", "b?", "a?", "b?"], "p": ["w", "x", "y", "z"], "g": [0, 1, 2, 0]}
-HEAD = HEADS["ranking"]
+HEAD, RANKING = HEADS["ranking"], ANSWERS["ranking"]
 TARGETS = torch.tensor([*grade_targets(3, "1 0 2", 3), *grade_targets(5, None, 2)])
 OURS = torch.tensor([0.5, 2.0, -1.0, 0.3, 0.4])[:, None].requires_grad_()
 THEIRS = torch.tensor([5.0, 9.0, 4.0, -3.0, 2.0])[:, None]
@@ -120,11 +121,39 @@ def test_graded_lists_beside_scikit_learn() -> None:
     assert METRICS["average_precision"](texts(scores), texts(grades)) == pytest.approx(precision, abs=1e-9)
 
 
-def test_equal_scores_keep_the_order_of_the_row_and_queries_without_an_answer_do_not_count() -> None:
+def test_equal_scores_stand_in_no_order_and_queries_without_an_answer_do_not_count() -> None:
     scores_N, grades_N = np.asarray(["1 1 0", "3 2 1"]), np.asarray(["0 1 0", "0 0 0"])
-    assert METRICS["mrr_at_10"](scores_N, grades_N) == 0.5
+    assert METRICS["mrr_at_10"](scores_N, grades_N) == 0.75
     weights_RN = np.asarray([[1.0, 1.0], [0.0, 2.0]])
-    assert METRICS["mrr_at_10"].weighted(scores_N, grades_N, weights_RN).tolist() == [0.5, 0.0]
+    assert METRICS["mrr_at_10"].weighted(scores_N, grades_N, weights_RN).tolist() == [0.75, 0.0]
+
+
+def test_a_model_with_one_score_for_all_texts_is_a_random_order() -> None:
+    """The relevant text often stands first in a table, and must not be found by that."""
+    scores_N, grades_N = np.asarray(["7 7 7 7"]), np.asarray(["1 0 0 0"])
+    assert METRICS["mrr_at_10"](scores_N, grades_N) == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
+    assert METRICS["average_precision"](scores_N, grades_N) == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
+    assert METRICS["ndcg_at_10"](scores_N, grades_N) == pytest.approx(ndcg_score([[1, 0, 0, 0]], [[7, 7, 7, 7]]))
+    assert RANKING.alone({"answer": scores_N, "spread": np.zeros(1)}, grades_N, 5)["wrong_first"] == 0.75
+
+
+def test_ties_are_the_mean_over_all_of_their_orders() -> None:
+    """Each order of tied texts as a list of its own, with scores that differ; more than ten texts, so that some of the
+    tied ones are cut."""
+    draw = np.random.default_rng(3)
+    for _ in range(5):
+        scores, grades = np.append(draw.integers(0, 3, 6), [9, 8, 7, 6, 5, 4]), draw.integers(0, 3, 12)
+        for name in ("ndcg_at_10", "mrr_at_10", "average_precision"):
+            found = [METRICS[name](texts([scores + shift]), texts([grades])) for shift in shifts(scores)]
+            assert METRICS[name](texts([scores]), texts([grades])) == pytest.approx(np.mean(found), abs=1e-12)
+        assert METRICS["ndcg_at_10"](texts([scores]), texts([grades])) == pytest.approx(
+            ndcg_score([2.0**grades - 1], [scores], k=10), abs=1e-12
+        )
+
+
+def shifts(scores: np.ndarray) -> list[np.ndarray]:
+    """Return small amounts for all orders of the first six texts; the others keep theirs."""
+    return [np.append(np.asarray(order) / 100, np.zeros(len(scores) - 6)) for order in permutations(range(6))]
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
