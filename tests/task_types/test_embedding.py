@@ -122,6 +122,15 @@ def test_a_model_that_gives_all_texts_one_vector_finds_nothing() -> None:
     assert ANSWERS["retrieval"].decide(outputs_of(asked_PD, away_PD))[::2].tolist() == [2, 2, 1]
 
 
+def test_a_model_that_gives_some_texts_one_vector_finds_none_of_them() -> None:
+    """Nine in ten pairs with one vector: each passage would be the one that every such query asks for."""
+    queries_PD, passages_PD = HERE.normal(size=(400, 16)), HERE.normal(size=(400, 16))
+    queries_PD[:360], passages_PD[:360] = 1.0, 1.0
+    found = ANSWERS["retrieval"].decide(outputs_of(queries_PD, passages_PD))
+    assert found[:720].min() >= 360
+    assert ANSWERS["retrieval"].metrics["ndcg_at_10"](found, np.ones(800)) < 0.05
+
+
 def test_another_passage_of_the_same_query_does_not_count_against_the_first() -> None:
     query, better, good = np.asarray([1.0, 0, 0]), np.asarray([1.0, 0.1, 0]), np.asarray([1.0, 0.3, 0])
     other, away = np.asarray([0, 1.0, 0]), np.asarray([0, 0, 1.0])

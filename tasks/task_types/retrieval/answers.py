@@ -2,8 +2,13 @@
 
 A query and its passage are two rows, and the rank is the prediction of both; intervals draw rows by groups, in which
 queries of one passage stand together. Equal texts have one vector. Of a query with several passages, each is ranked
-among those of other queries (filtered ranks, Bordes et al. 2013, TransE). The search is exact. Shape letters: N rows, P
-pairs, D width, U different passages, Q different queries.
+among those of other queries (filtered ranks, Bordes et al. 2013, TransE). The search is exact.
+
+The texts themselves are not known here, so different texts with one vector look like one text. Where both texts of
+several pairs do, the model cannot tell these pairs apart, and each is ranked behind the others: a pair that stands k
+times in a table has rank k at best, so repeated pairs should be removed. Different passages with one vector, asked for
+by queries with different ones, count as one passage. Shape letters: N rows, P pairs, D width, U different passages, Q
+different queries.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ def passage_ranks(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     if len(query_P) > 1 and 1 in (len(np.unique(query_P)), len(np.unique(passage_P))):
         # a model whose texts all have one vector finds nothing: every order of the passages is as right as another
         return of_both(np.full(len(query_P), float(len(query_P))))
+    alike_P = same_pairs(query_P, passage_P)
     firsts_U, passage_P = np.unique(passage_P, return_inverse=True)
     relevant = {(int(query), int(passage)) for query, passage in zip(query_P, passage_P, strict=True)}
     by_query: dict[int, list[int]] = {}
@@ -49,7 +55,14 @@ def passage_ranks(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         for place, query in enumerate(query_P[part]):
             scores_PU[place, by_query[int(query)]] = -np.inf
         ranks_P[part] = 1 + (scores_PU >= own_P1).sum(1)  # a passage that is found no sooner than another is behind it
-    return of_both(ranks_P)
+    return of_both(ranks_P + alike_P - 1)
+
+
+def same_pairs(query_P: np.ndarray, passage_P: np.ndarray) -> np.ndarray:
+    """Return for each pair the number of pairs, itself included, both of whose vectors are equal to its own [P]."""
+    both_P2 = np.stack([query_P, passage_P], -1)
+    _, place_P, many = np.unique(both_P2, axis=0, return_inverse=True, return_counts=True)
+    return np.asarray(many[place_P.ravel()])
 
 
 def same_vectors(vectors_PD: np.ndarray) -> np.ndarray:
