@@ -133,6 +133,7 @@ class Reader:
     """The role of the column by which rows are divided unless a recipe names groups; empty: none."""
     reads_apart: bool = False
     """Whether a model reads the texts of a pair one by one: each is then a row of its own, text before second text."""
+    second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone
 
 
 # --- head: encoding, targets and losses, for training -----------------------------------------------------------------

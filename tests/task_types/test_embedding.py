@@ -173,6 +173,29 @@ def test_rows_marked_zero_are_searched_and_not_counted() -> None:
     assert metric(np.asarray([1.0, 5.0]), np.asarray([0.0, 0.0])) == 0.0
 
 
+def test_a_passage_that_is_marked_zero_competes_for_its_own_query(tmp_path: Path) -> None:
+    """Stored with its query, it would be taken for one of the query's answers, and a model that puts it first would
+    lose nothing. In training rows the query stays: its vector is learned."""
+    lines = ["a,b,similarity"]
+    for number in range(30):
+        lines += [f"query {number},answer {number},1", f"query {number},trap {number},0"]
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.csv").write_text("\n".join(lines) + "\n")
+    prepare_rows(tmp_path, RowsSlice(task=SEARCH, selection_rows=0, purge=False), tmp_path / "rows")  # type: ignore[arg-type]
+    rows = read_split(tmp_path / "rows", "validation")
+    assert rows.texts[:4] == ["query 0", "answer 0", "trap 0", "trap 0"] and rows.labels[:4] == [1, 1, 0, 0]
+    assert read_split(tmp_path / "rows", "train").texts.count("query 0") == 2
+    direction = {text: HERE.normal(size=8) for text in rows.texts if text.startswith("trap")}
+    answer = HERE.normal(size=8)  # far from every query
+    vectors = [direction.get(text.replace("query", "trap"), answer) for text in rows.texts]
+    found = ANSWERS["retrieval"].decide({"sentence_embedding": np.stack(vectors)})
+    assert (
+        found[rows.labels_N > 0].min() >= 2 and ANSWERS["retrieval"].metrics["recall_at_1"](found, rows.labels_N) == 0
+    )
+    assert set(found[rows.labels_N == 0]) == {0.0}, "and such rows say nothing of whether two models agree"
+    assert ANSWERS["retrieval"].agreement(found, np.where(rows.labels_N > 0, 9.0, 0.0)) == 0.0
+
+
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 

@@ -89,7 +89,7 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
     split, facts = judging_rows(source, knobs, names, read_sentences(rows, "train") if knobs.leave_out else None)
     output.mkdir(parents=True, exist_ok=True)
     reader, groups = READERS[knobs.task_type], split.numbers.tolist()
-    written, own = texts_apart(split, groups) if reader.reads_apart else (split, groups)
+    written, own = texts_apart(split, groups, reader.second_alone) if reader.reads_apart else (split, groups)
     write_split(output, SPLIT, numbered_rows(written, 0, own), reader.label_type())
     write_merged(output, facts.merged)
     return facts

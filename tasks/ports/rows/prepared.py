@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
@@ -32,10 +32,8 @@ from tasks.ports.rows.tables import (
 from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
 from tasks.results.facts import RowsFacts
+from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
 
@@ -44,7 +42,7 @@ def prepare_rows(source: Path, knobs: RowsSlice, output: Path) -> RowsFacts:
     """Read, check and divide the rows of a task, and write them; return counts and shares."""
     divided, names, facts = divided_rows(source, knobs)
     reader = READERS[knobs.task.kind]
-    write_rows(divided, knobs.task, names, output, reader.label_type(), reads_apart=reader.reads_apart)
+    write_rows(divided, knobs.task, names, output, reader)
     return facts
 
 
@@ -85,20 +83,18 @@ def write_rows(
     spec: TaskSpec,
     names: list[str] | None,
     output: Path,
-    label_type: pa.DataType,
-    *,
-    reads_apart: bool = False,
+    reader: Reader,
 ) -> None:
-    """Write every split, with ids that no two rows share and labels of an Arrow type, and the facts about the task; a
-    task that reads texts apart has a row for each text of a pair."""
+    """Write every split, with ids that no two rows share and labels of the Arrow type of their reader, and the facts
+    about the task; a task that reads texts apart has a row for each text of a pair."""
     output.mkdir(parents=True, exist_ok=True)
     start = 0
     for split in sorted(splits):
         rows = splits[split]
         groups = None if split == "train" else rows.numbers.tolist()
-        if reads_apart:
-            rows, groups = texts_apart(rows, groups)
-        write_split(output, split, numbered_rows(rows, start, groups), label_type)
+        if reader.reads_apart:
+            rows, groups = texts_apart(rows, groups, None if split == "train" else reader.second_alone)
+        write_split(output, split, numbered_rows(rows, start, groups), reader.label_type())
         start += len(rows)
     write_facts(
         output,
@@ -108,18 +104,22 @@ def write_rows(
             labels=names,
             metrics=list(spec.metrics),
             headline=spec.headline,
-            pairs=spec.pair is not None and not reads_apart,
+            pairs=spec.pair is not None and not reader.reads_apart,
             truncate=spec.truncate,
         ),
     )
 
 
-def texts_apart(rows: Split, groups: list[int] | None) -> tuple[Split, list[int] | None]:
+def texts_apart(
+    rows: Split, groups: list[int] | None, second_alone: Callable[[Any], bool] | None = None
+) -> tuple[Split, list[int] | None]:
     """Return rows of one text each, in pairs: every text, and then its second text, with the label and the group of
-    their row."""
+    their row. Where ``second_alone`` is true of the label, the second text is also the first."""
     twice = [row for row in range(len(rows)) for _ in range(2)]
     seconds = rows.texts if rows.pairs is None else rows.pairs
-    texts = [text for both in zip(rows.texts, seconds, strict=True) for text in both]
+    are_alone = [second_alone is not None and second_alone(label) for label in rows.labels]
+    three = zip(rows.texts, seconds, are_alone, strict=True)
+    texts = [text for first, second, is_alone in three for text in (second if is_alone else first, second)]
     apart = Split(rows.file, texts, None, [rows.labels[row] for row in twice])
     return apart, None if groups is None else [groups[row] for row in twice]
 

@@ -33,7 +33,8 @@ SAME_VECTOR = 1e-5
 
 
 def passage_ranks(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the rank of each row's passage for its query [N], from 1."""
+    """Return the rank of each row's passage for its query [N], from 1; 0 where the text that comes first is the query
+    itself, as in rows that bring a passage without a query (``rows.py``). Metrics take 0 for 1."""
     queries_PD, passages_PD = both_sides(outputs)
     if not len(queries_PD):
         return np.empty(0)
@@ -55,7 +56,9 @@ def passage_ranks(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
         for place, query in enumerate(query_P[part]):
             scores_PU[place, by_query[int(query)]] = -np.inf
         ranks_P[part] = 1 + (scores_PU >= own_P1).sum(1)  # a passage that is found no sooner than another is behind it
-    return of_both(ranks_P + alike_P - 1)
+    ranks_P += alike_P - 1
+    is_itself_P = np.abs(queries_PD - passages_PD).max(-1) < SAME_VECTOR
+    return of_both(np.where(is_itself_P & (ranks_P == 1), 0.0, ranks_P))
 
 
 def same_pairs(query_P: np.ndarray, passage_P: np.ndarray) -> np.ndarray:
@@ -83,8 +86,10 @@ def same_vectors(vectors_PD: np.ndarray) -> np.ndarray:
 
 
 def equal_ranks(ours_N: np.ndarray, theirs_N: np.ndarray) -> float:
-    """Return the share of rows whose passage two models find at the same place."""
-    return float((ours_N == theirs_N).mean())
+    """Return the share of rows whose passage two models find at the same place; of queries that are their own passage
+    both do."""
+    searched_N = np.maximum(ours_N, theirs_N) > 0
+    return float((ours_N == theirs_N)[searched_N].mean()) if searched_N.any() else 1.0
 
 
 def refuse_merged_passages(outputs: Mapping[str, np.ndarray], merged: Sequence[int]) -> dict[str, np.ndarray]:
@@ -106,13 +111,13 @@ def least_gain(facts: Mapping[str, float]) -> float:
 
 
 def read_ranks(outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the ranks."""
-    return {"rank": passage_ranks(outputs)}
+    """Return the ranks, from 1."""
+    return {"rank": np.maximum(passage_ranks(outputs), 1.0)}
 
 
 def analyse_ranks(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, object]:
     """Return the share of queries whose passage is not among ten, and the median rank."""
-    rank_P = model["rank"][::2]
+    rank_P = model["rank"][::2][labels_N[::2] > 0]
     if not len(rank_P):
         return {"missed": None, "median_rank": None}
     return {"missed": finite((rank_P > 10).mean()), "median_rank": finite(np.median(rank_P))}
@@ -128,9 +133,10 @@ def compare_ranks(
     """Count the rows whose passage student or teacher finds earlier, and select the queries whose rank changed most;
     query and passage are rows, one after the other."""
     ours_N, theirs_N = ours["rank"], theirs["rank"]
-    lost_N = np.log(ours_N) - np.log(theirs_N)
+    counted_N = labels_N > 0
+    lost_N = np.where(counted_N, np.log(ours_N) - np.log(theirs_N), 0.0)
     counts = {
-        "rows": len(labels_N),
+        "rows": int(counted_N.sum()),
         "student_earlier": int((lost_N < 0).sum()),
         "teacher_earlier": int((lost_N > 0).sum()),
     }
@@ -149,7 +155,7 @@ def compare_ranks(
 
     return {
         "counts": counts,
-        "gap": finite(np.abs(lost_N).mean()) if len(lost_N) else None,
+        "gap": finite(np.abs(lost_N[counted_N]).mean()) if counted_N.any() else None,
         "examples": {"surest": chosen(lost_N), "corrected": chosen(-lost_N)},
     }
 

@@ -1,5 +1,6 @@
-"""Rows of retrieval: a query, and a passage that answers it. A row may be marked 0: its passage answers another query,
-and is one more that is searched.
+"""Rows of retrieval: a query, and a passage that answers it. A row may be marked 0: its passage does not answer its
+query, and is one more that every query searches, its own one, too. Where rows judge, such a passage is stored without
+its query, which would count it among its answers: ranks are computed from vectors, and do not know the marks.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def read_mark(label: Any, file: str, row: int) -> float:
 
 def require_passages(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Raise DataError if a split that judges has no query with a passage, or too few pairs."""
-    if split == "train":
+    if split == "train" or not labels:
         return
     if not any(labels):
         raise DataError(f"no passage of the {split} split answers its query; mark rows whose passage does by 1")
@@ -51,6 +52,11 @@ def require_passages(split: str, labels: Sequence[Any], names: Sequence[str] | N
             f"the {split} split has {len(labels)} queries, and among at most ten passages every search finds all; hold "
             f"out at least {FEWEST_PASSAGES}"
         )
+
+
+def is_passage_alone(mark: Any) -> bool:
+    """Tell whether a row with this mark brings a passage, and no query that it answers."""
+    return mark == 0
 
 
 def judging_relevance(rows: TableRows, given: JudgingLabels, names: Sequence[str] | None) -> tuple[list[Any], None]:
@@ -89,4 +95,5 @@ READER = Reader(
     names_in_config=no_names_in_config,
     guess=guess_queries,
     reads_apart=True,
+    second_alone=is_passage_alone,
 )

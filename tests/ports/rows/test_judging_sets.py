@@ -28,6 +28,7 @@ from tasks.recipe.data import Data, JudgingSet
 from tasks.recipe.slices import JudgingRowsSlice
 from tasks.task_types.classification.rows import as_classes
 from tasks.task_types.interfaces import JudgingLabels
+from tasks.task_types.readers import READERS
 from tests.task_types.spans.tables import write_asked
 
 NLI = ["entailment", "neutral", "contradiction"]
@@ -65,7 +66,7 @@ def rows(tmp_path: Path) -> Path:
         spec,
         NLI,
         tmp_path / "rows",
-        pa.int64(),
+        READERS["classification"],
     )
     return tmp_path / "rows"
 
