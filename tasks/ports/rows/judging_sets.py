@@ -21,7 +21,7 @@ from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
 from tasks.ports.rows.prepared import digest_of, numbered_rows, texts_apart
 from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
 from tasks.ports.rows.seen import read_sentences
-from tasks.ports.rows.splits import MOST_PURGED, Split
+from tasks.ports.rows.splits import MOST_PURGED, Split, divided_by_text
 from tasks.ports.rows.table_files import format_of, tables_in
 from tasks.ports.rows.tables import (
     drop_unlabelled,
@@ -103,9 +103,7 @@ def judging_rows(
     where = place_of(knobs)
     table, merged, faults, empty = labelled_rows(files_of_set(source, knobs.split, where), knobs, names)
     split, before = drop_unlabelled(table, table.labels), len(table)
-    if (divided_by := READERS[knobs.task_type].divided_by) and split.groups is None:
-        # as the task's own rows: questions of one passage are not independent
-        split = replace(split, groups=split.pairs if divided_by == "pair" else split.texts)
+    split = divided_by_text(split, READERS[knobs.task_type].divided_by)
     unlabelled = before - len(split)
     before += empty
     taken_out_N = np.zeros(len(split), bool) if learned is None else overlapping(split.sentences, learned)[0]

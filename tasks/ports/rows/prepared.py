@@ -21,7 +21,7 @@ from tasks.ports.rows.faulty_rows import (
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
 from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
-from tasks.ports.rows.splits import Split, divide, leakage_of
+from tasks.ports.rows.splits import Split, divide, divided_by_text, leakage_of
 from tasks.ports.rows.tables import (
     read_documents,
     read_split,
@@ -64,9 +64,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     splits, names = without_classes(splits, reader, names, rare)
     labels = splits["train"].labels if has_classes else None
     classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
-    if reader.divided_by and not (knobs.group or spec.group):
-        for rows in splits.values():
-            rows.groups = rows.pairs if reader.divided_by == "pair" else rows.texts
+    splits = {split: divided_by_text(rows, reader.divided_by) for split, rows in splits.items()}
     for rows in splits.values():
         require_whole_units(rows, spec, knobs)
     divided, purged = divide(splits, grouped_data(knobs, reader.divided_by), classes)

@@ -63,6 +63,14 @@ class Split:
         return related(self.sentences) if self.groups is None else numbered(self.groups)
 
 
+def divided_by_text(rows: Split, role: str) -> Split:
+    """Return rows whose groups are those with the same text in the column of a role (``Reader.divided_by``): questions
+    of one passage are not independent. Without a role, and where rows have groups, they are as they were."""
+    if not role or rows.groups is not None:
+        return rows
+    return replace(rows, groups=rows.pairs if role == "pair" else rows.texts)
+
+
 def gathered_rows(rows: Split) -> Split:
     """Return rows of which those with one text are one: its second texts are lines, in their order, and its label is
     the list of theirs. A table whose labels are lists has such rows already."""
