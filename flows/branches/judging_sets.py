@@ -83,6 +83,7 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
         pair=given.pair or spec.pair,
         label=given.label or spec.label,
         group=group_of(recipe, name),
+        drawn_by=recipe.data.group,
         labels=given.labels,
         numbered=not given.source,
         classes=tuple(sorted(given.classes.items())),

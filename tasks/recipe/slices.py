@@ -36,6 +36,7 @@ class JudgingRowsSlice(Knobs):
     pair: str | None = Field(description="Column of the second text.")
     label: str = Field(description="Column of the label.")
     group: str | None = added_knob(None, "Column of groups that are judged together.")
+    drawn_by: str | None = added_knob(None, "Column of groups that intervals draw whole, where its file has one.")
     labels: tuple[str, ...] | None = Field(None, description="Names of the numbers in its label column.")
     numbered: bool = Field(False, description="Numbers in its label column have the same meaning as in train.")
     classes: tuple[tuple[str, tuple[str, ...]], ...] = Field((), description="Classes of the task for each label.")

@@ -1,5 +1,7 @@
 """Judging sets: labelled rows in addition to a task's own, with labels converted to the task's by its type, and
 compared with all training data. Rows without a label, or with one that stands for none of the task's, are left out.
+Where a set's file has the column of groups by which the task's own rows are divided (``data.group``), its rows are in
+groups as well: those of one group are not independent, and intervals draw them together.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.faulty_rows import empty_texts
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
-from tasks.ports.rows.prepared import digest_of, numbered_rows, texts_apart
+from tasks.ports.rows.prepared import digest_of, numbered_rows, require_whole_units, texts_apart
 from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
 from tasks.ports.rows.seen import read_sentences
 from tasks.ports.rows.splits import MOST_PURGED, Split, divided_by_text
 from tasks.ports.rows.table_files import format_of, tables_in
 from tasks.ports.rows.tables import (
     drop_unlabelled,
+    has_columns,
     read_documents,
     read_split,
     shard_name,
@@ -107,6 +110,7 @@ def judging_rows(
     unlabelled = before - len(split)
     before += empty
     taken_out_N = np.zeros(len(split), bool) if learned is None else overlapping(split.sentences, learned)[0]
+    require_whole_units(split, knobs.group, knobs.drawn_by)
     split = split.take(np.flatnonzero(~taken_out_N).tolist())
     split = split if knobs.rows is None else split.take(sampled(split, knobs.rows))
     if not len(split):
@@ -141,7 +145,8 @@ def labelled_rows(
     spec = TaskSpec(
         name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label, group=knobs.group
     )
-    read = read_split(files, spec, reader.columns, given=knobs.format)
+    drawn_by = knobs.drawn_by if knobs.drawn_by and has_columns(files[0], knobs.drawn_by, knobs.format) else None
+    read = read_split(files, spec, reader.columns, drawn_by, given=knobs.format)
     labels, merged = reader.judging_labels(table_rows(read, spec), given, names)
     told, empty = empty_texts(read.rows, spec)
     faults = [*read.broken, *told]

@@ -66,7 +66,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
     splits = {split: divided_by_text(rows, reader.divided_by) for split, rows in splits.items()}
     for rows in splits.values():
-        require_whole_units(rows, spec, knobs)
+        require_whole_units(rows, spec.group, knobs.group)
     divided, purged = divide(splits, grouped_data(knobs, reader.divided_by), classes)
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
@@ -130,15 +130,16 @@ def grouped_data(knobs: RowsSlice, divided_by: str = "") -> Data:
     return knobs if knobs.group or not group else knobs.model_copy(update={"group": group})
 
 
-def require_whole_units(rows: Split, spec: TaskSpec, knobs: RowsSlice) -> None:
-    """Raise DataError if rows that are judged together may be divided."""
+def require_whole_units(rows: Split, group: str | None, larger: str | None) -> None:
+    """Raise DataError if rows that are judged together, those of a ``group``, may be divided: if they are in several of
+    the ``larger`` groups. Both are names of columns."""
     if rows.units is None or rows.groups is None:
         return
     known: dict[str, str] = {}
-    for unit, group in zip(rows.units, rows.groups, strict=True):
-        if known.setdefault(unit, group) != group:
+    for unit, place in zip(rows.units, rows.groups, strict=True):
+        if known.setdefault(unit, place) != place:
             raise DataError(
-                f"{rows.file}: the rows whose {spec.group} is {unit!r} are in several groups of {knobs.group}, and "
+                f"{rows.file}: the rows whose {group} is {unit!r} are in several groups of {larger}, and "
                 f"would be divided; name larger groups in data.group, or remove it"
             )
 

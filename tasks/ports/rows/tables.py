@@ -189,6 +189,11 @@ def read_columns(
     return ReadRows(rows, said, opened.classes.get(spec.label, ()), broken_lines(opened))
 
 
+def has_columns(path: Path, name: str, given: TableFormat = NOTHING_STATED) -> bool:
+    """Tell whether a file has a column, or all columns of a template."""
+    return {*columns_in(name)} <= {*read_table(path, given)[1].columns}
+
+
 def rendered_column(table: pa.Table, name: str) -> tuple[list[Any], list[str]]:
     """Return the values of a column, or a template filled with the columns of every row, and sentences about passages
     that may not be meant."""

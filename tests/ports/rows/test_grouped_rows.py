@@ -112,6 +112,27 @@ def test_a_judging_set_has_groups_of_its_own(tmp_path: Path) -> None:
     assert "group" not in JudgingRowsSlice(**knobs).key_values()
 
 
+def test_a_judging_set_has_the_groups_of_the_tasks_own_rows_where_its_file_names_them(tmp_path: Path) -> None:
+    """Rows of one book, drawn as if they were independent, give intervals that are too narrow."""
+    table = write_answers(tmp_path)
+    prepare_rows(table, RowsSlice(task=ANSWERS, selection_rows=10, group="book"), tmp_path / "rows")
+    knobs = {"name": "more", "task_type": "classification", "text": "passage", "pair": "answer", "label": "label"}
+    for drawn_by, groups in (("book", 20), ("chapter", None)):
+        slice_of_set = JudgingRowsSlice(**knobs, group="unit", drawn_by=drawn_by)
+        prepare_judging_set(table, slice_of_set, tmp_path / "rows", tmp_path / drawn_by)
+        found = read_split(tmp_path / drawn_by, "validation")
+        assert found.units is not None and found.groups is not None
+        assert len(set(found.groups)) == (groups or len(set(found.units)))
+    with pytest.raises(DataError, match="the rows whose unit is '0' are in several groups of book"):
+        prepare_judging_set(
+            write_answers(tmp_path, book=(1, "book 9")),
+            JudgingRowsSlice(**knobs, group="unit", drawn_by="book"),
+            tmp_path / "rows",
+            tmp_path / "refused",
+        )
+    assert "drawn_by" not in JudgingRowsSlice(**knobs).key_values()
+
+
 def test_a_task_without_groups_and_truncation_is_keyed_and_written_as_before(tmp_path: Path) -> None:
     spec = TaskSpec(name="mine", text="passage")
     values = RowsSlice(task=spec).key_values()["task"]
