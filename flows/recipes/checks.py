@@ -119,7 +119,11 @@ def check_rows(recipe: Recipe, sources: Mapping[str, Artifact], own: Mapping[str
 def planned_facts(facts: RowsFacts, sets: Mapping[str, SetFacts]) -> HeldBackFacts:
     """Return what is known of held-out rows before a run: from the rows that were divided, and the judging sets."""
     return HeldBackFacts(
-        rows=facts.rows, purged=facts.purged, leaked={"training rows": facts.leaked}, judging=dict(sets)
+        rows=facts.rows,
+        purged=facts.purged,
+        leaked={"training rows": facts.leaked},
+        leaked_by_choice=facts.leaked_by_choice,
+        judging=dict(sets),
     )
 
 

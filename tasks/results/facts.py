@@ -35,6 +35,8 @@ class RowsFacts(Stated):
     """Rows by split."""
     leaked: dict[str, int] = {}
     """Held-out rows that overlap with train, by split."""
+    leaked_by_choice: dict[str, int] = {}
+    """Rows that report and overlap with selection rows, by split; empty without selection rows."""
     rows_sha256: dict[str, str] = {}
     """Digests of the splits that candidates are judged on."""
     longest_words: int = 0
@@ -111,6 +113,8 @@ class HeldBackFacts(Stated):
     purged: Purge | None = None
     leaked: dict[str, dict[str, int]] = {}
     """Rows that overlap, by kind of training data and split."""
+    leaked_by_choice: dict[str, int] = {}
+    """As in ``RowsFacts``."""
     judging: dict[str, SetFacts] = {}
 
     @property

@@ -156,6 +156,7 @@ def facts_of(splits: dict[str, Split]) -> dict[str, object]:
     return {
         "rows": {split: len(rows) for split, rows in splits.items()},
         "leaked": leakage_of(splits),
+        "leaked_by_choice": leakage_of(splits, "selection") if splits.get("selection") else {},
         "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
         "longest_words": max(len(text.split()) for text in splits["train"].texts),
     }

@@ -277,11 +277,11 @@ def largest_holdout(held: Held, first_N: np.ndarray, most: float) -> int | None:
     return int(fitting.max()) if len(fitting) else None
 
 
-def leakage_of(splits: Mapping[str, Split]) -> dict[str, int]:
-    """Return for each split the number of held-back rows that overlap with train; with groups, of those whose group or
-    text is also in train."""
-    held = {name: rows for name, rows in splits.items() if name in HELD}
-    train = splits["train"]
+def leakage_of(splits: Mapping[str, Split], learned: str = "train") -> dict[str, int]:
+    """Return for each other held-back split the number of rows that overlap with train, or with another split that is
+    ``learned`` from; with groups, of those whose group or text is also there."""
+    held = {name: rows for name, rows in splits.items() if name in HELD and name != learned}
+    train = splits[learned]
     if train.groups is None:
         return leaked(train.sentences, {name: rows.sentences for name, rows in held.items()})
     return leaked_by_group(with_groups(train), {name: with_groups(rows) for name, rows in held.items()})

@@ -24,7 +24,7 @@ def held_back_lines(found: HeldBackFacts | None) -> list[str]:
     """Return lines on the rows removed from train and on remaining overlaps; empty if they are unknown."""
     if found is None or not found.is_known:
         return []
-    return [*purge_lines(found.rows, found.purged), *leak_lines(found), *set_lines(found.judging)]
+    return [*purge_lines(found.rows, found.purged), *leak_lines(found), *choice_lines(found), *set_lines(found.judging)]
 
 
 def purge_lines(rows: Mapping[str, int], purged: Purge | None) -> list[str]:
@@ -54,6 +54,17 @@ def leak_lines(found: HeldBackFacts) -> list[str]:
         f"Held-out rows that overlap with the {where}: "
         f"{', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
         for where, splits in found.leaked.items()
+    ]
+
+
+def choice_lines(found: HeldBackFacts) -> list[str]:
+    """Return a line on the rows that report and overlap with those that choose; empty if none does."""
+    if not any(found.leaked_by_choice.values()):
+        return []
+    parts = (f"{count:,} of {found.rows[split]:,} {split}" for split, count in found.leaked_by_choice.items())
+    return [
+        f"Rows that overlap with the selection rows, by which checkpoints and seeds are chosen: {', '.join(parts)}; "
+        f"scores there may be a little too good."
     ]
 
 

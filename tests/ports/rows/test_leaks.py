@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flows.recipes.checks import planned_facts
+from tasks.catalog import TaskSpec
 from tasks.ports.rows.data_leakage import leaked
 from tasks.ports.rows.overlap import sentences_of
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
+from tasks.ports.rows.seen import read_sentences
 from tasks.recipe.slices import RowsSlice
+from tasks.report.tables.held_back import choice_lines
 from tests.contenders import recipe_for
 
 
@@ -23,6 +27,25 @@ def write(folder: Path, validation: list[str]) -> Path:
     (folder / "train.csv").write_text("\n".join(["text,label", *train]) + "\n")
     (folder / "validation.csv").write_text("\n".join(["text,label", *validation]) + "\n")
     return folder
+
+
+def test_rows_that_report_and_share_a_sentence_with_those_that_choose_are_counted(tmp_path: Path) -> None:
+    """Each premise stands in two rows, so that some of a drawn selection stand in the holdout, too."""
+    spec = TaskSpec(name="nli", text="a", pair="b", label="label")
+    lines = [f"the premise {number},claim {number} {word},{word}" for number in range(200) for word in ("yes", "no")]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,label", *lines]) + "\n")
+    knobs = RowsSlice(task=spec, selection_rows=40, holdout_rows=80)
+    facts = prepare_rows(tmp_path / "rows.csv", knobs, tmp_path / "rows")
+    chosen, holdout = ({row[0] for row in read_sentences(tmp_path / "rows", one)} for one in ("selection", "holdout"))
+    assert facts.leaked_by_choice.keys() == {"validation", "holdout"}
+    assert facts.leaked_by_choice["holdout"] == len(chosen & holdout) > 0 == facts.leaked["holdout"]
+    assert choice_lines(planned_facts(facts, {})) == [
+        "Rows that overlap with the selection rows, by which checkpoints and seeds are chosen: "
+        f"{facts.leaked_by_choice['validation']} of {facts.rows['validation']} validation, "
+        f"{len(chosen & holdout)} of 80 holdout; scores there may be a little too good."
+    ]
+    alone = prepare_rows(tmp_path / "rows.csv", knobs.model_copy(update={"group": "a"}), tmp_path / "grouped")
+    assert set(alone.leaked_by_choice.values()) == {0} and choice_lines(planned_facts(alone, {})) == []
 
 
 def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Path) -> None:
