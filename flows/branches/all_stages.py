@@ -79,6 +79,7 @@ async def begin_everything(
     shared = await shared_artifacts(recipe, sources, learned, base)
     shared.layers = layers_of_teacher(recipe, session.store, sources)
     shared.metrics = metrics_in(sources)
+    shared.groups = rows.read(RowsFacts).groups
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)
     comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
     return Begun(rows, learned, shared, comparing)

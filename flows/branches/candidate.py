@@ -41,6 +41,8 @@ class SharedArtifacts:
     """The words with which augmentation replaces others."""
     transfer: Artifact | None = None
     starts: dict[str, Artifact] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    """Groups of rows by split, of splits whose rows come in groups."""
     layers: int = 0
     """Layers of the teacher."""
     planned: dict[str, CandidateKnobs] = field(default_factory=dict)

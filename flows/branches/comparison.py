@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from flows.branches.candidate import Candidate
+from flows.branches.candidate import Candidate, SharedArtifacts
 from tasks.contracts import Artifact
 from tasks.contrast_models import contrast_models
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
@@ -25,7 +25,7 @@ from tasks.scoring.quality.verdicts import verdicts
 
 
 async def contrast_all(
-    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], shared: SharedArtifacts
 ) -> dict[str, dict[str, dict[str, Comparison]]]:
     """Return the verdicts of comparing each candidate with each labels-only baseline, on every split, by candidate."""
     scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
@@ -47,7 +47,11 @@ async def contrast_all(
     found = await asyncio.gather(
         *(
             contrast_models(
-                knobs, candidate=scored[name], baseline=scored[baseline], rows=rows, label=f"{name} against {baseline}"
+                knobs,
+                candidate=scored[name],
+                baseline=scored[baseline],
+                rows=shared.rows,
+                label=f"{name} against {baseline}",
             )
             for name, baseline in pairs
         )
@@ -55,7 +59,7 @@ async def contrast_all(
     known = {
         pair: artifact.read(ContrastFacts) for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
     }  # a plan has no figures
-    said = verdicts(known, recipe.scoring.confidence)
+    said = verdicts(known, recipe.scoring.confidence, shared.groups)
     for name, control in controls:
         for split, one in said.get(name, {}).get(control, {}).items():
             said[name][control][split] = one.model_copy(update={"control": True})

@@ -84,7 +84,7 @@ async def compare_all(
     """Return the comparisons and error analyses of all candidates, their scorecards and metrics on judging sets, and
     further metrics on the task's own rows."""
     return await asyncio.gather(
-        contrast_all(recipe, candidates, cards, shared.rows),
+        contrast_all(recipe, candidates, cards, shared),
         inspect_all(recipe, candidates, cards, shared.rows),
         scores_and_metrics_of_sets(recipe, candidates, shared),
         further_metrics(recipe, cards, shared.rows, shared),

@@ -37,6 +37,8 @@ class RowsFacts(Stated):
     """Held-out rows that overlap with train, by split."""
     leaked_by_choice: dict[str, int] = {}
     """Rows that report and overlap with selection rows, by split; empty without selection rows."""
+    groups: dict[str, int] = {}
+    """Groups of the held-out rows that intervals draw, by split; only of splits with fewer groups than rows."""
     rows_sha256: dict[str, str] = {}
     """Digests of the splits that candidates are judged on."""
     longest_words: int = 0
@@ -114,7 +116,8 @@ class HeldBackFacts(Stated):
     leaked: dict[str, dict[str, int]] = {}
     """Rows that overlap, by kind of training data and split."""
     leaked_by_choice: dict[str, int] = {}
-    """As in ``RowsFacts``."""
+    groups: dict[str, int] = {}
+    """Both as in ``RowsFacts``."""
     judging: dict[str, SetFacts] = {}
 
     @property

@@ -183,10 +183,13 @@ def read_evaluation(folder: Path) -> Evaluation:
 
 
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
-    """Return our metric minus theirs on the same rows; the sign is reversed for errors, so that more is better."""
+    """Return our metric minus theirs on the same rows; the sign is reversed for errors, so that more is better. The
+    interval has the degrees of freedom of the groups of rows (``welch``), and so needs two; raises DataError for one.
+    """
     from tasks.scoring.quality.intervals import paired_difference
 
     require_same_rows(ours, theirs)
+    require_groups(ours, 2)
     found = paired_difference(
         METRICS[metric],
         ours.answers_1N,
@@ -209,12 +212,14 @@ def bound_interval(
     ``by`` names the uncertain quantity: "own" the metric itself, "retained" its share of theirs, "share" that share in
     the metric's own unit (times theirs), "difference" the distance to theirs in the metric's own unit (added to
     theirs). At 0.95 these are the intervals of a scorecard. Raises DataError where rows differ, or where theirs is so
-    small that a share of it is meaningless.
+    small that a share of it is meaningless, and where rows are of fewer groups than percentiles need.
     """
     from tasks.scoring.quality.intervals import bounds, divides, enough, shares
     from tasks.scoring.quality.resampling import resampled
+    from tasks.scoring.quality.verdicts import FEWEST_GROUPS
 
     require_same_rows(ours, theirs)
+    require_groups(ours, FEWEST_GROUPS)
     function, both = METRICS[metric], np.concatenate([ours.answers_1N, theirs.answers_1N])
     many, units_N = enough(resamples, confidence), ours.units_N
     ours_R, theirs_R = resampled(function, both, ours.labels_N, many, 0, ours.groups_N, units_N)
@@ -315,6 +320,17 @@ def require_same_rows(ours: Evaluation, theirs: Evaluation) -> None:
     """Raise DataError if two evaluations are of different rows."""
     if ours.rows != theirs.rows:
         raise DataError(f"evaluated on other rows ({ours.rows[:8]} and {theirs.rows[:8]})")
+
+
+def require_groups(one: Evaluation, fewest: int) -> None:
+    """Raise DataError if the rows of an evaluation come in groups, and in fewer than that."""
+    groups_N = one.units_N if one.groups_N is None else one.groups_N
+    count = 0 if groups_N is None else len(np.unique(groups_N))
+    if 0 < count < min(fewest, len(one.labels_N)):
+        raise DataError(
+            f"the {len(one.labels_N):,} rows are of {count} group{'s' if count > 1 else ''}, and an interval needs "
+            f"{fewest}: hold out more groups"
+        )
 
 
 def agreement(then: Evaluation, now: Evaluation, task_type: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,23 @@ def test_the_groups_of_rows_travel_with_the_answers_and_widen_the_gain(tmp_path:
     assert good.groups_N is not None and good.groups_N.tolist() == groups.tolist() and alone[0].groups_N is None
     wide, narrow = paired_gain("accuracy", good, bad), paired_gain("accuracy", *alone)
     assert wide.value == narrow.value and wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
+
+
+def test_few_groups_have_no_interval(tmp_path: Path) -> None:
+    """Rows of one group, drawn as if they were independent, let a lucky group decide."""
+    one, nine = "of 1 group, and an interval needs", "of 9 groups, and an interval needs 10: hold out more groups"
+    for count, test, bound in ((1, f"{one} 2", f"{one} 10"), (9, "", nine), (10, "", "")):
+        groups = np.arange(COUNT) * count // COUNT
+        ours, theirs = (read_evaluation(evaluation(tmp_path / str(count), wrong, groups=groups)) for wrong in (2, 12))
+        for refusal, asked in (
+            (test, partial(paired_gain, "accuracy", ours, theirs)),
+            (bound, partial(bound_interval, "accuracy", ours, theirs, "retained", 0.95)),
+        ):
+            if refusal:
+                with pytest.raises(DataError, match=refusal):
+                    asked()
+            else:
+                assert asked().low < asked().high
 
 
 def seen(rows: range, learned: tuple[int, ...] | None = (), *, wrong: int = 0, digest: str = "d") -> Evaluation:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
-from tasks.ports.rows.data_leakage import JUDGING, held_sentences, leaked
+from tasks.ports.rows.data_leakage import HELD, JUDGING, held_sentences, leaked
 from tasks.ports.rows.faulty_rows import (
     rare_classes,
     rare_sentences,
@@ -157,9 +159,16 @@ def facts_of(splits: dict[str, Split]) -> dict[str, object]:
         "rows": {split: len(rows) for split, rows in splits.items()},
         "leaked": leakage_of(splits),
         "leaked_by_choice": leakage_of(splits, "selection") if splits.get("selection") else {},
+        "groups": drawn_groups_of({split: rows for split, rows in splits.items() if split in HELD}),
         "rows_sha256": {split: digest_of(rows) for split, rows in splits.items() if split in JUDGING},
         "longest_words": max(len(text.split()) for text in splits["train"].texts),
     }
+
+
+def drawn_groups_of(splits: Mapping[str, Split]) -> dict[str, int]:
+    """Return the number of groups of each split whose rows come in groups."""
+    found = {split: len(np.unique(rows.numbers)) for split, rows in splits.items() if len(rows)}
+    return {split: count for split, count in found.items() if count < len(splits[split])}
 
 
 def digest_of(rows: Split) -> str:

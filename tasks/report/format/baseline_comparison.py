@@ -79,4 +79,5 @@ WORDS = {
     "worse": "worse than that of",
     "inside the noise": "indistinguishable from that of",
     "not known by one seed": "different, on the evidence of one seed only, from that of",
+    "not known by so few groups": "different, on rows of few groups only, from that of",
 }

@@ -60,7 +60,7 @@ class BaselineComparison(Figure):
 
     p: float
     seeds: tuple[int, int]
-    verdict: Literal["better", "worse", "inside the noise", "not known by one seed"]
+    verdict: Literal["better", "worse", "inside the noise", "not known by one seed", "not known by so few groups"]
     control: bool = False
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tasks.report.tables.judging_sets import set_lines
 from tasks.results.facts import HeldBackFacts, Purge
+from tasks.scoring.quality.verdicts import FEWEST_GROUPS, are_few
 
 BEFORE = "computed before splits were purged, so evaluation rows overlap with training rows"
 WAYS = {
@@ -24,7 +25,8 @@ def held_back_lines(found: HeldBackFacts | None) -> list[str]:
     """Return lines on the rows removed from train and on remaining overlaps; empty if they are unknown."""
     if found is None or not found.is_known:
         return []
-    return [*purge_lines(found.rows, found.purged), *leak_lines(found), *choice_lines(found), *set_lines(found.judging)]
+    own = [*purge_lines(found.rows, found.purged), *leak_lines(found), *choice_lines(found), *group_lines(found)]
+    return [*own, *set_lines(found.judging)]
 
 
 def purge_lines(rows: Mapping[str, int], purged: Purge | None) -> list[str]:
@@ -65,6 +67,16 @@ def choice_lines(found: HeldBackFacts) -> list[str]:
     return [
         f"Rows that overlap with the selection rows, by which checkpoints and seeds are chosen: {', '.join(parts)}; "
         f"scores there may be a little too good."
+    ]
+
+
+def group_lines(found: HeldBackFacts) -> list[str]:
+    """Return a line for each split that judges and has rows of few groups."""
+    return [
+        f"The {found.rows[split]:,} {split} rows are of {count:,} group{'s' if count > 1 else ''}: of fewer than "
+        f"{FEWEST_GROUPS} no figure is called better or worse, and no bound of the gate is read from an interval."
+        for split, count in found.groups.items()
+        if split != "selection" and are_few(count)
     ]
 
 

@@ -11,7 +11,7 @@ from tasks.ports.rows.overlap import sentences_of
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
 from tasks.ports.rows.seen import read_sentences
 from tasks.recipe.slices import RowsSlice
-from tasks.report.tables.held_back import choice_lines
+from tasks.report.tables.held_back import choice_lines, group_lines
 from tests.contenders import recipe_for
 
 
@@ -43,6 +43,13 @@ def test_rows_that_report_and_share_a_sentence_with_those_that_choose_are_counte
         "Rows that overlap with the selection rows, by which checkpoints and seeds are chosen: "
         f"{facts.leaked_by_choice['validation']} of {facts.rows['validation']} validation, "
         f"{len(chosen & holdout)} of 80 holdout; scores there may be a little too good."
+    ]
+    assert facts.groups["holdout"] == len(holdout) < 80, "pairs that share a premise are drawn together"
+    assert group_lines(planned_facts(facts, {})) == []
+    few = planned_facts(facts.replaced(groups={"selection": 1, "validation": 10, "holdout": 9}), {})
+    assert group_lines(few) == [
+        "The 80 holdout rows are of 9 groups: of fewer than 10 no figure is called better or worse, and no bound of "
+        "the gate is read from an interval."
     ]
     alone = prepare_rows(tmp_path / "rows.csv", knobs.model_copy(update={"group": "a"}), tmp_path / "grouped")
     assert set(alone.leaked_by_choice.values()) == {0} and choice_lines(planned_facts(alone, {})) == []

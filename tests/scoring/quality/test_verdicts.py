@@ -11,7 +11,7 @@ from tasks.metrics.of_classes import ACCURACY
 from tasks.metrics.of_values import MSE
 from tasks.results.facts import ContrastFacts
 from tasks.scoring.quality.intervals import Difference, paired_difference, welch
-from tasks.scoring.quality.verdicts import INSIDE, OPEN, holm, verdicts
+from tasks.scoring.quality.verdicts import FEW, INSIDE, OPEN, holm, verdicts
 
 
 def found(
@@ -63,6 +63,15 @@ def test_one_seed_proves_nothing() -> None:
     assert words(level=found(0.6, 0.0, -0.01, 0.01) | {"seeds": [1, 1]}) == {"level": INSIDE}, (
         "rows alone are noise enough"
     )
+
+
+def test_few_groups_prove_nothing() -> None:
+    for groups, word in ((1, FEW), (9, FEW), (10, "better"), (None, "better")):
+        counted = {} if groups is None else {"holdout": groups}
+        said = verdicts({("one", "plain"): ContrastFacts(**found(0.001))}, 0.95, counted)
+        assert said["one"]["plain"]["holdout"].verdict == word
+    level = verdicts({("one", "plain"): ContrastFacts(**found(0.6, 0.0, -0.01, 0.01))}, 0.95, {"holdout": 1})
+    assert level["one"]["plain"]["holdout"].verdict == INSIDE
 
 
 def test_nothing_to_compare_says_nothing() -> None:
