@@ -24,6 +24,7 @@ from tasks.errors import DataError
 from tasks.metrics.definition import metric_value
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import read_split
+from tasks.ports.rows.seen import are_seen
 from tasks.scoring.predictions import predictions_in, predictions_of, stored, stored_predictions
 from tasks.scoring.quality.gain import Gain
 from tasks.task_types.answers import ANSWERS
@@ -265,9 +266,9 @@ class Common:
 def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
     """Restrict two evaluations to the rows that both answered and whose sentences are in neither's training data.
 
-    Versions of older releases do not record their training sentences: they are compared on equal rows, without this
-    restriction. Raises DataError where too few rows are left for a verdict, and where numbers of classes stand for
-    others.
+    A sentence that recurs in very many rows counts for none of them (``are_seen``). Versions of older releases do not
+    record their training sentences: they are compared on equal rows, without this restriction. Raises DataError where
+    too few rows are left for a verdict, and where numbers of classes stand for others.
     """
     names, others = (one.about.get("labels") for one in (ours, theirs))
     if names is not None and others is not None and list(names) != list(others):
@@ -276,8 +277,10 @@ def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
     known = [learned for learned in (ours.learned, theirs.learned) if learned is not None and len(learned)]
     if ours.sentences_N is not None and known:
         asked = np.unique(np.fromiter((number for row in ours.sentences_N for number in row), np.int64))
-        seen = {int(number) for learned in known for number in asked[np.isin(asked, learned)]}
-        pairs = [(here, there) for here, there in pairs if seen.isdisjoint(ours.sentences_N[here])]
+        seen_N = are_seen(
+            ours.sentences_N, {int(number) for learned in known for number in asked[np.isin(asked, learned)]}
+        )
+        pairs = [(here, there) for here, there in pairs if not seen_N[here]]
     found = Common(
         at_rows(ours, [here for here, _ in pairs]), at_rows(theirs, [there for _, there in pairs]), len(ours.labels_N)
     )

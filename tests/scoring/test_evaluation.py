@@ -148,6 +148,19 @@ def test_a_champion_that_learned_from_rows_that_judge_is_compared_on_the_others(
     assert (turned.ours.labels_N == common.ours.labels_N).all(), "nor may a challenger have learned from them"
 
 
+def test_pairs_with_a_text_that_recurs_are_compared_by_the_other_one() -> None:
+    """With one of three questions in each row, all of them learned, no row was left to compare with a champion; a
+    premise that a few rows share still counts."""
+    rows = seen(range(1000), (-1, -2, -3, 7, 20_003))
+    pairs = replace(rows, sentences_N=[(row, -1 - row % 3) for row in range(1000)])
+    assert len(unseen_by_both(pairs, replace(pairs, learned=np.asarray([8]))).ours.labels_N) == 998
+    premises = replace(rows, sentences_N=[(row, 20_000 + row // 5) for row in range(1000)])
+    assert len(unseen_by_both(premises, premises).ours.labels_N) == 1000 - 1 - 5
+    alone = replace(rows, sentences_N=[(-1,)] * 1000)
+    with pytest.raises(DataError, match="of 1,000, 0 have predictions of both"):
+        unseen_by_both(alone, alone)
+
+
 def test_an_error_may_be_bound_by_the_teachers_and_retains_no_share_of_it() -> None:
     """The squared errors of ours are 2.25 times the teacher's on every resample."""
     labels = np.zeros(50)

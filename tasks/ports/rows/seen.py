@@ -8,13 +8,14 @@ have no digests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
-from tasks.ports.rows.overlap import Sentences, sentences_of
+from tasks.ports.rows.overlap import GREAT, GREAT_SHARE, Sentences, sentences_of
 from tasks.ports.rows.row_files import has_split, read_texts
 
 
@@ -37,8 +38,20 @@ def rows_seen(folder: Path, split: str, learned: np.ndarray) -> int:
     """Count the rows of a split of which a sentence is among those that were learned from."""
     rows = sentence_digests(read_sentences(folder, split))
     asked = np.unique(np.fromiter((number for row in rows for number in row), np.int64))
-    seen = set(asked[np.isin(asked, learned)].tolist())
-    return sum(not seen.isdisjoint(row) for row in rows)
+    return sum(are_seen(rows, set(asked[np.isin(asked, learned)].tolist())))
+
+
+def are_seen(rows: Sequence[Collection[int]], seen: Collection[int]) -> list[bool]:
+    """Tell of each row's digests whether one that tells the row from others is among those that were ``seen``.
+
+    A sentence that stands in so many rows that these are no group (``overlap.related``), such as the question of a
+    template, tells nothing of a row, unless the row has no other sentence.
+    """
+    counts = Counter(number for row in rows for number in set(row))
+    most = max(GREAT, GREAT_SHARE * len(rows))
+    own = (({number for number in row if counts[number] <= most} or set(row)) for row in rows)
+    known = set(seen)
+    return [not known.isdisjoint(numbers) for numbers in own]
 
 
 def learned_digests(folders: Sequence[Path]) -> np.ndarray:
