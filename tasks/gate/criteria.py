@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tasks.gate.row import GateRow
+from tasks.gate.row import GateRow, timed_otherwise
 from tasks.recipe.judging import COSTS, FIGURES, Criterion
 from tasks.results.record import UNKNOWN_COST
 from tasks.scoring.quality.gain import Gain, Unread
@@ -75,8 +75,8 @@ def evaluate_criterion(
             return Finding(
                 metric, False, f"{metric}: the champion, version {champion.version}, {champion.why}: not met", UNKNOWN
             )
-    if metric in PACED and candidate.unsteady:
-        return Finding(metric, False, f"{metric} is unsteady: not met", UNKNOWN)
+    if metric in PACED and (trouble := unread_pace(candidate, champion if criterion.reference == "champion" else None)):
+        return Finding(metric, False, f"{metric} {trouble}: not met", UNKNOWN)
     whose = (
         f"champion v{champion.version}'s{champion.on}"
         if champion and criterion.reference == "champion"
@@ -87,6 +87,14 @@ def evaluate_criterion(
     reference = champion.row if champion is not None and criterion.reference == "champion" else teacher
     theirs = None if criterion.reference is None else figure(reference, metric)
     return bounded(criterion, figure(candidate, metric), theirs, whose, gain, rivals, unread)
+
+
+def unread_pace(candidate: GateRow, champion: Champion | None) -> str:
+    """Return the reason why a figure of speed decides nothing, alone or beside a champion's; empty if there is none."""
+    if candidate.unsteady:
+        return "is unsteady"
+    apart = timed_otherwise(candidate, champion.row) if champion is not None else ""
+    return f"and that of the champion, version {champion.version}, were measured {apart}" if champion and apart else ""
 
 
 def confidence_for(criterion: Criterion, rivals: int) -> float:

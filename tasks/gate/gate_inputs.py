@@ -195,7 +195,8 @@ def interval_of(
 def tag_of_figures(row: GateRow) -> dict[str, str]:
     """Return the tag with the figures by which versions are preferred."""
     names = ("bytes", "latency_ms", "speedup", "unsteady", "headline", "quality", "selection")
-    return {"figures": json.dumps({name: getattr(row, name) for name in names})}
+    timed = {} if row.measured_at is None else {"measured_at": row.measured_at.as_json()}
+    return {"figures": json.dumps({name: getattr(row, name) for name in names} | timed)}
 
 
 def about_model(recipe: Recipe, model: ResultRow, labels: Sequence[str] | None) -> ModelDescription:
@@ -247,6 +248,7 @@ def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:
         latency_ms=row.latency_ms,
         speedup=row.speedup,
         unsteady=row.unsteady,
+        measured_at=row.measured_at,
         memory_bytes=row.memory_bytes,
         token_ms=row.token_ms,
         token_bytes=row.token_bytes,

@@ -5,7 +5,8 @@ the registry to moves of aliases and a reason for each version.
 - ``previous``: the champion before it, for a rollback.
 - ``challenger``: a version for a person to review: policy ``manual``, or it could not be compared with the champion.
 - ``champion-small``: the smallest of all released versions.
-- ``champion-fast``: the version with the greatest speed-up of all released versions with a steady speed.
+- ``champion-fast``: the version with the greatest speed-up of all released versions with a steady speed that was
+  measured as the champion's was: with texts of one length, in batches of one size, on as many threads.
 
 A version is released if the gate accepted it under policy ``auto``, or if promoted manually. A version that a person
 rolled back is withdrawn, until a person promotes it again. A new champion is compared with the old one row by row, on
@@ -20,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tasks.gate.criteria import format_figure
-from tasks.gate.row import GateRow
+from tasks.gate.row import GateRow, timed_otherwise
 from tasks.gate.verdicts import ACCEPT, cost_by, measure_for, preference
 from tasks.scoring.quality.gain import Gain
 
@@ -147,6 +148,9 @@ def stand(
         )
     if policy.prefer == "fastest" and (version.row.unsteady or champion.row.unsteady):
         return unsteady_outcome(version, champion)
+    if policy.prefer == "fastest" and (apart := timed_otherwise(version.row, champion.row)):
+        said = f"it and the champion, version {champion.number}, were timed {apart}; decide manually (limbeck promote)"
+        return VersionOutcome(number, "unsure", said)
     ours, theirs = (cost_by(one.row, policy.prefer) for one in (version, champion))
     if ours > theirs:
         return VersionOutcome(
@@ -286,19 +290,23 @@ def resolve_moves(
     after = {number: replace(version, state=states.get(number, version.state)) for number, version in versions.items()}
     released = [version for version in after.values() if version.state == RELEASED or version.number == champion]
     for alias, prefer in NICHES.items():
-        target[alias] = wanted.get(alias) or best_of(
-            that_count(released, prefer, aliases.get(alias)), prefer, aliases.get(alias)
-        )
+        counted = that_count(released, prefer, aliases.get(alias), after.get(champion or ""))
+        target[alias] = wanted.get(alias) or best_of(counted, prefer, aliases.get(alias))
     order = sorted(target, key=ORDER.index)
     moves = {alias: target[alias] for alias in order if target[alias] != aliases.get(alias)}
     return Outcome(words, moves, {number: state for number, state in states.items() if versions[number].state != state})
 
 
-def that_count(versions: Sequence[Version], prefer: str, holder: str | None) -> list[Version]:
-    """Return the versions among which a preference decides: for the fastest, those of steady speed, or if there are
-    none, the holder of the alias."""
-    steady = [version for version in versions if prefer != "fastest" or not version.row.unsteady]
-    return steady or [version for version in versions if version.number == holder]
+def that_count(
+    versions: Sequence[Version], prefer: str, holder: str | None, champion: Version | None = None
+) -> list[Version]:
+    """Return the versions among which a preference decides: for the fastest, those of steady speed that were timed as
+    the champion was, or if there are none, the holder of the alias."""
+    if prefer != "fastest":
+        return list(versions)
+    steady = [version for version in versions if not version.row.unsteady]
+    alike = [one for one in steady if champion is None or not timed_otherwise(one.row, champion.row)]
+    return alike or [version for version in versions if version.number == holder]
 
 
 def best_of(versions: Sequence[Version], prefer: str, holder: str | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.results.row import Cost, Number, Stated
+from tasks.results.row import Conditions, Cost, Number, Stated
 
 
 class Lead(Stated):
@@ -27,6 +27,8 @@ class GateRow(Stated):
     speedup: Number | None = None
     unsteady: str | bool | None = None
     """The reason why its speed decides nothing; empty, or None, if it is steady."""
+    measured_at: Conditions | None = None
+    """The conditions of its speed; None of versions that were registered without them."""
     memory_bytes: Number | None = None
     token_ms: Number | None = None
     token_bytes: Number | None = None
@@ -74,3 +76,15 @@ class GateRow(Stated):
         registered without it."""
         stated = {"selection": self.selection, "quality": self.quality}[measure]
         return stated if measure in self.model_fields_set else self.headline
+
+
+def timed_otherwise(ours: GateRow, theirs: GateRow) -> str:
+    """Return a phrase with the conditions of two speeds, ours first, if they are not the same; empty if they are, or if
+    one of them is unknown."""
+    told = [conditions_of(row.measured_at) for row in (ours, theirs) if row.measured_at is not None]
+    return f"at {told[0]} and at {told[1]}" if len(told) == 2 and told[0] != told[1] else ""
+
+
+def conditions_of(found: Conditions) -> str:
+    """Return in words what the time of a text depends on besides the model and the machine."""
+    return f"batch {found.batch}, length {found.length}, {found.threads} thread{'' if found.threads == 1 else 's'}"

@@ -21,6 +21,7 @@ from tasks.gate.promotion import (
     roll_back,
 )
 from tasks.gate.row import GateRow
+from tasks.results.row import Conditions
 from tasks.scoring.quality.gain import Gain
 
 EQUAL = Gain(0.0, -0.01, 0.01)
@@ -74,6 +75,26 @@ def test_a_smaller_one_that_is_no_worse_takes_over_and_the_old_one_is_previous()
         found.words[0].reason
         == "smaller than the champion, version 1, and not certainly worse: +0 [-0.01, +0.01] to the champion, version 1"
     )
+
+
+def timed(one: Version, length: int) -> Version:
+    return replace(one, row=one.row.replaced(measured_at=Conditions(batch=1, length=length, threads=1)))
+
+
+def test_speeds_that_were_measured_otherwise_decide_nothing() -> None:
+    """At another length a newcomer looks faster, or slower, whatever it is."""
+    short, long = timed(OLD, 32), timed(version(2, 100, speedup=9.0), 128)
+    found = run(short, long, of=[2], aliases=HELD, prefer="fastest")
+    assert words(found) == {"2": "challenger"} and found.moves == {"challenger": "2"}, "nor is it champion-fast"
+    assert found.words[0].reason == (
+        "it and the champion, version 1, were timed at batch 1, length 128, 1 thread and at batch 1, length 32, "
+        "1 thread; decide manually (limbeck promote)"
+    )
+    for alike in (timed(version(2, 100, speedup=9.0), 32), version(2, 100, speedup=9.0)):
+        moves = run(short, alike, of=[2], aliases=HELD, prefer="fastest").moves
+        assert (moves["champion"], moves["champion-fast"]) == ("2", "2"), "versions of before do not say how"
+    smaller = timed(version(2, 50, speedup=9.0), 128)
+    assert run(short, smaller, of=[2], aliases=HELD).moves["champion-fast"] == "2", "timed as the new champion was"
 
 
 def test_a_smaller_one_that_is_certainly_worse_is_refused_but_may_be_the_small_one() -> None:

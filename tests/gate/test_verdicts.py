@@ -24,6 +24,7 @@ from tasks.gate.verdicts import (
     preference,
 )
 from tasks.recipe.judging import Criterion, Gate
+from tasks.results.row import Conditions
 from tasks.scoring.quality.gain import Gain, Unread
 from tasks.scoring.quality.verdicts import holm
 
@@ -350,6 +351,22 @@ def test_a_share_of_the_champion_and_a_difference_to_it() -> None:
     ]
     said = "accuracy 0.9 [0.9, 0.9] ≥ 0.905 (-0.005 to champion v3's 0.91, tolerance 0.005) at its lower end: met"
     assert found.accepted and found.reasons[0] == said
+
+
+def test_a_speed_that_was_measured_otherwise_than_the_champions_is_not_compared() -> None:
+    """A text of 32 tokens takes a quarter of the time of one of 128."""
+    here, there = (Conditions(batch=1, length=length, threads=2) for length in (32, 128))
+    evidence = Evidence(Champion("3", "c", HELD.replaced(measured_at=there)))
+    other, alike, unknown = (candidate("new", latency_ms=5.0, measured_at=at) for at in (here, there, None))
+    found = evaluate_candidates([other], TEACHER, Gate(criteria=(FASTER,)), evidence)[0]
+    assert found.verdict == INFEASIBLE and found.reasons[0] == (
+        "latency_ms and that of the champion, version 3, were measured at batch 1, length 32, 2 threads and at "
+        "batch 1, length 128, 2 threads: not met"
+    )
+    for one in (alike, unknown):
+        assert evaluate_candidates([one], TEACHER, Gate(criteria=(FASTER,)), evidence)[0].verdict == ACCEPT
+    teacher = Criterion(metric="latency_ms", at_most=1, of_teacher=True)
+    assert evaluate_candidates([other], TEACHER, Gate(criteria=(teacher,)), evidence)[0].verdict == ACCEPT
 
 
 def test_quality_on_other_rows_is_not_compared_but_size_is() -> None:
