@@ -64,6 +64,10 @@ class JudgingScoreSlice(OfTask):
     resamples: int = Field(1000, description="Bootstrap resamples behind every interval.")
     confidence: float = Field(0.95, description="Confidence of the intervals.")
     generation: Generation | None = added_knob(None, "How models write, of a type whose models write.")
+    answered_by: OfTask | None = added_knob(
+        None,
+        "Type of the models, where it is another one than that of the rows: they have learned nothing of such rows.",
+    )
 
 
 class CorpusRead(Knobs):

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 
 from tasks.engine.job import Job
-from tasks.errors import RecipeError
-from tasks.metrics.definition import metric_value
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import StoredRows, has_split, read_merged, read_split
 from tasks.recipe.slices import ContrastSlice, JudgingScoreSlice, ScoreSlice, SpeedSlice
 from tasks.scoring.error_analysis import inspect_answers
 from tasks.scoring.packing import archive_model
-from tasks.scoring.predict import outputs_of, truncated_share
-from tasks.scoring.predictions import Predictions, read_predictions, seeds_by_split, write_predictions
-from tasks.scoring.quality.intervals import compare, paired_difference
+from tasks.scoring.predict import outputs_of, truncated_share, untrained_outputs
+from tasks.scoring.predictions import (
+    Predictions,
+    predictions_of,
+    read_predictions,
+    seeds_by_split,
+    write_predictions,
+)
+from tasks.scoring.quality.intervals import paired_difference
+from tasks.scoring.quality.scorecard import new_card, score_split
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.scoring.speed.further_tokens import measure_further_tokens
 from tasks.scoring.speed.speed import measure_latency, peak_increase
@@ -27,6 +31,7 @@ from tasks.scoring.speed.texts import count_and_time_texts
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Answers
+from tasks.task_types.units import Parts
 
 SPLITS = ("validation", "holdout")
 PROVENANCE = {
@@ -92,44 +97,6 @@ def figures_of(knobs: ScoreSlice) -> JudgingScoreSlice:
     return JudgingScoreSlice(task_type=task.kind, metrics=task.metrics, headline=task.headline, **same)
 
 
-ScoreBounds = Mapping[str, float | None]
-"""A figure with the bounds of its interval."""
-
-
-class SplitFigures(TypedDict):
-    """The figures of one model, or the means of several seeds, on one split."""
-
-    metrics: dict[str, ScoreBounds]
-    difference: ScoreBounds
-    retained: ScoreBounds
-    agreement: float
-
-
-class ScoresOfSplits(TypedDict):
-    """The part of a scorecard with figures by split; ``ScoreFacts`` reads it."""
-
-    metrics: dict[str, dict[str, ScoreBounds]]
-    per_seed: dict[str, dict[str, list[float]]]
-    retained: dict[str, ScoreBounds]
-    difference: dict[str, ScoreBounds]
-    agreement: dict[str, float]
-    means: dict[str, SplitFigures]
-    rows: dict[str, int]
-
-
-def new_card() -> ScoresOfSplits:
-    """Return a scorecard without figures; ``score_split`` fills in a split at a time."""
-    return {
-        "metrics": {},
-        "per_seed": {},
-        "retained": {},
-        "difference": {},
-        "agreement": {},
-        "means": {},
-        "rows": {},
-    }
-
-
 def ask(
     job: Job,
     knobs: ScoreSlice | JudgingScoreSlice,
@@ -152,72 +119,12 @@ def ask(
     )
 
 
-def score_split(
-    card: ScoresOfSplits,
-    split: str,
-    ours_SN: np.ndarray,
-    theirs_N: np.ndarray,
-    rows: StoredRows,
-    knobs: JudgingScoreSlice,
-    answers: Answers,
-) -> None:
-    """Enter one split's figures in the scorecard, from the predictions of each seed and of the teacher: of the first
-    seed, of each seed, and the means over all seeds (with one seed, the same as the first's)."""
-    for name in knobs.metrics:
-        if name not in METRICS:
-            raise RecipeError(f"unknown metric {name!r}; choose one of {', '.join(sorted(METRICS))}")
-    card["rows"][split] = len(rows)
-    card["per_seed"][split] = {
-        name: [metric_value(METRICS[name], each, rows.labels_N, rows.units_N) for each in ours_SN]
-        for name in knobs.metrics
-    }
-    own = figures_of_split(ours_SN[:1], theirs_N, rows, knobs, answers)
-    card["metrics"][split], card["agreement"][split] = own["metrics"], own["agreement"]
-    card["difference"][split], card["retained"][split] = own["difference"], own["retained"]
-    card["means"][split] = own if len(ours_SN) == 1 else figures_of_split(ours_SN, theirs_N, rows, knobs, answers)
-
-
-def figures_of_split(
-    ours_SN: np.ndarray, theirs_N: np.ndarray, rows: StoredRows, knobs: JudgingScoreSlice, answers: Answers
-) -> SplitFigures:
-    """Return the figures of one model, or the means of several seeds, on one split."""
-    found = {
-        name: compare(
-            METRICS[name],
-            ours_SN,
-            theirs_N,
-            rows.labels_N,
-            resamples=knobs.resamples,
-            confidence=knobs.confidence,
-            groups_N=rows.groups_N,
-            units_N=rows.units_N,
-        )
-        for name in knobs.metrics
-    }
-    lead = found[knobs.headline]
-    return {
-        "metrics": {name: one.score.as_json() for name, one in found.items()},
-        "difference": lead.difference.as_json(),
-        "retained": lead.retained.as_json() if lead.retained else {"value": None, "low": None, "high": None},
-        "agreement": float(np.mean([answers.agreement(each, theirs_N) for each in ours_SN])),
-    }
-
-
 def score_judging_set(job: Job) -> dict[str, object]:
     """Score a candidate (one checkpoint a seed; the first is the model) and its teacher on a judging set; classes that
     the set merges count as one."""
     knobs, models, folder = job.read(JudgingScoreSlice), job.lists["models"], job.inputs["rows"]
     answers, rows, merged = ANSWERS[knobs.task_type], read_split(folder, "validation"), read_merged(folder)
-    many = len(rows)
-    asked = [
-        ask(job, knobs, knobs.task_type, model, rows, seed * many, len(models) * many)
-        for seed, model in enumerate(models)
-    ]
-    teacher = (
-        asked[0]
-        if models == [job.inputs["teacher"]]
-        else teacher_outputs(job, knobs, knobs.task_type, "validation", rows)
-    )
+    asked, teacher = untrained_on_set(job, knobs, rows) if knobs.answered_by else outputs_on_set(job, knobs, rows)
     *ours_S, theirs = [one if merged is None else answers.merge(one, merged) for one in (*asked, teacher)]
     found_S = [answers.decide(ours) for ours in ours_S]
     card = new_card()
@@ -236,8 +143,49 @@ def score_judging_set(job: Job) -> dict[str, object]:
             models[0], rows.texts, rows.pairs, knobs.max_length, GRAPHS[knobs.task_type].units
         ),
     }
+    if knobs.answered_by:
+        facts["chance"] = answers.guess(found_S[0], rows.labels_N)["chance"]
     (job.output / "scorecard.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
     return facts
+
+
+SetOutputs = tuple[list[dict[str, np.ndarray]], Mapping[str, np.ndarray]]
+"""Outputs of every seed, and of the teacher, on a judging set."""
+
+
+def outputs_on_set(job: Job, knobs: JudgingScoreSlice, rows: StoredRows) -> SetOutputs:
+    """Return the outputs of models of the set's own type."""
+    models, many = job.lists["models"], len(rows)
+    asked = [
+        ask(job, knobs, knobs.task_type, model, rows, seed * many, len(models) * many)
+        for seed, model in enumerate(models)
+    ]
+    if models == [job.inputs["teacher"]]:
+        return asked, asked[0]
+    return asked, teacher_outputs(job, knobs, knobs.task_type, "validation", rows)
+
+
+def untrained_on_set(job: Job, knobs: JudgingScoreSlice, rows: StoredRows) -> SetOutputs:
+    """Return the outputs of models of another type, which have learned nothing of such rows; the teacher's are stored
+    by its own scorecard, unless it is the only model."""
+    models, many, own, parts = job.lists["models"], len(rows), knobs.answered_by, GRAPHS[knobs.task_type].units
+    assert own is not None and isinstance(parts, Parts)
+
+    def outputs_of_seed(seed: int, model: Path) -> dict[str, np.ndarray]:
+        return untrained_outputs(
+            own,
+            model,
+            parts,
+            rows.texts,
+            rows.pairs,
+            knobs.max_length,
+            lambda here: job.progress(seed * many + here, len(models) * many, unit="rows"),
+        )
+
+    asked = [outputs_of_seed(seed, model) for seed, model in enumerate(models)]
+    if models == [job.inputs["teacher"]]:
+        return asked, asked[0]
+    return asked, predictions_of(job.inputs["teacher_predictions"], "validation", rows.ids).outputs
 
 
 def predictions_of_seeds(

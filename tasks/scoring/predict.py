@@ -20,6 +20,7 @@ from tasks.architectures.known_architectures import longest
 from tasks.errors import DataError, ModelError
 from tasks.modeling.registration import register_if_own
 from tasks.recipe.distillation import Generation
+from tasks.recipe.slices import OfTask
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.executorch_programs import exported_model
 from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
@@ -28,6 +29,7 @@ from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
 from tasks.scoring.writing.rules import writing_of_config
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
+from tasks.task_types.next_words.zero_shot import option_scores
 from tasks.task_types.readers import READERS
 from tasks.task_types.stored import STATED, type_of
 from tasks.task_types.texts.truncation import batch_of
@@ -139,6 +141,33 @@ def outputs_of_checkpoint(
             model, tokenizer, texts, names, max_length, graph.units, together=BATCH, pairs=pairs, report=report
         )
     return ask_in_batches(model, tokenizer, max_length, names, texts, pairs, report)
+
+
+UNTRAINED_SCORES: dict[str, Callable[..., dict[str, np.ndarray]]] = {
+    "next-words": option_scores,
+    "chats": option_scores,
+}
+"""By the type of models: their scores of options, of which they have learned nothing."""
+
+
+def untrained_outputs(
+    knobs: OfTask,
+    folder: Path,
+    parts: Parts,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    report: Callable[[int], None] = lambda done: None,
+) -> dict[str, np.ndarray]:
+    """Return a checkpoint's outputs of rows of another type, from which it has learned nothing, rows first: scores of
+    their ``parts``. ``knobs`` name its own type. Raises ModelError for scores that are not finite."""
+    model, tokenizer = load(folder, knobs.task_type)
+    most, units = longest(model.config, max_length), GRAPHS[knobs.task_type].units
+    ask = partial(UNTRAINED_SCORES[knobs.task_type], model, tokenizer, most, units)
+    found = outputs_of_parts(parts, texts, pairs, ask, report)
+    if not all(np.isfinite(flattened(one)).all() for one in found.values()):
+        raise ModelError(f"{folder} finds options of a judging set infinitely unlikely; lower the learning rate")
+    return found
 
 
 def writing_of(generation: Generation | None, model: Any) -> Writing:
