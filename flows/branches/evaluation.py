@@ -141,7 +141,7 @@ async def further_metrics(
     scoring, given = recipe.scoring, {"cards": list(cards), "rows": rows}
     own = {f"own/{name}": RegisteredMetric.model_validate(one.facts) for name, one in shared.metrics.items()}
     stages = []
-    for name in further_metrics_on(recipe, on):
+    for name in further_metrics_on(recipe, on) if not on or on in recipe.counted_sets else ():
         common = {"task_type": recipe.spec.kind, "metric": name, "confidence": scoring.confidence}
         if name not in own:
             knobs = MetricSlice(**common, resamples=scoring.resamples)
@@ -227,7 +227,8 @@ async def texts_measured(
         max_length=recipe.scoring.max_length,
         **{name: getattr(speed, name) for name in ("threads", "repeats", "seconds")},
     )
-    common = {"teacher": teacher, "rows": shared.rows, "judging": list(shared.judging.values())}
+    judging = [rows for name, rows in shared.judging.items() if name in recipe.counted_sets]
+    common = {"teacher": teacher, "rows": shared.rows, "judging": judging}
     return list(
         await asyncio.gather(*(measure_texts(knobs, model=one.model, **common, label=one.name) for one in candidates))
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from flows.branches.candidate import Candidate, SharedArtifacts, deviation
 from flows.run.judging_sources import SOURCE, known_of_sets, sets_in, sources_of_sets
+from tasks.catalog import TaskSpec
 from tasks.contracts import Artifact
 from tasks.ports.rows.judging_sets import judging_rows, overlapping
 from tasks.ports.rows.overlap import Sentences
@@ -21,7 +22,7 @@ from tasks.recipe.data import TableFormat
 from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, PurgeSlice
+from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, OfTask, PurgeSlice
 from tasks.recipe.student_checks import group_of
 from tasks.results.facts import MetricFacts, SetFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
@@ -29,6 +30,7 @@ from tasks.score_model import score_judging_set
 from tasks.scoring.further.resamples import FurtherMetric
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.stage.session import Session
+from tasks.task_types.types import TASK_TYPES
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
@@ -74,8 +76,11 @@ async def prepare_sets(
 
 
 def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
-    """Return the knobs that determine the rows of a set; columns that it does not name are the task's."""
+    """Return the knobs that determine the rows of a set; columns that it does not name are the task's, or have the
+    names of their roles where its rows are of another type."""
     given, spec = recipe.judging_sets[name], recipe.spec
+    if given.is_foreign(spec):
+        spec = TaskSpec(name=spec.name, kind=given.kind or spec.kind)
     return JudgingRowsSlice(
         name=name,
         task_type=spec.kind,
@@ -129,16 +134,7 @@ async def score_set(
     recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts, name: str
 ) -> dict[str, Artifact]:
     """Score all candidates on one set; return the scorecards by candidate."""
-    spec, scoring, teacher = recipe.spec, recipe.scoring, await shared.teacher
-    knobs = JudgingScoreSlice(
-        task_type=spec.kind,
-        metrics=spec.metrics,
-        headline=spec.headline,
-        max_length=scoring.max_length,
-        resamples=scoring.resamples,
-        confidence=scoring.confidence,
-        generation=generation_of(recipe).get("generation"),
-    )
+    knobs, teacher = score_slice(recipe, name), await shared.teacher
     ask = partial(score_judging_set, knobs, teacher=teacher, judging=shared.judging[name])
     first, *others = candidates
     theirs = await ask(models=[teacher], label=on_set(first.name, name))
@@ -146,6 +142,23 @@ async def score_set(
         *(ask(models=one.chosen_first, teacher_predictions=theirs, label=on_set(one.name, name)) for one in others)
     )
     return {first.name: theirs, **{one.name: card for one, card in zip(others, cards, strict=True)}}
+
+
+def score_slice(recipe: Recipe, name: str) -> JudgingScoreSlice:
+    """Return the knobs that determine the scores on a set: by the task's metrics, or by those of the type of its rows
+    where that is another one."""
+    given, spec, scoring = recipe.judging_sets[name], recipe.spec, recipe.scoring
+    rows, foreign = TASK_TYPES[given.kind or spec.kind], given.is_foreign(spec)
+    return JudgingScoreSlice(
+        task_type=rows.name,
+        metrics=rows.metrics if foreign else spec.metrics,
+        headline=rows.headline if foreign else spec.headline,
+        max_length=scoring.max_length,
+        resamples=scoring.resamples,
+        confidence=scoring.confidence,
+        generation=generation_of(recipe).get("generation"),
+        answered_by=OfTask(task_type=spec.kind) if foreign else None,
+    )
 
 
 def on_set(label: str, name: str) -> str:
@@ -175,7 +188,8 @@ def judged_of(
     """Return a candidate's figures on every set for its row of the results: those of the chosen seed, and ``means``
     over all seeds.
 
-    Both contain the drop of the headline score from the task's own ``split``; None for a set with merged classes.
+    Both contain the drop of the headline score from the task's own ``split``; None for a set with merged classes, and
+    for one of another type, which has another headline.
     """
     found = {}
     for name, card in cards.items():

@@ -283,6 +283,7 @@ def as_if_on(row: ResultRow, name: str, split: str) -> ResultRow:
     found = (row.judged or {})[name]
     return row.replaced(
         judged={},
+        headline=found.headline or row.headline,
         metrics={split: found.metrics},
         means={split: found.means or Means()},
         per_seed={split: found.per_seed},

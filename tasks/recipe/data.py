@@ -8,8 +8,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.catalog import readable_columns
+from tasks.catalog import TaskSpec, TaskTypeName, readable_columns
 from tasks.recipe.knobs import Knobs, Name, added_knob, require_distinct, runtime_knob
+from tasks.task_types.types import MULTIPLE_CHOICE, TASK_TYPES
 
 SPLITS = ("train", "selection", "validation", "holdout")
 """The splits of a task's own rows."""
@@ -63,6 +64,11 @@ class JudgingSet(Knobs):
         description="Which file of a folder, its name without ending (axb/test); empty: validation, test or the "
         "only one.",
     )
+    kind: TaskTypeName | None = added_knob(
+        None,
+        "Type of its rows; empty: as in the task. choices, in a task of next-words or chats: the option that a model "
+        "finds likeliest behind the text, by byte, is its answer; no model learns such rows.",
+    )
     text: str | None = Field(None, description="Column of the text, or a template; empty: as in the task.")
     pair: str | None = Field(
         None, description="Column of the second text, or a template, for pair tasks; empty: as in the task."
@@ -113,6 +119,34 @@ class JudgingSet(Knobs):
                 "than train"
             )
         return self
+
+    def is_foreign(self, spec: TaskSpec) -> bool:
+        """Tell whether its rows are of another type than the task."""
+        return self.kind is not None and self.kind != spec.kind
+
+    def check_form(self, where: str, spec: TaskSpec) -> None:
+        """Reject another form than the task's, and rows of another type on which its models cannot be judged. Raises
+        ValueError."""
+        own, rows = TASK_TYPES[spec.kind], TASK_TYPES[self.kind or spec.kind]
+        if self.is_foreign(spec) and not (own.continues_texts and rows is MULTIPLE_CHOICE):
+            can = [name for name, one in TASK_TYPES.items() if one.continues_texts]
+            raise ValueError(
+                f"{where}.kind is {self.kind}, and the task {spec.name} is of type {spec.kind}; rows of another type "
+                f"than the task's are legal as kind: choices, in a task of type {' or '.join(can)}; remove kind"
+            )
+        if self.is_foreign(spec) and self.pair is None:
+            raise ValueError(
+                f"{where} is of type {self.kind} and names no options; set pair, for example to '{{choices[]}}' or "
+                f"'{{choice1 | choice2}}'"
+            )
+        if self.pair is not None and spec.pair is None and not self.is_foreign(spec):
+            raise ValueError(f"{where} names a second text, and the task {spec.name} has only one text; remove pair")
+        if (self.labels or self.classes) and not rows.has_classes:
+            raise ValueError(
+                f"{where} names classes, and the task {spec.name} predicts a number; remove labels and classes"
+                if rows is own
+                else f"{where} names classes, and is of type {self.kind}; remove labels and classes"
+            )
 
 
 class Data(Knobs):

@@ -189,7 +189,9 @@ class Recipe(DerivedKnobs):
             hint = did_you_mean(unknown[0], legal)
             raise ValueError(f"gate.criteria: unknown metric {unknown[0]!r}; {hint}legal are {', '.join(legal)}")
         self.gate.for_headline(self.spec.headline).require_shares()
-        require_made(self.gate, self.candidates, self.exports, elsewhere=bool(self.data.judge))
+        require_made(
+            self.gate, self.candidates, self.exports, elsewhere=any(one in self.data.judge for one in self.counted_sets)
+        )
 
     def check_choices(self) -> None:
         """Reject the choice of checkpoints by a metric of another type of task."""
@@ -221,18 +223,17 @@ class Recipe(DerivedKnobs):
             where = f"data.judge.{name}"
             if name in (*SPLITS, *made):
                 raise ValueError(f"{where} has the name of a split or a model of this recipe; give it another name")
-            if given.pair is not None and self.spec.pair is None:
-                raise ValueError(
-                    f"{where} names a second text, and the task {self.spec.name} has only one text; remove pair"
-                )
-            if (given.labels or given.classes) and not self.task_type.has_classes:
-                raise ValueError(
-                    f"{where} names classes, and the task {self.spec.name} predicts a number; remove labels and classes"
-                )
+            given.check_form(where, self.spec)
             if given.overlaps == "purge" and not self.data.purge:
                 raise ValueError(f"{where}.overlaps is purge, and data.purge is false; remove one of them")
-        legal = (self.gate.split, *self.judging_sets)
+        foreign = [name for name, given in self.judging_sets.items() if given.is_foreign(self.spec)]
+        legal = (self.gate.split, *(name for name in self.judging_sets if name not in foreign))
         for unknown in (name for criterion in self.gate.criteria for name in criterion.worst_of if name not in legal):
+            if unknown in foreign:
+                raise ValueError(
+                    f"gate: worst_of names {unknown!r}, whose rows are of another type than the task's and have no "
+                    f"metric of its own; remove it from worst_of"
+                )
             raise ValueError(
                 f"gate: worst_of names {unknown!r}, which is not a judging set of data.judge; "
                 f"{did_you_mean(unknown, legal)}"
@@ -326,6 +327,12 @@ class Recipe(DerivedKnobs):
             **self.data.judge,
         }
         return {name: given for name, given in sets.items() if given is not None}
+
+    @property
+    def counted_sets(self) -> list[str]:
+        """The judging sets whose rows are of the task's type, by name: their texts are counted, and they have the
+        metrics of the task."""
+        return [name for name, given in self.judging_sets.items() if not given.is_foreign(self.spec)]
 
     @property
     def is_glue(self) -> bool:

@@ -84,6 +84,9 @@ class SetScores(Stated):
 
     metrics: dict[str, Estimate]
     rows: int
+    headline: str = ""
+    """The metric of ``retained`` and ``difference``; of a set of another type than the task, its own one."""
+    chance: Number | None = None  # the score of guessing, where rows are of another type than the task
     means: Means | None = None
     per_seed: dict[str, tuple[Number | None, ...]] = {}
     deviation: dict[str, Number | None] = {}
@@ -91,7 +94,7 @@ class SetScores(Stated):
     difference: Estimate | None = None
     agreement: Number | None = None
     drop: Number | None = None
-    """How far the headline score is below that on the task's own rows; None if classes are merged."""
+    """How far the headline score is below that on the task's own rows; None if classes are merged, or another leads."""
     merges: tuple[str, ...] = ()
 
 

@@ -12,16 +12,24 @@ from flows.branches.candidate import Candidate
 from flows.branches.judging_sets import judged_of
 from flows.run.judging_sources import with_purge
 from tasks.contracts import Artifact
+from tasks.gate.gate_inputs import gate_row
 from tasks.ports.tracking.figures import judged_figures
 from tasks.report.results.results_cuts import trimmed
 from tasks.report.results.results_file import Run
 from tasks.report.results.results_page import results_page
 from tasks.report.tables.held_back import held_back_lines, purge_lines
-from tasks.report.tables.judging_sets import card_rows, judging_markdown, judging_section, judging_table
+from tasks.report.tables.judging_sets import (
+    GUESSING,
+    card_rows,
+    judging_markdown,
+    judging_rows,
+    judging_section,
+    judging_table,
+)
 from tasks.results.facts import HeldBackFacts
 from tasks.results.row import ResultRow
 from tasks.results.run import RunResult
-from tests.gate.test_worst_of import figures
+from tests.gate.test_worst_of import figures, recipe
 from tests.report.figures import HELD_BACK, stated, written
 
 MERGED = figures(0.71, 0.93, -0.05) | {"merges": ["neutral and contradiction"], "drop": None}
@@ -197,3 +205,51 @@ def test_the_results_page_keeps_judging_sets() -> None:
     )
     assert "| `ax-b` (neutral and contradiction as one) | 500 | `teacher` | 0.710" in page
     assert "judging sets" not in results_page([trimmed(written(), "", "out.json")])
+
+
+def test_a_set_of_another_type_has_its_own_metric_and_guessing_beside_it() -> None:
+    """A language model is judged by perplexity, and by accuracy on questions that it has not learned."""
+    asked, perplexity = figures(0.4, 0.9, -0.05), {"value": 9.0, "low": 8.0, "high": 10.0}
+    asked |= {"drop": None, "means": {**asked["means"], "drop": None}, "chance": 0.25}
+    more = {**figures(12.0, 0.8), "metrics": {"word_perplexity": perplexity}, "headline": "word_perplexity"}
+    more |= {"per_seed": {"word_perplexity": [12.0]}, "deviation": {"word_perplexity": None}}
+    more["means"] = {**more["means"], "metrics": more["metrics"]}
+    own = {"headline": "word_perplexity", "metrics": {"validation": {"word_perplexity": perplexity}}}
+    models = [
+        stated("teacher", "teacher", **own, judged={"asked": asked, "more": more}),
+        stated("half", **own, judged={"asked": asked, "more": more}),
+        stated("half-onnx", "export", **own, judged={}),
+    ]
+    text = drawn(judging_table(models, "validation"))
+    assert "word_perplexity, or the metric beside a set, on judging sets" in " ".join(text.split())
+    rows = judging_rows(models)
+    assert [(row[0], row[1]) for row in rows] == [
+        ("asked (accuracy)", "teacher"),
+        ("", "half"),
+        ("", GUESSING),
+        ("more", "teacher"),
+        ("", "half"),
+    ]
+    assert rows[1][2:] == ("0.400 [0.380, 0.420]", "90.0%", "-0.050 [-0.060, -0.040]", "—")
+    assert rows[2][2:] == ("0.250", "—", "—", "—")
+    part = judging_section(result_of(models))
+    assert part is not None and [one.name for one in part.sets] == ["asked (accuracy)", "more"]
+    assert part.sets[0].rows[-1][0] == GUESSING
+    card = "\n".join(card_rows(models[1]))
+    assert (
+        "| accuracy of guessing, judging set asked, 500 rows, which no model has learned | 0.250 | computed |" in card
+    )
+    assert "| accuracy, difference to the teacher, judging set asked" in card and "drop" not in card.split("more")[0]
+    logged = judged_figures(models[1])
+    assert logged["judge/asked/score"] == 0.4 and logged["judge/asked/drop_pts"] is None
+    seen = gate_row(recipe(), models[1]).on["asked"]
+    assert seen.headline == 0.4 and seen.quality == 0.4, "more of accuracy is better, of perplexity less"
+    run = written()
+    run["models"][0]["judged"] = {"asked": {**asked, "headline": "share_right"}, "snli": figures(0.7, 0.9)}
+    run["models"][0]["judged"]["asked"]["metrics"] = {"share_right": asked["metrics"]["accuracy"]}
+    run["models"][0]["judged"]["asked"] |= {"per_seed": {"share_right": [0.4]}, "deviation": {"share_right": None}}
+    run["models"][0]["judged"]["asked"]["means"] = None
+    kept = trimmed(run, "", "out.json")
+    assert isinstance(kept, Run) and kept.models[0].judged["snli"].headline == ""
+    assert "| `asked` (share_right; guessing 0.250) | 500 |" in results_page([kept])
+    assert "| 0.400 [0.380, 0.420] | " in results_page([kept])

@@ -96,7 +96,7 @@ def judged_figures(model: ResultRow) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name, one in (model.judged or {}).items():
         figures = {
-            "score": one.metrics[model.headline].value,
+            "score": one.metrics[one.headline or model.headline].value,
             "retained_pct": scaled(one.retained.value if one.retained else None, 100),
             "drop_pts": scaled(one.drop, 100),
         }

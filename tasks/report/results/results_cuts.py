@@ -157,7 +157,8 @@ def judged_of(found: SetScores) -> dict[str, object]:
     over = {"retained": means.retained or found.retained, "difference": means.difference or found.difference}
     drop = means.drop if "drop" in means.model_fields_set else found.drop
     stated = {what: one.as_json() for what, one in over.items() if one}
-    return {"rows": found.rows, "merges": found.merges, "drop": drop, **stated, "scores": scores}
+    own = {} if found.chance is None else {"headline": found.headline, "chance": found.chance}
+    return {"rows": found.rows, "merges": found.merges, "drop": drop, **own, **stated, "scores": scores}
 
 
 def cut_sweep(written: Mapping[str, object]) -> dict[str, object]:

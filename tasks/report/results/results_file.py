@@ -72,8 +72,13 @@ class Judged(Strict):
     retained: Figure = Figure()
     difference: Figure = Figure()
     drop: float | None = None
-    """The headline score on the task's own rows minus that on the set; None if classes are merged."""
+    """The headline score on the task's own rows minus that on the set; None if classes are merged, and for rows of
+    another type than the task's."""
     merges: tuple[str, ...] = ()
+    headline: str = ""
+    """The metric of a set of another type; empty: that of the run."""
+    chance: float | None = None
+    """The score of guessing on such a set."""
 
 
 class Entry(Strict):

@@ -114,11 +114,12 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
         teacher = entry.role == "teacher"
         ahead, retained = (Figure() if teacher else one for one in (found.difference, found.retained))
         merged = f" ({', '.join(found.merges)} as one)" if found.merges else ""
-        score = found.scores.get(run.headline, Score())
+        own = f" ({found.headline}; guessing {number(found.chance, '.3f')})" if found.headline else ""
+        score = found.scores.get(found.headline or run.headline, Score())
         lines.append(
             line(
                 [
-                    f"`{name}`{merged}",
+                    f"`{name}`{merged}{own}",
                     f"{found.rows:,}",
                     f"`{entry.name}`",
                     scored(score),

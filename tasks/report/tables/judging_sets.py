@@ -3,6 +3,7 @@ Prefect, and on the cards of its models.
 
 The drop is the difference between a model's headline score on the task's own rows and on the set. The teacher has a
 drop as well, so compare a candidate's drop with the teacher's. Sets with merged classes have none: their task differs.
+Nor have sets of another type than the task: they have a metric of their own, with the score of guessing beside it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 HEADS = ("set", "model", "score", "of the teacher", "to the teacher", "drop")
+GUESSING = "guessing"
+"""Where the name of a model stands, of a set that no model has learned."""
 
 
 def judged_on(models: Sequence[ResultRow]) -> list[str]:
@@ -41,20 +44,36 @@ def judging_rows(models: Sequence[ResultRow]) -> list[tuple[str, ...]]:
     rows = []
     for name in judged_on(models):
         scored = [model for model in models if name in sets_of(model)]
-        rows += [
-            (name if first else "", *judging_cells(model, name))
-            for first, model in zip([True] + [False] * len(scored), scored, strict=False)
-        ]
+        cells = cells_of_set(scored, name)
+        rows += [(titled(scored[0], name), *cells[0]), *(("", *others) for others in cells[1:])]
     return rows
+
+
+def cells_of_set(scored: Sequence[ResultRow], name: str) -> list[tuple[str, ...]]:
+    """Return the figures of all models on one set, as text; those of guessing are the last ones, where it is known."""
+    chance = sets_of(scored[0])[name].chance
+    guessing = [] if chance is None else [(GUESSING, number(chance, ".3f"), DASH, DASH, DASH)]
+    return [*(judging_cells(model, name) for model in scored), *guessing]
+
+
+def headline_on(model: ResultRow, name: str) -> str:
+    """Return the metric that leads on a set."""
+    return sets_of(model)[name].headline or model.headline
+
+
+def titled(model: ResultRow, name: str) -> str:
+    """Return the name of a set, with its metric where that is not the task's."""
+    own = headline_on(model, name)
+    return name if own == model.headline else f"{name} ({own})"
 
 
 def judging_cells(model: ResultRow, name: str) -> tuple[str, ...]:
     """Return one model's figures on one set, as text."""
     found, teacher = sets_of(model)[name], model.role == "teacher"
-    ahead, retained = found.difference or UNDEFINED, found.retained or UNDEFINED
+    ahead, retained, led_by = found.difference or UNDEFINED, found.retained or UNDEFINED, headline_on(model, name)
     return (
         model.name,
-        with_interval(found.metrics.get(model.headline, UNDEFINED)) + over_seeds(model.on_sets(), name),
+        with_interval(found.metrics.get(led_by, UNDEFINED)) + over_seeds(model.on_sets(), name, led_by),
         DASH if teacher else number(retained.value, ".1%"),
         DASH if teacher else gap(ahead),
         number(found.drop, "+.3f"),
@@ -89,9 +108,15 @@ def judging_table(models: Sequence[ResultRow], split: str) -> Table | None:
     return table
 
 
+def metrics_in_words(models: Sequence[ResultRow]) -> str:
+    """Return the metric of the sets in words."""
+    own = any(headline_on(model, name) != model.headline for model in models for name in sets_of(model))
+    return f"{models[0].headline}, or the metric beside a set," if own else models[0].headline
+
+
 def heading(models: Sequence[ResultRow], split: str) -> str:
     """Return the title of the table."""
-    return f"{models[0].headline} on judging sets, which are not used in training; drop: difference to {split}"
+    return f"{metrics_in_words(models)} on judging sets, which are not used in training; drop: difference to {split}"
 
 
 def judging_markdown(models: Sequence[ResultRow], split: str) -> list[str]:
@@ -132,13 +157,14 @@ def judging_section(result: RunResult) -> JudgingPart | None:
     models, known = result.models, result.held_back.judging if result.held_back else {}
     sets = [
         SetPart(
-            name=name,
+            name=titled(scored[0], name),
             about=about_set(name, known.get(name)),
-            rows=[judging_cells(model, name) for model in models if name in sets_of(model)],
+            rows=cells_of_set(scored, name),
         )
         for name in judged_on(models)
+        if (scored := [model for model in models if name in sets_of(model)])
     ]
-    return JudgingPart(sets, HEADS[1:], models[0].headline) if sets else None
+    return JudgingPart(sets, HEADS[1:], metrics_in_words(models)) if sets else None
 
 
 def about_set(name: str, known: SetFacts | None) -> str:
@@ -171,6 +197,7 @@ def card_rows(model: ResultRow) -> list[str]:
     """Return the rows of a model card's table of figures."""
     rows = []
     for name, found in sets_of(model).items():
+        led_by = headline_on(model, name)
         merged = f", {' and '.join(found.merges)} as one" if found.merges else ""
         where = f"judging set {name}, {found.rows:,} rows{merged}"
         rows += [
@@ -180,9 +207,12 @@ def card_rows(model: ResultRow) -> list[str]:
             f"| share of the teacher, {where} | {number((found.retained or UNDEFINED).value, '.2%')} | measured |"
         )
         rows.append(
-            f"| {model.headline}, difference to the teacher, {where} | {gap(found.difference or UNDEFINED)} | "
-            f"measured |"
+            f"| {led_by}, difference to the teacher, {where} | {gap(found.difference or UNDEFINED)} | measured |"
         )
+        if found.chance is not None:
+            rows.append(
+                f"| {led_by} of guessing, {where}, which no model has learned | {found.chance:.3f} | computed |"
+            )
         if found.drop is not None:
             rows.append(f"| {model.headline}, drop from the task's own rows, {where} | {found.drop:+.4f} | computed |")
         rows += mean_rows(model.on_sets(), name, where)

@@ -28,6 +28,20 @@ def write_documents(folder: Path, count: int = 120) -> Path:
     return folder / "train.parquet"
 
 
+def write_questions_about_words(folder: Path, count: int = 24) -> Path:
+    """Write questions with two or three options: in which way a thing was. The number keeps questions apart."""
+    draw, rows = random.Random(1), list[tuple[str, list[str], int]]()
+    for number in range(count):
+        ways = draw.sample(WAYS, draw.randint(2, 3))
+        right = draw.randrange(len(ways))
+        rows.append(
+            (f"the {ways[right]} {draw.choice(THINGS)} {number} was very", [f"{way} {number} ." for way in ways], right)
+        )
+    columns = zip(("question", "choices", "label"), zip(*rows, strict=True), strict=True)
+    write_table(folder / "test.parquet", {name: list(values) for name, values in columns})
+    return folder / "test.parquet"
+
+
 def byte_tokenizer(texts: list[str]) -> Any:
     """Return a byte-level tokenizer of 320 pieces that has learned texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -17,7 +17,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tests.flows.test_compress import FAST
-from tests.task_types.next_words.tables import write_decoder, write_documents
+from tests.task_types.next_words.tables import write_decoder, write_documents, write_questions_about_words
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 5e-3, "batch_size": 8, "max_length": 32}
 
@@ -60,6 +60,27 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
     }
 
 
+def require_answers_to_questions(result: dict[str, Any], home: Home, page: str, graphs: list[str]) -> None:
+    """All models but graphs, and all seeds, answered questions that none has learned; it is told everywhere by their
+    own metric, and beside it what guessing scores."""
+    models = {one["name"]: one for one in result["models"]}
+    judged = {name: one["judged"]["asked"] for name, one in models.items() if name not in graphs}
+    assert all(models[name]["judged"] == {} for name in graphs)
+    for one in judged.values():
+        score = one["metrics"]["accuracy"]
+        assert one["headline"] == "accuracy" and one["rows"] == 24 and one["drop"] is one["means"]["drop"] is None
+        assert 0 <= score["low"] <= score["value"] <= score["high"] <= 1 and 1 / 3 < one["chance"] < 1 / 2
+    assert [len(judged[name]["per_seed"]["accuracy"]) for name in ("teacher", "half", "labels")] == [1, 2, 1]
+    teacher, half = (judged[name]["metrics"]["accuracy"]["value"] for name in ("teacher", "half"))
+    assert (
+        judged["half"]["difference"]["value"] == pytest.approx(half - teacher) and judged["half"]["retained"]["value"]
+    )
+    assert "<caption>asked (accuracy)</caption>" in page and page.count('<th scope="row">guessing</th>') == 1
+    kept = Tracker(home.own_tracking_uri, home.artifacts).client.get_run(result["run"])
+    assert "judge/asked/score" in kept.data.metrics and "judge/asked/drop_pts" not in kept.data.metrics
+    assert "| asked (accuracy) | teacher |" in kept.data.tags["mlflow.note.content"]
+
+
 @pytest.mark.parametrize("exported", [{}, pytest.param(EXPORTED, marks=pytest.mark.slow)], ids=["models", "graphs"])
 def test_a_language_model_is_distilled_and_continues_a_text(
     prefect_server: None,
@@ -69,7 +90,11 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     exported: dict[str, Any],
 ) -> None:
     home, model = Home(tmp_path / "home").create(), write_decoder(tmp_path / "decoder")
-    recipe = Recipe.model_validate(values_for(model, write_documents(tmp_path / "table")) | exported)
+    values = values_for(model, write_documents(tmp_path / "table")) | exported
+    values["students"][0]["seeds"] = [0, 1]
+    asked = {"source": str(write_questions_about_words(tmp_path / "asked")), "kind": "choices"}
+    values["data"]["judge"] = {"asked": asked | {"text": "question", "pair": "{choices[]}"}}
+    recipe = Recipe.model_validate(values)
     result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
     models = {one["name"]: one for one in result["models"]}
     graphs = ["half-onnx", "half-int8"] if exported else []
@@ -86,6 +111,7 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     assert stored["kept_ids"].shape == (stored["counts"].sum(), 16)
     page = next(home.root.rglob("report.html")).read_text()
     assert "Likelihood of held-out documents" in page and ">None<" not in page
+    require_answers_to_questions(result, home, page, graphs)
     folder = tmp_path / "model"
     number = next(one["version"] for one in result["registered"] if one["candidate"] == "half")
     Tracker(home.own_tracking_uri, home.artifacts).download("writer", str(number), folder)
@@ -93,6 +119,7 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     assert one["token_perplexity"] < other["token_perplexity"]  # type: ignore[operator]
     card = (folder / "README.md").read_text()
     assert "pipeline_tag: text-generation" in card and "| memory of a token | 256 bytes | counted |" in card
+    assert "| accuracy, judging set asked, 24 rows" in card and "| accuracy of guessing, judging set asked, 24" in card
     written = list[str]()
     programs = card.split("```python\n")[1:]
     for snippet in programs[: 2 if exported else 1]:  # of the checkpoint, and of its fastest graph
