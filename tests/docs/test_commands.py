@@ -8,6 +8,7 @@ import re
 import shutil
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -133,10 +134,16 @@ def test_parts_of_recipes_and_site_files_are_legal(path: Path, tmp_path: Path) -
             (tmp_path / "site.yaml").write_text(block)
             assert read_site(tmp_path / "site.yaml")
             continue
-        values = dict(
-            read_yaml(SHELF / f"{'mnli-judged' if 'judge' in given.get('data', {}) else 'sst2-tinybert'}.yaml")
-        )
+        values = dict(read_yaml(SHELF / f"{recipe_around(given)}.yaml"))
         Recipe.model_validate({**values, **{name: with_changes(values, name, part) for name, part in given.items()}})
+
+
+def recipe_around(part: dict[str, Any]) -> str:
+    """Return the recipe of the shelf of which a part of a recipe may be a part."""
+    sets = part.get("data", {}).get("judge", {}).values()
+    if any(one.get("kind") == "choices" for one in sets):
+        return "next-words-small"
+    return "mnli-judged" if sets else "sst2-tinybert"
 
 
 def with_changes(values: dict[str, object], name: str, part: object) -> object:
