@@ -185,9 +185,11 @@ def test_a_passage_that_is_marked_zero_competes_for_its_own_query(tmp_path: Path
     rows = read_split(tmp_path / "rows", "validation")
     assert rows.texts[:4] == ["query 0", "answer 0", "trap 0", "trap 0"] and rows.labels[:4] == [1, 1, 0, 0]
     assert read_split(tmp_path / "rows", "train").texts.count("query 0") == 2
-    direction = {text: HERE.normal(size=8) for text in rows.texts if text.startswith("trap")}
-    answer = HERE.normal(size=8)  # far from every query
-    vectors = [direction.get(text.replace("query", "trap"), answer) for text in rows.texts]
+    drawn = np.random.default_rng(0)
+    near = {text: drawn.normal(size=8) for text in rows.texts if text.startswith("query")}
+    near |= {text.replace("query", "trap"): vector + 0.1 * drawn.normal(size=8) for text, vector in near.items()}
+    answer = drawn.normal(size=8)  # far from every query, whose trap is near
+    vectors = [near.get(text, answer) for text in rows.texts]
     found = ANSWERS["retrieval"].decide({"sentence_embedding": np.stack(vectors)})
     assert (
         found[rows.labels_N > 0].min() >= 2 and ANSWERS["retrieval"].metrics["recall_at_1"](found, rows.labels_N) == 0

@@ -259,9 +259,11 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "OF_STREAM": {"importance"},
         "OF_WEIGHTS": {"importance"},
         "PARTS": {"part"},
+        "PATTERNS": {"pattern"},
         "WAYS": {"ways", "whole"},  # a latency table times graphs in all of them
         "READERS": {"task.kind", "task_type"},
         "THRESHOLDS": {"task_type"},
+        "UNTRAINED_SCORES": {"task_type"},
     }
 
 
