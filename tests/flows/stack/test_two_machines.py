@@ -24,7 +24,7 @@ from flows.stack import probes
 from flows.stack.people.machines import read_worker_file
 from tests.flows.stack.running import ROOT, Running, eventually
 from tests.flows.stack.test_live import pytestmark as slow
-from tests.flows.stack.test_whole import LONG, ended, made, recipe, start
+from tests.flows.stack.test_whole import LONG, ended, made, readable, recipe, start
 from tests.infra.namespace import Namespace, namespace, why_not
 
 WHY_NOT = why_not()
@@ -107,7 +107,9 @@ def test_a_worker_on_another_machine_trains_through_a_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And makes the bytes that a run on one machine makes."""
-    wanted = recipe(tiny_bert, tiny_rows, "two-machines", seed=7, **LONG)
+    bert = readable(tiny_bert, running.root / "bert")
+    rows = readable(tiny_rows.parent, running.root / "rows") / tiny_rows.name
+    wanted = recipe(bert, rows, "two-machines", seed=7, **LONG)
     run = start(running, wanted)
     eventually(
         lambda: "steps, loss" in other.said or running.state(run) == "FAILED",
