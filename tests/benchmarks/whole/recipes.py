@@ -24,10 +24,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from tasks.engine.environment import SEEN, environment
 from tests.benchmarks.measure import Figure
 from tests.benchmarks.orchestration import surroundings
 from tests.benchmarks.setting import Setting
 
+ROOT = Path(__file__).resolve().parents[3]
 JOULES_OF_A_KWH, TOLD = 3.6e6, 2000
 MANY = 5
 """Rounds of other benchmarks that are one round of this one."""
@@ -128,13 +130,22 @@ def run_once(name: str, sets: Mapping[str, Any], cores: list[int]) -> Spent:
         log = Path(scratch) / "log"
         with log.open("w") as output, only_on(cores):
             started = time.perf_counter()
-            process = subprocess.Popen(words, env=surroundings(home), stdout=output, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(words, env=of_a_person(home), stdout=output, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         if not (home / "out.json").exists():
             raise RuntimeError(f"{name} ended with status {process.returncode}: {log.read_text()[-TOLD:]}")
         return Spent(round(wall, 1), round(used.ru_utime + used.ru_stime, 1), joules_of(home / "out.json"))
+
+
+def of_a_person(home: Path) -> dict[str, str]:
+    """Return the environment of a person's command. That of benchmarks is an engine's: it has the engine's threads, and
+    a copy of the sources without the table of watts and prices."""
+    of_engines = environment(1).keys() - set(SEEN)
+    return {name: value for name, value in surroundings(home).items() if name not in of_engines} | {
+        "PYTHONPATH": str(ROOT)
+    }
 
 
 @contextmanager
