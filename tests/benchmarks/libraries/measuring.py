@@ -26,13 +26,12 @@ import numpy as np
 from tasks.metrics.definition import metric_value
 from tasks.metrics.metrics import METRICS
 from tasks.recipe.slices import IntermediateSlice, TeacherSlice
-from tasks.scoring.quality.intervals import paired_difference
 from tasks.training.finetune import finetune
 from tests.benchmarks.libraries.contestants import OTHERS, Contestant, our_answers, our_layers
 from tests.benchmarks.libraries.lesson import lesson_of
 from tests.benchmarks.measure import Contest, Figure, Lap
 from tests.benchmarks.setting import Setting
-from tests.benchmarks.types.peers import RESAMPLES, SEEDS, answer_once, predictions
+from tests.benchmarks.types.peers import SEEDS, answer_once, difference_told, predictions
 from tests.benchmarks.types.school import QUICK_STEPS, School, open_school
 
 OURS, ANSWERS_ALONE, LAYERS_FIRST = "ours", "soft targets", "hidden states and attention"
@@ -125,16 +124,7 @@ def figures(school: School, lesson: str, found: Found, names: list[str]) -> list
         other = {"wall": spent["wall"]}
         lines.append(Figure(f"{lesson}, a step", name, "", spent["cpu"], "cpu", None, " ms", note=note, other=other))
     for name in present[1:]:
-        apart = paired_difference(
-            METRICS[metric],
-            np.stack(predicted[OURS]),
-            np.stack(predicted[name]),
-            rows.labels_N,
-            resamples=RESAMPLES,
-            groups_N=rows.groups_N,
-            units_N=rows.units_N,
-        )
-        note = f"{metric} {apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}]"
+        note = difference_told(metric, predicted[OURS], predicted[name], rows)
         contest = Contest(dict(laps), [])
         lines.append(contest.figure(f"{lesson}, a step", of=OURS, against=name, target=None, note=note))
     return lines

@@ -84,18 +84,23 @@ def predictions(school: School, folder: Path, rows: StoredRows) -> np.ndarray:
     return ANSWERS[school.kind].decide(outputs)
 
 
-def figures(recipe: Recipe, found: dict[str, list[np.ndarray]], contest: Contest, rows: StoredRows) -> list[Figure]:
-    """Return how many times faster ours is, with the difference in quality and its interval."""
-    (ours, theirs), metric = found, recipe.spec.headline
+def difference_told(metric: str, ours: list[np.ndarray], theirs: list[np.ndarray], rows: StoredRows) -> str:
+    """Return the difference between two models of some seeds each, from their predictions, with its interval."""
     apart = paired_difference(
         METRICS[metric],
-        np.stack(found[ours]),
-        np.stack(found[theirs]),
+        np.stack(ours),
+        np.stack(theirs),
         rows.labels_N,
         resamples=RESAMPLES,
         groups_N=rows.groups_N,
         units_N=rows.units_N,
     )
+    return f"{metric} {apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}]"
+
+
+def figures(recipe: Recipe, found: dict[str, list[np.ndarray]], contest: Contest, rows: StoredRows) -> list[Figure]:
+    """Return how many times faster ours is, with the difference in quality and its interval."""
+    (ours, theirs), metric = found, recipe.spec.headline
     judged = len(rows) if rows.units_N is None else len({*rows.units_N.tolist()})
-    told = f"{recipe.spec.kind}: {metric} {apart.value:+.4f} [{apart.low:+.4f}, {apart.high:+.4f}] of {judged} rows"
+    told = f"{recipe.spec.kind}: {difference_told(metric, found[ours], found[theirs], rows)} of {judged} rows"
     return [contest.figure(told, of=ours, against=theirs, target=None)]
