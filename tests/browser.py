@@ -61,12 +61,13 @@ class Browser:
         self.ask("POST", "/url", {"url": url})
 
     def opens(self, url: str) -> bool:
-        """Open an address; tell whether it showed a page."""
+        """Open an address; tell whether its server showed a page: in place of an empty answer, or of one that is no
+        HTTP, the browser shows a page of its own, which has no origin."""
         try:
             self.open(url)
         except urllib.error.HTTPError:
             return False
-        return True
+        return bool(url.startswith(f"{self.run('return location.origin')}/"))
 
     def run(self, script: str, *given: Any) -> Any:
         """Run the body of an asynchronous function in the page and return what it returns."""
