@@ -108,7 +108,9 @@ def pads_left(tokenizer: Any) -> bool:
 
 
 def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> Encoded:
-    """Tokenize rows, truncated to ``max_length`` tokens."""
+    """Tokenize rows, truncated to ``max_length`` tokens; there may be none, as without selection rows."""
+    if not len(texts):
+        return Encoded(flat([]), flat([]), np.zeros(1, np.int64), pads_left(tokenizer))  # tokenizers refuse no texts
     options = {"max_length": max_length, "return_attention_mask": False, "return_token_type_ids": True}
     out = cut_pairs(tokenizer, texts, pairs, **options)
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
@@ -182,8 +184,7 @@ def encode_parts(
     """Tokenize the units of rows, each truncated to ``max_length`` tokens; each is a window of its row."""
     own, second, counts_N = parts.read(texts, pairs)
     row_F = np.repeat(np.arange(len(texts)), counts_N)
-    found = encode(tokenizer, own, second, max_length) if own else encode(tokenizer, [], None, max_length)
-    return replace(found, windows=Windows(row_F, None, counts_N))
+    return replace(encode(tokenizer, own, second, max_length), windows=Windows(row_F, None, counts_N))
 
 
 def encode_written(
