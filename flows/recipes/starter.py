@@ -4,7 +4,6 @@ reasons of every choice."""
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +17,31 @@ from flows.recipes.starter_messages import (
     unread_files,
     word,
 )
-from flows.recipes.starter_rows import TableSource, columns_of_table, faults_in, renamed, require_no_model, table_source
+from flows.recipes.starter_rows import (
+    TableSource,
+    columns_of_table,
+    faults_in,
+    recurring_text,
+    renamed,
+    require_no_model,
+    table_source,
+    with_joined,
+)
+from flows.recipes.starter_text import (
+    BASELINE_LINE,
+    FURTHER_LINES,
+    OF_ERROR,
+    RETAINED,
+    SEARCH_LINES,
+    TAKEN_LINE,
+    column_lines,
+    data_lines,
+    group_line,
+    has_label,
+    recipe_name,
+    with_data,
+)
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.recipe.data import TableFormat
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
 from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TASK_TYPES, TaskType, task_type
 
@@ -30,39 +51,6 @@ if TYPE_CHECKING:
 AskUser = Callable[[str, Sequence[str]], str]
 """Asks the user a question with several answers, of which the first is the default."""
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
-
-STARTER = """# yaml-language-server: $schema={schema}
-# A starter recipe, generated from {file}: edit it, then `limbeck validate {out}`, `limbeck plan {out}` and `limbeck run {out}`.
-name: {name}
-task:
-  name: {name}
-  kind: {kind}        # {reason}
-{columns}
-  metrics: [{metrics}]
-  headline: {headline}        # the metric that decides
-data:
-  source: {source}        # {said}
-{data}  holdout_rows: 2000    # held out from train for the decision; at most a fifth of it
-teacher:
-  model: {teacher}   # a hub id, or a folder
-{taken}students:      # {students_reason}
-  - {{name: {student}, {shape}, start: {start}}}
-{baseline}# candidates:    # more models, each made from the teacher, the pretrained model or another candidate
-#   - {{name: third, from: {student}, by: layer-dropping, strategy: top, drop: 1, signal: teacher}}
-{further}{search}gate:
-  criteria:
-    - {{{criterion}
-"""  # noqa: E501
-
-
-RETAINED = "metric: retained, at_least: 0.95}   # of the teacher's score, at the lower end of its interval"
-OF_ERROR = "metric: {}, at_most: 1.1, of_teacher: true}}   # of the teacher's, at the upper end of its interval"
-BASELINE_LINE = "  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}\n"
-FURTHER_LINES = "scoring:\n  metrics: [{}]    # beside the task's: how well scores rank rows, at any threshold\n"
-SEARCH_LINES = """search:        # limbeck search {out}: which way of training this shape is best? starts, methods and learning rates, a half hour
-  recipes: {{shape: {{{shape}}}, starts: [{starts}], minutes: 30}}
-"""  # noqa: E501
-TAKEN_LINE = "  already_finetuned: true   # the model as it is: labels of this type judge alone\n"
 
 
 @dataclass(frozen=True)
@@ -96,6 +84,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     files = table_source(source)
     path = files.train
     values, opened, given, notes = columns_of_table(path)
+    values = with_joined(values, wishes.label)
     chosen, reasons = columns_chosen(path.name, values, wishes, ask)
     reasons += names_without_header(chosen, given)
     values, chosen, given = renamed(values, chosen, given)
@@ -130,16 +119,33 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "search": trial_lines(shape, own, str(out)) if wishes.search else "",
         **shape,
     }
-    data = data_lines(given, files, form)
-    text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
-    faulty, told = faults_in(text, files)
-    data += [f"faulty_rows: drop        # {faulty}"] if faulty else []
-    text = STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
+    recurring = "" if form.divided_by or gathers_rows(own) else recurring_text(values, chosen.pair or "", chosen.text)
+    text, told = with_rows(fields, data_lines(given, files, form), files, recurring)
     also = "".join(f"; {name} is reported, too" for name in further)
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
     others = [] if wishes.task else sharing_columns(kind)
     reasons += [*form.reasons, said, *others, f"students: {why}", *unread_files(files.unread)]
     return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, *told))
+
+
+def with_rows(
+    fields: Mapping[str, object], data: Sequence[str], files: TableSource, recurring: str
+) -> tuple[str, list[str]]:
+    """Return the text of a recipe with the lines of its section ``data``, and notes about its rows. Where they cannot
+    be divided one by one, they are by the column whose texts recur, if there is one."""
+    faulty, told, divides = faults_in(with_data(fields, data), files)
+    if recurring and not divides:
+        grouped = [*data, group_line(recurring)]
+        by_group = faults_in(with_data(fields, grouped), files)
+        if by_group[2]:
+            data, (faulty, told, _) = grouped, by_group
+            told = [f"group: {recurring}, because its texts recur: rows with one of them are divided together", *told]
+    return with_data(fields, [*data, *([f"faulty_rows: drop        # {faulty}"] if faulty else [])]), told
+
+
+def gathers_rows(own: TaskType) -> bool:
+    """Tell whether rows with one text are one row of a task, and so divided together already."""
+    return any(column.is_gathered for column in own.columns)
 
 
 def trial_lines(shape: Mapping[str, str], own: TaskType, out: str) -> str:
@@ -182,9 +188,10 @@ def columns_chosen(
         raise DataError(f"{file}: the column {named!r} holds objects, or lists of other things than labels")
     values = {name: column for name, column in values.items() if name not in nested}
     chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)
+    chosen = columns_without_label(values, wishes, chosen) or chosen
     if chosen is None:
         raise DataError(nothing_to_learn(file, values, nested))
-    if any(DECIMAL_COMMA.fullmatch(value) for value in values[chosen.label] if isinstance(value, str)):
+    if any(DECIMAL_COMMA.fullmatch(value) for value in values.get(chosen.label, ()) if isinstance(value, str)):
         raise DataError(f"{file}: the column {chosen.label!r} has numbers with decimal commas; write them with points")
     chosen = replace(chosen, task=task_type(wishes.task).name if wishes.task else None)
     if ask is not None and not chosen.is_sure and chosen.other_labels:
@@ -196,17 +203,29 @@ def columns_chosen(
     return chosen, reasons_of(chosen, wishes, values)
 
 
+def columns_without_label(
+    values: Mapping[str, list[Any]], wishes: Wishes, found: ColumnChoice | None
+) -> ColumnChoice | None:
+    """Return the columns that the user names for a type whose rows need no label, if no column is one; else None."""
+    from tasks.task_types.interfaces import ColumnChoice
+    from tasks.task_types.readers import READERS
+
+    if wishes.label or not wishes.task or not wishes.text:
+        return None
+    needed = {column.role: column.required for column in task_type(wishes.task).columns}
+    if needed["label"] or ("pair" in needed and not wishes.pair):
+        return None
+    if found is not None and READERS[wishes.task].guess(values, replace(found, task=wishes.task)) is not None:
+        return None
+    return ColumnChoice(wishes.text, wishes.pair, "label")
+
+
 def ask_for_text(values: Mapping[str, list[Any]], chosen: ColumnChoice, ask: AskUser) -> str:
     """Ask which of two columns of texts is the one to classify; the longer one is the default."""
     from tasks.task_types.common_rows import mean_words
 
     both = [name for name in (chosen.text, chosen.pair) if name is not None]
     return ask("Which column holds the texts?", sorted(both, key=lambda name: -mean_words(values[name])))
-
-
-def has_label(chosen: ColumnChoice, values: Mapping[str, Sequence[Any]]) -> bool:
-    """Tell whether a table has a column of labels: texts alone are what language models learn."""
-    return any(part in values for part in chosen.label.split(", "))
 
 
 def reasons_of(chosen: ColumnChoice, wishes: Wishes, values: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -286,35 +305,3 @@ def shape_of_teacher(teacher: str) -> tuple[int | None, int | None]:
         return shape_known(Path(resolve_model(teacher, None).uri))
     folder = folder_of_config(teacher)
     return (None, None) if folder is None else shape_known(folder)
-
-
-# --- the text ---------------------------------------------------------------------------------------------------------
-
-
-def recipe_name(source: str) -> str:
-    """Return the name of a recipe for a table: that of its file, folder or hub id, in plain letters."""
-    path = Path(source).expanduser()
-    called = (path.resolve() if path.exists() else path).name.split(".")[0]
-    letters = unicodedata.normalize("NFKD", called).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")[:60].strip("-") or "mine"
-
-
-def data_lines(given: TableFormat, files: TableSource, form: PairForm) -> list[str]:
-    """Return the lines of the section ``data`` that not every recipe has."""
-    lines = [f"format: {{columns: [{', '.join(map(word, given.columns))}]}}"] if given.columns else []
-    if files.unread:
-        lines.append(f"# judge: {{given: {{source: {word(str(files.root))}, split: test}}}}    # evaluate on it, too")
-    lines += [f"group: {word(form.divided_by)}        # none is on both sides of a split"] if form.divided_by else []
-    return lines
-
-
-def column_lines(
-    chosen: ColumnChoice, guess: TableGuess, form: PairForm, values: Mapping[str, Sequence[Any]]
-) -> list[str]:
-    """Return the lines of the section ``task`` about columns and classes."""
-    pair = [f"pair: {word(form.pair)}        # a second text; remove it if it is not one"] if form.pair else []
-    labels = [f"labels: [{', '.join(map(word, guess.labels))}]"] if guess.labels else []
-    cut = [f"truncate: {form.truncate}        # the other text stays whole"] if form.truncate else []
-    group = [f"group: {word(form.group)}        # judged together"] if form.group else []
-    label = [f"label: {word(chosen.label)}"] if has_label(chosen, values) else []
-    return [f"text: {word(form.text)}", *pair, *cut, *group, *label, *labels]

@@ -27,7 +27,8 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequenc
     why = f" ({'; '.join(single[:3])})" if single else ""
     return (
         f"{file} has the columns {', '.join([*values, *nested])}, and none of them is a text beside a label with "
-        f"several values{why}; name them by --text and --label"
+        f"several values{why}; name them by --text and --label, or queries and their passages, which need no label, by "
+        f"--task retrieval --text COLUMN --pair COLUMN"
     )
 
 

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from tasks.ports.rows.table_files import OpenTable
     from tasks.task_types.interfaces import ColumnChoice
 
+JUDGING_FILES = ("test", "validation", "valid", "dev")
+"""How the names of files begin that hold rows to judge by."""
 LARGEST_CHECKED = 16 * 2**20
 """Bytes up to which the rows are divided at once, to find faulty ones."""
+MEAN_RECURRENCE, MOST_RECURRENCE = 1.2, 20
+"""Mean numbers of rows of a text between which rows may be divided by it; a text of more is a topic, not a passage."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class TableSource:
     root: Path
     train: Path
     unread: tuple[str, ...]
-    """Names of test files: no split of a run is read from them."""
+    """Names of files of test and further validation rows: no split of a run is read from them."""
 
     @property
     def bytes(self) -> int:
@@ -48,7 +52,7 @@ def table_source(source: str) -> TableSource:
     root = Path(resolve_data(source, None, spec).uri)
     files = split_files(root, spec)
     used = {one for found in files.values() for one in found}
-    unread = tuple(one.name for one in tables_in(root) if one not in used and one.name.startswith("test"))
+    unread = tuple(one.name for one in tables_in(root) if one not in used and one.name.startswith(JUDGING_FILES))
     return TableSource(root, files["train"][0], unread)
 
 
@@ -83,6 +87,16 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
     )
 
 
+def with_joined(columns: Mapping[str, list[Any]], label: str | None) -> dict[str, list[Any]]:
+    """Return columns with one more, of objects, where the user names several columns of the label, with commas between
+    them."""
+    names = [name.strip() for name in (label or "").split(",")]
+    if label is None or label in columns or len(names) < 2 or not all(name in columns for name in names):
+        return dict(columns)
+    rows = zip(*(columns[name] for name in names), strict=True)
+    return {**columns, label: [dict(zip(names, row, strict=True)) for row in rows]}
+
+
 def in_words(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
     """Return labels, or lists of labels, by the names that their file declares."""
     flat = [in_words(value, names) if isinstance(value, list) else value for value in values]
@@ -102,9 +116,18 @@ def renamed(
     return columns, replace(chosen, text="text", pair=pair, label="label"), given.model_copy(update={"columns": names})
 
 
-def faults_in(text: str, source: TableSource) -> tuple[str, list[str]]:
-    """Return a sentence about rows that must be left out, and notes about the rows of a recipe: other files than that
-    of train, names of labels, rows that are left out or cannot be divided as they are."""
+def recurring_text(columns: Mapping[str, Sequence[Any]], *names: str) -> str:
+    """Return the one of some columns whose texts recur, as paragraphs do that have several questions; empty if there is
+    none, or several: dividing rows by one of them leaves texts of the other on both sides."""
+    texts = {name: [value for value in columns[name] if isinstance(value, str)] for name in names if name in columns}
+    sizes = {name: len(known) / len(set(known)) for name, known in texts.items() if known}
+    found = [name for name, size in sizes.items() if size >= MEAN_RECURRENCE]
+    return found[0] if len(found) == 1 and sizes[found[0]] <= MOST_RECURRENCE else ""
+
+
+def faults_in(text: str, source: TableSource) -> tuple[str, list[str], bool]:
+    """Return a sentence about rows that must be left out; notes about the rows of a recipe, that is other files than
+    that of train, names of labels, rows that are left out or cannot be divided as they are; and whether they can."""
     from flows.run.recipe_file import recipe_of_text
     from tasks.ports.rows.faulty_rows import rows_without_label
     from tasks.ports.rows.prepared import divided_rows
@@ -112,13 +135,13 @@ def faults_in(text: str, source: TableSource) -> tuple[str, list[str]]:
 
     recipe = recipe_of_text(text, source.train)
     if source.bytes > LARGEST_CHECKED:
-        return "", []
+        return "", [], True
     knobs = RowsSlice(**{**dict(recipe.data), "faulty_rows": "drop"}, task=recipe.spec)
     try:
         _, _, facts = divided_rows(source.root, knobs)
     except DataError as error:
-        return "", [f"to be corrected before a run: {error}"]
+        return "", [f"to be corrected before a run: {error}"], False
     faulty = "; ".join(facts.faulty)
     unlabelled = [f"left out: {line}" for line in rows_without_label(facts.unlabelled)]
     left_out = [f"left out (data.faulty_rows: drop): {faulty}"] if faulty else []
-    return faulty, [*facts.read[1:], *left_out, *unlabelled]  # train comes first, and is said already
+    return faulty, [*facts.read[1:], *left_out, *unlabelled], True  # train comes first, and is said already

@@ -52,7 +52,7 @@ def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict
     files = tables_in(source / config if config and not declared else source)
     names = (spec.validation, "validation", "valid", "dev")
     validation = next(
-        (found for name in names if (found := declared.get(name) or named_files(files, name))),
+        (found for name in names if (found := declared.get(name) or validation_files(files, name))),
         [],
     )
     train = declared.get("train") or named_files(files, "train")
@@ -61,11 +61,11 @@ def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict
             f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one "
             f"train.csv or train.parquet"
         )
-    for found in (train, validation):
+    for found, knob in ((train, ""), (validation, "name it in task.validation, ")):
         if len(found) > 1 and not declared and not all(SHARD.search(path.name) for path in found):
             raise DataError(
-                f"{source} holds {', '.join(path.name for path in found)}; keep one of them, or name shards like "
-                f"train-00000-of-00002.parquet"
+                f"{source} holds {', '.join(path.name for path in found)}; keep one of them, {knob}or name shards "
+                f"like train-00000-of-00002.parquet"
             )
     return {"train": train} | ({"validation": validation} if validation else {})
 
@@ -73,6 +73,12 @@ def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict
 def named_files(files: Sequence[Path], name: str) -> list[Path]:
     """Return the files whose names start with the name of a split."""
     return [path for path in files if path.name.startswith(name)]
+
+
+def validation_files(files: Sequence[Path], name: str) -> list[Path]:
+    """Return the files that have the name of a validation split or, if there are none, begin with it: rows of another
+    source often stand beside it, as validation_amazon."""
+    return [path for path in files if shard_name(path) == name] or named_files(files, name)
 
 
 def shard_name(path: Path) -> str:

@@ -223,8 +223,15 @@ def option_fields(columns: Mapping[str, Sequence[Any]]) -> list[tuple[str, list[
         match = NUMBERED.fullmatch(name)
         if match and are_strings(columns[name]):
             numbered.setdefault(match.group(1), []).append(name)
-    series = [names for word, names in numbered.items() if len(names) > 1 and word.lower().strip("_- ") in COLUMN_WORDS]
+    series = [names for word, names in numbered.items() if len(names) > 1 and are_named_as_options(word, names)]
     return [(f"{name}[]", [name]) for name in lists] + [(" | ".join(names), names) for names in series]
+
+
+def are_named_as_options(word: str, names: Sequence[str]) -> bool:
+    """Tell whether columns with one word before their number have the names of options: a usual word, or none before
+    the letters from A on."""
+    letters = [name.upper() for name in names] == list(OPTION_LETTERS[: len(names)])
+    return word.lower().strip("_- ") in COLUMN_WORDS or (not word and letters)
 
 
 def are_lists_of_texts(values: Sequence[Any]) -> bool:

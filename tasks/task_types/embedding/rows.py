@@ -69,6 +69,9 @@ def guess_scored_pairs(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoic
     """Return how a table of two texts with the score of their similarity would be used; None for any other table."""
     if chosen.pair is None:
         return None
+    if chosen.label not in columns:
+        reason = f"{chosen.text} and {chosen.pair} are texts to learn from; without scores they judge nothing"
+        return TableGuess(NAMED_SIMILARITY_FITS, reason, ("spearman", "pearson"))
     labels = known_values(columns[chosen.label])
     if not are_numbers(labels) or not (is_amount(labels) or chosen.task is not None):
         return None

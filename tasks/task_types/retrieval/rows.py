@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import are_numbers, known_values, mean_words
+from tasks.task_types.common_rows import are_numbers, are_strings, choose_columns, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
 from tasks.task_types.types import PASSAGE, RELEVANCE, TEXT
@@ -21,6 +21,9 @@ NAMED_QUERY_FITS = 0.95
 """How well a table fits whose columns have such names."""
 FEWEST_PASSAGES = 11
 """Passages among which ten are not all."""
+ANSWERED = 0.5
+"""Share of the queries with a passage marked 0 that must have another one that answers them: where most have none, the
+marks answer the queries themselves, as yes and no."""
 
 
 def relevance(rows: TableRows, names: Sequence[str] | None = None) -> list[float]:
@@ -64,6 +67,17 @@ def judging_relevance(rows: TableRows, given: JudgingLabels, names: Sequence[str
     return list(relevance(rows)), None
 
 
+def columns_of_search(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
+    """Return the columns of queries and of their passages, by their names, in a table without labels; None where there
+    are none, or another column may hold labels."""
+    texts = [name for name in columns if are_strings(columns[name]) and not name.lower().endswith("id")]
+    query = next((name for name in texts if name_has(name, QUERY_WORDS)), None)
+    passage = next((name for name in texts if name != query and name_has(name, PASSAGE_WORDS)), None)
+    if query is None or passage is None or choose_columns(columns) is not None:
+        return None
+    return ColumnChoice(query, passage, RELEVANCE.role, why_text="a query; the passage beside it answers it")
+
+
 def guess_queries(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return how a table of queries and passages would be used; None for any other table."""
     if chosen.pair is None:
@@ -71,12 +85,22 @@ def guess_queries(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) ->
     named = name_has(chosen.text, QUERY_WORDS) and name_has(chosen.pair, PASSAGE_WORDS)
     if not named and chosen.task is None:
         return None
-    labels = known_values(columns[chosen.label]) if chosen.label in columns else []
+    marks = columns.get(chosen.label, ())
+    labels = known_values(marks)
     if labels and not (are_numbers(labels) and set(labels) <= {0, 1}):
         return None
+    if chosen.task is None and 0 in labels and not are_answered(columns[chosen.text], marks):
+        return None
     mean = mean_words(columns[chosen.pair])
-    reason = f"{chosen.pair} is a passage ({mean:.0f} words on average) that answers {chosen.text}"
+    unread = "; ".join(["", *(f"{name} is not read" for name in columns if name_has(name, ("negative",)))])
+    reason = f"{chosen.pair} is a passage ({mean:.0f} words on average) that answers {chosen.text}{unread}"
     return TableGuess(NAMED_QUERY_FITS, reason, ("ndcg_at_10", "mrr_at_10", "recall_at_10"))
+
+
+def are_answered(queries: Sequence[Any], marks: Sequence[Any]) -> bool:
+    """Tell whether most queries with a passage that is marked 0 have another passage that answers them."""
+    wrong, right = ({query for query, mark in zip(queries, marks, strict=True) if mark == own} for own in (0, 1))
+    return len(wrong & right) >= ANSWERED * len(wrong)
 
 
 def name_has(name: str, words: Sequence[str]) -> bool:
@@ -94,6 +118,7 @@ READER = Reader(
     judging_labels=judging_relevance,
     names_in_config=no_names_in_config,
     guess=guess_queries,
+    columns_of=columns_of_search,
     reads_apart=True,
     second_alone=is_passage_alone,
 )

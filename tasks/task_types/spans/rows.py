@@ -29,7 +29,9 @@ NO_PLACE = None
 PLACED_FIT, LIKELY_FIT = 1.0, 0.95
 """How well a table fits with answers and their places, and with texts that stand in the passage."""
 QUESTIONS, PASSAGES = ("question", "query"), ("context", "passage", "paragraph", "document", "text")
-ANSWER_COLUMNS = ("answers", "answer", "answer_text", "label")
+ANSWER_COLUMNS = ("answers", "answer", "answer_text", "answers_text", "label")
+PLACES_SUFFIX = "start"
+"""The end of the name of a column of first characters."""
 ROWS_GUESSED_FROM, MOST_SHOWN, STANDING = 1000, 60, 0.9
 """Rows that a guess looks at, characters of a text in a message, and the share of answers that must stand in their
 passage."""
@@ -95,8 +97,8 @@ def from_element(one: Any) -> list[Given]:
 
 
 def from_columns(cell: Mapping[str, object]) -> list[Given] | None:
-    """Return the answer in several columns, of which one has numbers."""
-    starts = {name: value for name, value in cell.items() if name.endswith("start")}
+    """Return the answers in several columns, of which one has numbers, or lists of them."""
+    starts = {name: value for name, value in cell.items() if name.endswith(PLACES_SUFFIX)}
     texts = [value for name, value in cell.items() if name not in starts]
     if len(starts) != 1 or len(texts) != 1:
         raise ValueError(
@@ -104,6 +106,8 @@ def from_columns(cell: Mapping[str, object]) -> list[Given] | None:
             f"name ends with start"
         )
     start = next(iter(starts.values()))
+    if isinstance(texts[0], (list, tuple)):
+        return from_lists(texts[0], start)
     if texts[0] in (None, ""):
         return None if start in (None, "") else []
     return [(text_of(texts[0]), None if start in (None, "") else start_of(start))]
@@ -224,9 +228,25 @@ def columns_with_answers(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice |
     )
     if question is None or passage is None or answers is None:
         return None
-    if standing_share(columns[passage][:ROWS_GUESSED_FROM], columns[answers][:ROWS_GUESSED_FROM]) < STANDING:
+    passages, why = columns[passage][:ROWS_GUESSED_FROM], "a question, whose answer stands in another column"
+    starts = next((name for name in columns if name.endswith(PLACES_SUFFIX) and name.startswith("answer")), None)
+    if starts is not None:
+        both = f"{answers}, {starts}"
+        if standing_share(passages, first_cells(columns, both)) >= STANDING:
+            return ColumnChoice(question, passage, both, why_text=why)
+        why = f"{why}; {starts} does not say where, and is not read"
+    if standing_share(passages, first_cells(columns, answers)) < STANDING:
         return None
-    return ColumnChoice(question, passage, answers, why_text="a question, whose answer stands in another column")
+    return ColumnChoice(question, passage, answers, why_text=why)
+
+
+def first_cells(columns: Mapping[str, Sequence[Any]], label: str) -> Sequence[Any]:
+    """Return the first cells of a label, of one column or of several with commas between their names."""
+    names = [label] if label in columns else label.split(", ")
+    if len(names) == 1:
+        return columns[label][:ROWS_GUESSED_FROM]
+    rows = zip(*(columns[name][:ROWS_GUESSED_FROM] for name in names), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def standing_share(passages: Sequence[Any], cells: Sequence[Any]) -> float:
@@ -246,7 +266,7 @@ def guess_answers(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) ->
     """Return how a table of questions, passages and answers would be used; None for any other table."""
     if chosen.pair is None:
         return None
-    cells, passages = columns[chosen.label][:ROWS_GUESSED_FROM], columns[chosen.pair][:ROWS_GUESSED_FROM]
+    cells, passages = first_cells(columns, chosen.label), columns[chosen.pair][:ROWS_GUESSED_FROM]
     if standing_share(passages, cells) < STANDING:
         return None
     placed = all(not isinstance(cell, str) or cell.strip()[:1] in ("{", "[") for cell in cells if cell is not None)

@@ -233,7 +233,7 @@ def columns_with_tags(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | No
     words.sort(key=lambda name: COLUMNS_OF_WORDS.index(name) if name in COLUMNS_OF_WORDS else len(COLUMNS_OF_WORDS))
     for text in words:
         rows = columns[text][:LOOKED_AT]
-        others = [name for name in lists if name != text and are_as_long(rows, columns[name][:LOOKED_AT])]
+        others = [name for name in lists if name != text and may_be_tags(name, rows, columns[name][:LOOKED_AT])]
         named = [name for name in COLUMNS_OF_TAGS if name in others]
         if others:
             label = (named or others)[0]
@@ -252,6 +252,13 @@ def are_as_long(words: Sequence[Any], tags: Sequence[Any]) -> bool:
     """Tell whether each row has as many tags as words."""
     both = [(one, other) for one, other in zip(words, tags, strict=True) if one is not None and other is not None]
     return bool(both) and all(isinstance(other, (list, tuple)) and len(one) == len(other) for one, other in both)
+
+
+def may_be_tags(name: str, words: Sequence[Any], tags: Sequence[Any]) -> bool:
+    """Tell whether each row has as many tags as words, and they are not the places of answers in a passage: by the name
+    of their column, or by a number that is too large for a tag."""
+    numbers = (tag for row in tags for tag in row or () if isinstance(tag, int))
+    return are_as_long(words, tags) and not name.endswith("start") and max(numbers, default=0) <= 2 * MOST_TYPES
 
 
 def guess_tags(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:

@@ -1,0 +1,147 @@
+"""Tables of the task types as people have them, through ``limbeck init``: which type is guessed, by which columns."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from flows.recipes.starter import Wishes, starter_recipe
+from tasks.catalog import TaskSpec
+from tasks.errors import DataError
+from tasks.ports.rows.prepared import divided_rows
+from tasks.ports.rows.tables import split_files, write_table
+from tasks.recipe.recipe import Recipe
+from tasks.recipe.slices import RowsSlice
+
+COUNT = 240
+SYLLABLES = "ba de fi ko lu ma ne po ru si".split()
+DRAW = random.Random(0)
+
+
+def drawn(words: int) -> str:
+    return " ".join("".join(DRAW.choices(SYLLABLES, k=3)) for _ in range(words))
+
+
+PASSAGES = [drawn(12) for _ in range(COUNT)]
+QUESTIONS = [f"what is {drawn(4)} n{number}?" for number in range(COUNT)]
+FIRST_WORDS = [passage.split()[0] for passage in PASSAGES]
+
+
+def started(folder: Path, columns: dict[str, list[Any]], **wishes: Any) -> tuple[Recipe, str]:
+    """Return the recipe of a table, and the notes."""
+    write_table(folder / "train.parquet", columns)
+    made = starter_recipe(str(folder / "train.parquet"), folder / "mine.yaml", Wishes(**wishes))
+    return Recipe.model_validate(YAML(typ="safe").load(made.text)), "\n".join(made.notes)
+
+
+# --- queries and their passages ---------------------------------------------------------------------------------------
+
+
+def test_yes_and_no_questions_are_classes_and_no_search(tmp_path: Path) -> None:
+    """BoolQ was taken for search: its 0 is the answer no, and each question has one passage."""
+    table = {"question": QUESTIONS, "passage": PASSAGES, "label": [0, 1, 1] * 80}
+    assert started(tmp_path, table)[0].spec.kind == "classification"
+    searched = {"question": QUESTIONS[:120] * 2, "passage": PASSAGES, "label": [1] * 120 + [0] * 120}
+    assert started(tmp_path, searched, task="retrieval")[0].spec.kind == "retrieval"
+    asked = [*QUESTIONS[:200], *QUESTIONS[:40]]
+    marked = {"anchor": asked, "positive": PASSAGES, "label": [1] * 200 + [0] * 40}
+    assert started(tmp_path, marked)[0].spec.kind == "retrieval", "each query has a passage that answers it"
+
+
+def test_pairs_without_a_label_are_searched(tmp_path: Path) -> None:
+    """The usual tables of embedders have no label, and were refused for that."""
+    recipe, notes = started(tmp_path, {"anchor": QUESTIONS, "positive": PASSAGES, "negative": PASSAGES[::-1]})
+    assert (recipe.spec.kind, recipe.spec.text, recipe.spec.pair) == ("retrieval", "anchor", "positive")
+    assert "negative is not read" in notes
+    facts = divided_rows(tmp_path / "train.parquet", RowsSlice(task=recipe.spec, selection_rows=24))[2]
+    assert facts.rows["train"] > 0
+
+
+def test_columns_of_any_name_are_searched_where_the_type_is_asked_for(tmp_path: Path) -> None:
+    table = {"a": QUESTIONS, "b": PASSAGES, "source": ["x", "y"] * 120}
+    recipe, _ = started(tmp_path, table, task="retrieval", text="a", pair="b")
+    assert (recipe.spec.kind, recipe.spec.text, recipe.spec.pair, recipe.spec.label) == ("retrieval", "a", "b", "label")
+    _, notes = started(tmp_path, table, task="embedding", text="a", pair="b")
+    assert "pairs of the validation split have no score, and judge nothing" in notes
+    with pytest.raises(DataError, match="need no label, by --task retrieval --text COLUMN --pair COLUMN"):
+        started(tmp_path, {"a": QUESTIONS, "b": PASSAGES})
+
+
+def test_rows_of_one_passage_are_divided_together_where_they_cannot_be_one_by_one(tmp_path: Path) -> None:
+    """The recipe of questions with their paragraphs was one that no run accepts."""
+    table = {"question": QUESTIONS, "context": [PASSAGES[number // 4] for number in range(COUNT)]}
+    recipe, notes = started(tmp_path, table)
+    assert recipe.data.group == "context" and "group: context, because its texts recur" in notes
+    divided, _, facts = divided_rows(tmp_path / "train.parquet", RowsSlice(**dict(recipe.data), task=recipe.spec))
+    passages = {split: {*(rows.pairs or ())} for split, rows in divided.items()}
+    assert facts.leaked["validation"] == 0
+    assert not passages["train"] & (passages["validation"] | passages["selection"] | passages["holdout"])
+
+
+def test_no_group_is_named_where_both_texts_recur(tmp_path: Path) -> None:
+    """Divided by one of them, texts of the other would be learned and judged by."""
+    table = {
+        "question": [QUESTIONS[number // 4] for number in range(COUNT)],
+        "context": [PASSAGES[number % 60] for number in range(COUNT)],
+    }
+    recipe, notes = started(tmp_path, table)
+    assert not recipe.data.group and "to be corrected before a run" in notes
+
+
+# --- answers in passages, options, labels -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_answers_and_their_places_in_two_columns_are_spans(several: bool, tmp_path: Path) -> None:
+    """Lists of answers and of places were taken for words and tags, and places of single answers were not read."""
+    twice = [f"{passage} {word}" for passage, word in zip(PASSAGES, FIRST_WORDS, strict=True)]
+    places = [len(passage) + 1 for passage in PASSAGES]
+    answers, starts = ([[one] for one in column] if several else column for column in (FIRST_WORDS, places))
+    table = {"question": QUESTIONS, "context": twice, "answer_text": answers, "answer_start": starts}
+    recipe, _ = started(tmp_path, table)
+    assert (recipe.spec.kind, recipe.spec.label) == ("spans", "answer_text, answer_start")
+    rows = divided_rows(tmp_path / "train.parquet", RowsSlice(**dict(recipe.data), task=recipe.spec))[0]["train"]
+    assert all(int(str(label).split()[0]) > 60 for label in rows.labels), "the second place, not the first one"
+
+
+def test_places_that_are_wrong_are_not_read_and_it_is_said(tmp_path: Path) -> None:
+    table = {"question": QUESTIONS, "context": PASSAGES, "answer": FIRST_WORDS, "answer_start": [1] * COUNT}
+    recipe, notes = started(tmp_path, table)
+    assert (recipe.spec.kind, recipe.spec.label) == ("spans", "answer")
+    assert "answer_start does not say where, and is not read" in notes
+
+
+def test_options_in_columns_named_by_letters_are_choices(tmp_path: Path) -> None:
+    """A table of that form (MMLU's) was taken for a classification by A, B, C and D."""
+    columns = {letter: [drawn(2) for _ in range(COUNT)] for letter in "ABCD"}
+    recipe, _ = started(tmp_path, {"question": QUESTIONS, **columns, "answer": [*"ABCD"] * 60})
+    assert (recipe.spec.kind, recipe.spec.pair) == ("choices", "{A | B | C | D}")
+
+
+def test_a_label_of_several_columns_may_be_named(tmp_path: Path) -> None:
+    table = {"text": PASSAGES, "toxic": [0, 1, 1] * 80, "obscene": [0, 1] * 120}
+    recipe, _ = started(tmp_path, table, label="toxic, obscene")
+    assert (recipe.spec.kind, recipe.spec.label) == ("multi-label", "toxic, obscene")
+    assert recipe.spec.labels == ("toxic", "obscene")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_further_validation_rows_stand_beside_those_of_the_split(tmp_path: Path) -> None:
+    table = {"text": PASSAGES, "label": ["a", "b"] * 120}
+    for name in ("train", "validation", "validation_elsewhere"):
+        write_table(tmp_path / f"{name}.parquet", table)
+    assert [path.name for path in split_files(tmp_path, TaskSpec(name="mine"))["validation"]] == ["validation.parquet"]
+    made = starter_recipe(str(tmp_path), tmp_path / "mine.yaml")
+    assert any("not read: validation_elsewhere.parquet" in note for note in made.notes)
+    assert "split: validation_elsewhere" in made.text
+    (tmp_path / "validation.parquet").rename(tmp_path / "validation_here.parquet")
+    with pytest.raises(DataError, match="keep one of them, name it in task.validation, or name shards"):
+        split_files(tmp_path, TaskSpec(name="mine"))
+    named = TaskSpec(name="mine", validation="validation_here")
+    assert [path.name for path in split_files(tmp_path, named)["validation"]] == ["validation_here.parquet"]
