@@ -56,7 +56,8 @@ def init(
     table: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="Your rows: csv, tsv, json, jsonl, parquet or arrow, a folder of them, or a hub id."
+            metavar="DATA",
+            help="Your rows: csv, tsv, json, jsonl, conll, parquet or arrow, a folder of them, or a hub id.",
         ),
     ],
     text: Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="Column of the text.")] = None,

@@ -183,7 +183,9 @@ def columns_chosen(
                 f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
             )
     values = {name: in_one_value(column) for name, column in values.items()}
-    nested = [name for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)]
+    nested = {
+        name: column for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)
+    }
     if named := next((name for name in wished if name in nested), None):
         raise DataError(f"{file}: the column {named!r} holds objects, or lists of other things than labels")
     values = {name: column for name, column in values.items() if name not in nested}

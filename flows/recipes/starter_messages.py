@@ -9,17 +9,28 @@ from typing import Any
 
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import ColumnChoice
+from tasks.task_types.texts.tagged_lines import are_tagged_lines
 
 LONGEST_VALUE = 40
 """Characters of a value that a message shows."""
+TAGGED_LINES = 1000
+"""Lines of a file of texts that are looked at for tags."""
 MANY_ROWS = 20
 """Rows of which some share their label, if it is a class."""
 
 
-def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequence[str]) -> str:
+def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Mapping[str, list[Any]]) -> str:
     """Return a sentence about a table in which no text stands beside a label."""
+    if file.removesuffix(".gz").endswith(".txt") and are_tagged_lines(values.get("text", ())[:TAGGED_LINES]):
+        return f"{file} has a word and its tag in each line; call it {file.replace('.txt', '.conll')}"
     if file.removesuffix(".gz").endswith(".txt"):
         return f"{file} is read as one text a line; save it as .csv or .tsv, with a label beside each text"
+    placed = next((name for name in nested if any(map(has_places, nested[name]))), None)
+    if placed is not None:
+        return (
+            f"{file}: the column {placed!r} has entities by their first and last characters, which are not read; "
+            f"write words as a list, tokens, and a tag for each as another, tags, or both in a file .conll"
+        )
     known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
     single = [f"{name!r} has {brief(next(iter(one)))!r} in every row" for name, one in known.items() if len(one) == 1]
     single += [f"{name!r} is empty" for name, one in known.items() if not one]
@@ -30,6 +41,16 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Sequenc
         f"several values{why}; name them by --text and --label, or queries and their passages, which need no label, by "
         f"--task retrieval --text COLUMN --pair COLUMN"
     )
+
+
+def has_places(cell: Any) -> bool:
+    """Tell whether a cell lists entities by places, as tools for annotation write them: lists of two numbers and a
+    type, or objects with a start and an end."""
+    elements = cell if isinstance(cell, list) else []
+    lists = [
+        [str(part).isdecimal() for part in one] == [True, True, False] for one in elements if isinstance(one, list)
+    ]
+    return any(lists) or any(isinstance(one, dict) and {"start", "end"} <= one.keys() for one in elements)
 
 
 def brief(value: str) -> str:

@@ -118,10 +118,17 @@ def renamed(
 
 def recurring_text(columns: Mapping[str, Sequence[Any]], *names: str) -> str:
     """Return the one of some columns whose texts recur, as paragraphs do that have several questions; empty if there is
-    none, or several: dividing rows by one of them leaves texts of the other on both sides."""
+    none, or several: dividing rows by one of them leaves texts of the other on both sides. A word or two, such as the
+    aspect of a review, is no text."""
+    from tasks.task_types.common_rows import WORDS_OF_A_SECOND_TEXT, mean_words
+
     texts = {name: [value for value in columns[name] if isinstance(value, str)] for name in names if name in columns}
     sizes = {name: len(known) / len(set(known)) for name, known in texts.items() if known}
-    found = [name for name, size in sizes.items() if size >= MEAN_RECURRENCE]
+    found = [
+        name
+        for name, size in sizes.items()
+        if size >= MEAN_RECURRENCE and mean_words(texts[name]) >= WORDS_OF_A_SECOND_TEXT
+    ]
     return found[0] if len(found) == 1 and sizes[found[0]] <= MOST_RECURRENCE else ""
 
 

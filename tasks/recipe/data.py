@@ -155,7 +155,7 @@ class Data(Knobs):
     source: str = runtime_knob(
         "",
         "A hub id, a folder with train/validation files or from save_to_disk, or one file (csv, tsv, json, jsonl, "
-        "parquet, arrow; text files also with .gz). Empty: GLUE on the hub.",
+        "conll, parquet, arrow; text files also with .gz). Empty: GLUE on the hub.",
     )
     revision: str | None = runtime_knob(None, "Hub revision (a commit), for a hub id.")
     config: str | None = Field(

@@ -39,7 +39,7 @@ from tasks.ports.files.model_files import (
 )
 from tasks.ports.files.model_settings import architecture_fact, require_plain_settings
 
-TEXT_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".txt")
+TEXT_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".txt", ".conll", ".bio")
 DATA_SUFFIXES = (".parquet", ".arrow", *TEXT_SUFFIXES, *(f"{suffix}.gz" for suffix in TEXT_SUFFIXES))
 CONFIGURATIONS = "README.md"
 """The file in which a dataset of the hub may declare its configurations."""

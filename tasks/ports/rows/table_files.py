@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from glob import escape
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from tasks.errors import DataError
 from tasks.ports.rows.delimited import Layout, layout_of, lines_of
 from tasks.ports.rows.encodings import as_plain_text, plain_name
 from tasks.recipe.data import TableFormat
+from tasks.task_types.texts.tagged_lines import TAGS_COLUMN, WORDS_COLUMN, tagged_sentences
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,6 +126,22 @@ def open_text(path: Path, given: TableFormat) -> Iterator[OpenTable]:
 
 
 @contextmanager
+def open_tagged(path: Path, given: TableFormat) -> Iterator[OpenTable]:
+    """Open a file of tagged words, one a line: each sentence is a row."""
+    import pyarrow as pa
+
+    with as_plain_text(path, given.encoding) as (plain, encoding), plain.open(encoding="utf-8") as file:
+        sentences = tagged_sentences(file, path.name)
+
+        def batches() -> Iterator[pa.Table]:
+            while part := list(islice(sentences, ROWS_OF_A_BATCH)):
+                words, tags = ([one[place] for one in part] for place in range(2))
+                yield pa.table({WORDS_COLUMN: words, TAGS_COLUMN: tags})
+
+        yield OpenTable(path.name, (WORDS_COLUMN, TAGS_COLUMN), batches(), f"{encoding}, one word and its tag a line")
+
+
+@contextmanager
 def open_columnar(path: Path, given: TableFormat) -> Iterator[OpenTable]:
     """Open a Parquet or Arrow file, whose schema says everything."""
     form = path.suffix.removeprefix(".").lower()
@@ -156,6 +173,8 @@ FORMATS: dict[str, Opener] = {
     ".json": open_json,
     ".jsonl": open_json,
     ".txt": open_text,
+    ".conll": open_tagged,
+    ".bio": open_tagged,
     ".parquet": open_columnar,
     ".arrow": open_columnar,
 }

@@ -78,10 +78,10 @@ def gains_of(answer_N: np.ndarray, labels_N: np.ndarray) -> np.ndarray:
 
 
 def analyse_rankings(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: int) -> dict[str, object]:
-    """Return the share of queries whose first text is not relevant, and the spread of a query's scores, whose scale no
-    label fixes."""
-    both = zip(model["answer"], labels_N, strict=True)
-    firsts = [first_is_relevant(numbers_in(one), numbers_in(label)) for one, label in both]
+    """Return the share of queries whose first text is not relevant, among those that have a relevant one, and the
+    spread of a query's scores, whose scale no label fixes."""
+    both = [(numbers_in(one), numbers_in(label)) for one, label in zip(model["answer"], labels_N, strict=True)]
+    firsts = [first_is_relevant(scores_K, grades_K) for scores_K, grades_K in both if grades_K.any()]
     if not firsts:
         return {"wrong_first": None, "spread": None}
     return {"wrong_first": float(1 - np.mean(firsts)), "spread": finite(model["spread"].mean())}

@@ -75,6 +75,8 @@ def guess_numbers(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) ->
     if not (is_amount(labels) or (chosen.task is not None and are_numbers(labels))):
         return None
     reason = f"{chosen.label} has {len(set(labels)):,} different numbers, from {min(labels):g} to {max(labels):g}"
+    if chosen.pair is not None and chosen.task is None:
+        reason += "; for vectors of the texts, which can search, set kind: embedding, if it says how similar they are"
     return TableGuess(ANY_TEXT_FITS, reason, ("pearson", "spearman"))
 
 

@@ -57,6 +57,15 @@ def require_passages(split: str, labels: Sequence[Any], names: Sequence[str] | N
         )
 
 
+def repeated_pairs(rows: TableRows, names: Sequence[str] | None) -> list[str]:
+    """Return a sentence about rows that repeat a query with its passage: each is ranked behind the others, so
+    that their figures fall."""
+    both = [pair for pair in zip(rows.columns["text"], rows.columns.get("pair", ()), strict=False) if None not in pair]
+    more = len(both) - len(set(both))
+    told = "repeat a query with its passage, and are ranked behind one another; remove them"
+    return [f"{rows.file}: {more:,} rows {told}"] if more else []
+
+
 def is_passage_alone(mark: Any) -> bool:
     """Tell whether a row with this mark brings a passage, and no query that it answers."""
     return mark == 0
@@ -118,6 +127,7 @@ READER = Reader(
     judging_labels=judging_relevance,
     names_in_config=no_names_in_config,
     guess=guess_queries,
+    notes=repeated_pairs,
     columns_of=columns_of_search,
     reads_apart=True,
     second_alone=is_passage_alone,

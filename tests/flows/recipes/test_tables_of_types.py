@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from flows.recipes.starter import Wishes, starter_recipe
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import divided_rows
-from tasks.ports.rows.tables import split_files, write_table
+from tasks.ports.rows.tables import read_table, split_files, write_table
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 
@@ -92,6 +93,23 @@ def test_no_group_is_named_where_both_texts_recur(tmp_path: Path) -> None:
     assert not recipe.data.group and "to be corrected before a run" in notes
 
 
+def test_scored_pairs_say_that_an_embedder_may_learn_from_them(tmp_path: Path) -> None:
+    """STS-B and STS 2014 call the score of similarity a label or a score: nothing tells it from another number."""
+    table = {"sentence1": PASSAGES, "sentence2": PASSAGES[::-1], "score": [number % 50 / 10 for number in range(COUNT)]}
+    recipe, notes = started(tmp_path, table)
+    assert recipe.spec.kind == "regression" and "which can search, set kind: embedding" in notes
+    assert started(tmp_path, table, task="embedding")[0].spec.kind == "embedding"
+
+
+def test_reviews_with_several_aspects_are_divided_by_review(tmp_path: Path) -> None:
+    """An aspect is a word of its review, so that no row stands alone, and none could be held back."""
+    reviews = [PASSAGES[number // 2] for number in range(COUNT)]
+    aspects = [review.split()[number % 2] for number, review in enumerate(reviews)]
+    table = {"review": reviews, "aspect": aspects, "label": ["good", "bad", "bad"] * 80}
+    recipe, notes = started(tmp_path, table, text="review", pair="aspect")
+    assert recipe.data.group == "review" and "to be corrected" not in notes
+
+
 # --- answers in passages, options, labels -----------------------------------------------------------------------------
 
 
@@ -145,3 +163,58 @@ def test_further_validation_rows_stand_beside_those_of_the_split(tmp_path: Path)
         split_files(tmp_path, TaskSpec(name="mine"))
     named = TaskSpec(name="mine", validation="validation_here")
     assert [path.name for path in split_files(tmp_path, named)["validation"]] == ["validation_here.parquet"]
+
+
+def test_a_pair_that_is_repeated_is_told(tmp_path: Path) -> None:
+    """Each copy is ranked behind the other: a teacher that finds every passage has 0.63 instead of 1."""
+    notes = started(tmp_path, {"query": [*QUESTIONS, *QUESTIONS[:3]], "passage": [*PASSAGES, *PASSAGES[:3]]})[1]
+    assert "3 rows repeat a query with its passage, and are ranked behind one another; remove them" in notes
+
+
+TAGGED = (
+    "-DOCSTART-\t-X-\tO\n\n# id = 1\nAnna\tNNP\tB-PER\nis\tVBZ\tO\n#\t#\tO\n \nin IN O\nNew NNP B-LOC\nYork NNP I-LOC\n"
+)
+
+
+def test_a_file_of_tagged_words_is_read_by_sentence(tmp_path: Path) -> None:
+    """The form of CoNLL-2003, in which most tools write entities, could not be read."""
+    (tmp_path / "train.conll").write_text(TAGGED)
+    table, opened = read_table(tmp_path / "train.conll")
+    assert table.to_pylist() == [
+        {"tokens": ["Anna", "is", "#"], "tags": ["B-PER", "O", "O"]},
+        {"tokens": ["in", "New", "York"], "tags": ["O", "B-LOC", "I-LOC"]},
+    ]
+    assert opened.said == "UTF-8, one word and its tag a line"
+    with gzip.open(tmp_path / "rows.bio.gz", "wt", encoding="utf-16") as file:
+        file.write(TAGGED)
+    assert read_table(tmp_path / "rows.bio.gz")[0].equals(table)
+
+
+def test_a_file_of_tagged_words_makes_a_recipe_of_entities(tmp_path: Path) -> None:
+    sentences = [
+        f"{word}\tB-PER\nsaw\tO\n{passage.split()[1]}\tO\n" for word, passage in zip(FIRST_WORDS, PASSAGES, strict=True)
+    ]
+    (tmp_path / "mine.conll").write_text("\n".join(sentences))
+    made = starter_recipe(str(tmp_path / "mine.conll"), tmp_path / "mine.yaml")
+    spec = Recipe.model_validate(YAML(typ="safe").load(made.text)).spec
+    assert (spec.kind, spec.text, spec.label) == ("tokens", "tokens", "tags")
+    (tmp_path / "mine.conll").rename(tmp_path / "mine.txt")
+    with pytest.raises(DataError, match=r"mine\.txt has a word and its tag in each line; call it mine\.conll"):
+        starter_recipe(str(tmp_path / "mine.txt"), tmp_path / "other.yaml")
+
+
+def test_a_word_without_a_tag_is_named_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "train.conll").write_text(f"{TAGGED}\nAnna\n")
+    with pytest.raises(
+        DataError, match=r"^train\.conll, line 12: 'Anna' is one column; write a word, a tab and its tag"
+    ):
+        read_table(tmp_path / "train.conll")
+
+
+def test_entities_by_their_characters_are_told_to_be_words_and_tags(tmp_path: Path) -> None:
+    """Tools for annotation write them so; the message named --text and --label, which do not help."""
+    forms = {"lists": '[[0, 4, "PER"]]', "objects": '[{"start": 0, "end": 4, "label": "PER"}]'}
+    for name, entities in forms.items():
+        (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "Anna is here", "entities": {entities}}}\n' * 40)
+        with pytest.raises(DataError, match="'entities' has entities by their first and last characters.*file .conll"):
+            starter_recipe(str(tmp_path / f"{name}.jsonl"), tmp_path / "mine.yaml")

@@ -126,6 +126,8 @@ def test_equal_scores_stand_in_no_order_and_queries_without_an_answer_do_not_cou
     assert METRICS["mrr_at_10"](scores_N, grades_N) == 0.75
     weights_RN = np.asarray([[1.0, 1.0], [0.0, 2.0]])
     assert METRICS["mrr_at_10"].weighted(scores_N, grades_N, weights_RN).tolist() == [0.75, 0.0]
+    analysed = RANKING.alone({"answer": scores_N, "spread": np.zeros(2)}, grades_N, 5)
+    assert analysed["wrong_first"] == 0.5, "no order of the second query has a right text first"
 
 
 def test_a_model_with_one_score_for_all_texts_is_a_random_order() -> None:
