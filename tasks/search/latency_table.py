@@ -28,7 +28,7 @@ from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace
 from tasks.methods.pruning.neurons import feed_forward_maps, neurons_to_keep
-from tasks.methods.pruning.widths import attention_maps, heads_to_keep
+from tasks.methods.pruning.widths import heads_to_keep, narrowed
 from tasks.recipe.makers.search import LatencySlice
 from tasks.results.search import LatencyCell, LatencyCheck, LatencyTable, PerLayer
 from tasks.scoring.onnx_models import open_session
@@ -41,7 +41,7 @@ from tasks.search.space import BYTES_OF_A_NUMBER
 from tasks.search.timing import milliseconds_in_turn
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.heads import HEADS
-from tasks.training.models.students import smaller
+from tasks.training.models.students import copied, shares_modules, smaller, tied
 
 OPSET = 20
 TIMED_WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4"}
@@ -110,17 +110,18 @@ class ShapeBuilder:
         return config
 
     def model_of(self, size: ShapeSize) -> Any:
-        """Return a model of a shape with random weights."""
+        """Return a model of a shape with random weights, which share what the config says."""
         torch.manual_seed(0)
-        model = HEADS[self.knobs.task_type].auto_class().from_config(self.config_of(size)).eval()
+        model = tied(HEADS[self.knobs.task_type].auto_class().from_config(self.config_of(size))).eval()
         return model.requires_grad_(False)
 
     def require_cuts(self) -> None:
         """Raise ModelError where the architecture cannot be made narrower, or has no neurons to remove: the search
         would find out after its first training."""
-        model = self.model_of(self.size_of(1.0, 1.0, self.knobs.depths[0]))
-        if set(self.knobs.widths) != {1.0}:
-            attention_maps(model)
+        model = self.model_of(self.size_of(1.0, 1.0, layers := self.knobs.depths[0]))
+        for width in sorted({*self.knobs.widths} - {1.0}):  # a width of the embeddings' own has no map between the two
+            size = self.size_of(width, 1.0, layers)
+            narrowed(model, range(size.hidden), [range(size.heads)] * layers)
         if set(self.knobs.neurons) != {1.0}:
             feed_forward_maps(model)
 
@@ -129,7 +130,7 @@ class ShapeBuilder:
         model = self.model_of(size)
         parameters = sum(value.numel() for value in model.parameters())
         folder = self.scratch / "model"
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, state_dict=copied(model) if shares_modules(model) else None)
         flops = flops_of(folder, self.knobs.flops_length, self.knobs.task_type)
         if way == "torch":
             engine, call = self.faster_of_torch(model)

@@ -68,6 +68,15 @@ def test_dropped_layers_leave_the_rest_tied() -> None:
     assert first.attention is second.attention and first.ffn is not second.ffn
 
 
+@pytest.mark.parametrize("start", ["random", "embeddings"])
+def test_a_drawn_student_of_a_teacher_with_a_shared_block_shares_it_while_it_learns(start: str) -> None:
+    """Each layer learned a block of its own, and saving kept the first one's for all."""
+    teacher = build_student("albert", tiny(), Shape(layers=4, embedding=8, share="attention"), seed=0)
+    student = build_student(start, teacher, Shape(layers=2), seed=0)
+    first, second = (group.albert_layers[0] for group in student.albert.encoder.albert_layer_groups)
+    assert first.attention is second.attention and first.ffn is not second.ffn
+
+
 @pytest.mark.parametrize("by", ["neuron-pruning", "width-pruning", "weight-pruning", "lottery-ticket", "quantization"])
 def test_makers_that_change_layers_one_by_one_refuse_a_block_that_all_share(by: str) -> None:
     """They would cut the one block once for each layer."""

@@ -10,9 +10,14 @@ import pytest
 from tasks.engine.job import Job
 from tasks.errors import LimbeckError
 from tasks.recipe.makers.search import LatencySlice
+from tasks.recipe.students import Shape
 from tasks.results.search import LatencyTable
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.search.jobs import JOBS
+from tasks.training.data.rows import load_tokenizer
+from tasks.training.models.students import build_student, save_model
+from tests.architectures.test_albert_of_bert import tiny
+from tests.families import write_tiny
 
 FAST: dict[str, Any] = {"repeats": 5, "warmup": 1, "seconds": 0.02, "length": 8, "task_type": "classification"}
 
@@ -76,6 +81,22 @@ def test_parameters_bytes_and_flops_are_those_of_a_real_model(table: LatencyTabl
     assert cell.parameters.of(3) == parameters_of(tmp_path)
     assert cell.bytes.of(3) == pytest.approx(weight_bytes(tmp_path), rel=1e-2)
     assert cell.flops.of(3) == flops_of(tmp_path, 128, "classification")
+
+
+def test_a_shared_block_is_counted_once(tmp_path: Path) -> None:
+    """It was counted for each layer."""
+    shape = Shape(layers=2, embedding=8, share="attention")
+    student = build_student("albert", tiny(), shape, seed=0)
+    save_model(student, load_tokenizer(write_tiny("albert", tmp_path / "other")), tmp_path / "base")
+    found = measured_table(tmp_path / "base", tmp_path / "table", depths=(1, 2))
+    assert found.cells[0].parameters.of(2) == parameters_of(tmp_path / "base")
+
+
+def test_a_width_that_a_config_cannot_state_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    """It was refused behind the training of the teacher: at the embeddings' width, an ELECTRA has no map from them."""
+    electra = write_tiny("electra", tmp_path / "electra")
+    with pytest.raises(LimbeckError, match="a electra of width 8 has other parameters than one of width 16"):
+        measured_table(electra, tmp_path / "table", widths=(1.0, 0.5))
 
 
 @pytest.mark.slow

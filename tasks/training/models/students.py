@@ -217,7 +217,8 @@ def build_student(
             f"folder or hub id"
         )
     student = STARTS[start](model, shape, lambda config: type(model)._from_config(config, dtype=torch.float32))
-    return student.to(model.device)
+    # A config that states a shared block builds one for each layer; trained apart, all but the first would be lost.
+    return tied(student).to(model.device)
 
 
 def principal_axes(values_VD: Tensor, width: int) -> Tensor:
