@@ -36,7 +36,9 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, CorpusRead, RowsSlice, ScoreSlice
 from tasks.results.facts import RowsFacts
 from tasks.results.row import ResultRow
+from tasks.results.search import SearchResult
 from tasks.score_model import score_model
+from tasks.search.measured_costs import with_notes_over_budget
 from tasks.stage.session import Session
 
 
@@ -111,7 +113,10 @@ async def search_everything(recipe: Recipe, sources: dict[str, Artifact], sessio
         await begun.comparing
         return Searched(found.result)
     judged, candidates, known = await make_candidates(found.recipe, begun)
-    return Searched(with_whole_scores(found.result, candidates), found.recipe, judged, candidates, known)
+    result = with_whole_scores(found.result, candidates)
+    if isinstance(result, SearchResult) and recipe.search is not None:
+        result = with_notes_over_budget(result, recipe.search, judged)
+    return Searched(result, found.recipe, judged, candidates, known)
 
 
 async def shared_artifacts(

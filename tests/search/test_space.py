@@ -11,8 +11,10 @@ from flows.branches.search.shapes import below_the_whole
 from tasks.errors import RecipeError
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.report.tables.search import search_lines
+from tasks.results.row import ExportFacts, ResultRow
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable, PerLayer, SearchResult
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
+from tasks.search.measured_costs import with_notes_over_budget
 from tasks.search.ranking import kendall_tau, rounds_of
 from tasks.search.space import SizedVocabulary, finalists, fitting_shapes, largest_first, measured_shapes, points_of
 
@@ -153,3 +155,34 @@ def test_no_vocabulary_has_more_pieces_than_there_are() -> None:
 def test_a_supernet_whose_scores_are_equal_is_told() -> None:
     result = SearchResult(budgets=("x",), points=3, fitting=3, checked=("a", "b", "c"))
     assert any("agree with no tau; its ranking is not to be trusted" in line for line in search_lines(result))
+
+
+def test_a_graph_that_is_measured_over_the_budget_is_told() -> None:
+    """The gate bounds checkpoints alone: a shape of 2.4 ms was the answer to what fits in 1.5 ms, without a word."""
+    search = search_of(budget={"latency_ms": 1.5, "bytes": "1x"}, space={"layers": [2], "formats": ["int8", "torch"]})
+    known = table("int8", "torch")
+    fitting = fitting_shapes(search, known, [WHOLE], None)
+    shapes = tuple(one.replaced(state="candidate") for one in fitting)
+    result = SearchResult(budgets=("x",), points=8, fitting=len(shapes), shapes=shapes, table=known)
+
+    def with_latencies(**ms: float) -> tuple[str, ...]:
+        rows = [
+            ResultRow(
+                name=f"{name}.int8",
+                of=name,
+                role="int8",
+                metrics={},
+                headline="accuracy",
+                latency_ms=value,
+                bytes=1000,
+                export=ExportFacts(format="int8"),
+            )
+            for name, value in ms.items()
+        ]
+        return with_notes_over_budget(result, search, rows).notes
+
+    names = [one.name for one in shapes]
+    assert with_latencies(**dict.fromkeys(names, 1.4)) == () == with_latencies()
+    (told,) = with_latencies(**{names[0]: 2.4})
+    assert told == f"{names[0]} in int8 was measured over the budget: latency_ms is 2.4, and 1.5 is asked"
+    assert any(told in line for line in search_lines(result.replaced(notes=(told,))))
