@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from tasks.architectures.albert import SHARED_PARTS
 from tasks.modeling.names import OWN_TYPES, in_each_layer
 from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal
 from tasks.recipe.knobs import Choices, added_knob
@@ -23,6 +22,8 @@ from tasks.recipe.makers.shrinking import HeadsCandidate, NarrowedCandidate, Pru
 from tasks.recipe.makers.supernets import SubNetworkCandidate
 from tasks.recipe.makers.weights import LotteryCandidate, SparseCandidate
 from tasks.recipe.students import (
+    DRAWN_STARTS,
+    OWN_LAYERS,
     STRATEGY_NAMES,
     DroppedTraining,
     LayerDropping,
@@ -33,7 +34,7 @@ from tasks.recipe.students import (
     require_start,
     takes_layers,
 )
-from tasks.recipe.training import TaskTraining
+from tasks.recipe.training import Pretraining, TaskTraining
 
 
 class DistilledCandidate(CandidateKnobs):
@@ -103,10 +104,11 @@ class DistilledCandidate(CandidateKnobs):
         """The sizes of its shape, if it is a new student."""
         return {knob: value for knob, value in self.shape or () if not isinstance(value, (str, tuple))}
 
-    @property
-    def shares_layers(self) -> bool:
-        """Whether it is an ALBERT with fewer sets of weights than layers."""
-        return self.start == "albert" and self.shape is not None and self.shape.share != "none"
+    def sharing(self, section: Pretraining | None) -> str:
+        """What its shape says, or, where it has the teacher's architecture, what the teacher's layers share."""
+        if self.start == "albert" and self.shape is not None:
+            return self.shape.share or "all"
+        return super().sharing(section) if self.start in (*OWN_LAYERS, *DRAWN_STARTS) else ""
 
     @property
     def mixers(self) -> tuple[str, ...]:
@@ -114,11 +116,6 @@ class DistilledCandidate(CandidateKnobs):
         if self.start not in OWN_TYPES or self.shape is None:
             return ()
         return tuple(in_each_layer(self.shape.mixer or "softmax", self.shape.layers))
-
-    @property
-    def shares_a_block(self) -> bool:
-        """Whether it is an ALBERT that shares attention or feed-forward blocks alone."""
-        return self.start == "albert" and self.shape is not None and self.shape.share in SHARED_PARTS
 
     @property
     def trainings(self) -> dict[str, TaskTraining]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from tasks.architectures.albert import SHARED_PARTS
 from tasks.catalog import TaskSpec
 from tasks.modeling.names import OWN_TYPES
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
@@ -13,7 +14,7 @@ from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Exports, Gate
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.students import LayerDropping, Student
-from tasks.recipe.training import Ensemble
+from tasks.recipe.training import Ensemble, Pretraining
 from tasks.task_types.types import TASK_TYPES
 
 READ_VALUES = ("relations", "self-attention")
@@ -87,12 +88,12 @@ def require_comparable_layers(name: str, method: str, behind: Sequence[Candidate
         )
 
 
-def shares_layers(name: str, known: dict[str, CandidateKnobs]) -> bool:
+def shares_layers(name: str, known: dict[str, CandidateKnobs], section: Pretraining | None) -> bool:
     """Tell whether layers of a candidate share their weights, because it, or the one that its chain begins with, is
-    built as an ALBERT."""
+    built as an ALBERT, or of one that the ``section`` on pretraining describes."""
     if name not in known:
         return False
-    return [known[name], *origins_of(known[name], known)][-1].shares_layers
+    return [known[name], *origins_of(known[name], known)][-1].sharing(section) not in ("", "none")
 
 
 def mixers_of(name: str, known: dict[str, CandidateKnobs]) -> tuple[str, ...]:
@@ -103,9 +104,10 @@ def mixers_of(name: str, known: dict[str, CandidateKnobs]) -> tuple[str, ...]:
     return [known[name], *origins_of(known[name], known)][-1].mixers
 
 
-def require_chains(candidates: Sequence[CandidateKnobs]) -> None:
-    """Raise ValueError for names that are taken twice, and for candidates that are made from something unknown, from
-    each other, or from seeds that are not there."""
+def require_chains(candidates: Sequence[CandidateKnobs], section: Pretraining | None) -> None:
+    """Raise ValueError for names that are taken twice, for candidates that are made from something unknown, from
+    each other, or from seeds that are not there, and for changes of layers that share a block; ``section`` says what
+    those of pretrained models share."""
     names = [one.name for one in candidates]
     taken = sorted({name for name in names if names.count(name) > 1 or name in (PRETRAINED, TEACHER)})
     if taken:
@@ -116,6 +118,7 @@ def require_chains(candidates: Sequence[CandidateKnobs]) -> None:
     known = {one.name: one for one in candidates}
     for one in candidates:
         require_origin(one, known)
+        require_own_blocks(one, known, section)
     for one in candidates:
         if one.is_follower and not set(one.planned_seeds) <= set(known[one.made_from].planned_seeds):
             raise ValueError(
@@ -154,17 +157,24 @@ def require_origin(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) 
             f"candidate {candidate.name} changes the weights of {grids[0]}, which would leave the grid for which they "
             f"are trained; let {grids[0]} be made from {candidate.name}, not the reverse"
         )
-    blocks = [one.name for one in behind if one.shares_a_block]
-    if blocks and candidate.changes_each_layer:
-        raise ValueError(
-            f"candidate {candidate.name} changes layers one by one, and all layers of {blocks[0]} share one block, "
-            f"which would be changed once for each of them; give {blocks[0]} share: none, all or groups:K"
-        )
     if known[candidate.made_from] is candidate or behind[-1].made_from == candidate.name:
         circle = " from ".join([candidate.name, *(one.name for one in behind), candidate.name])
         raise ValueError(
             f"candidates are made in a circle, {circle}; let one of them be made from pretrained, teacher or another "
             f"candidate"
+        )
+
+
+def require_own_blocks(
+    candidate: CandidateKnobs, known: dict[str, CandidateKnobs], section: Pretraining | None
+) -> None:
+    """Raise ValueError for a candidate whose maker changes layers one by one, where all of them share one block."""
+    first = [candidate, *origins_of(candidate, known)][-1]
+    if candidate.changes_each_layer and first.sharing(section) in SHARED_PARTS:
+        whose = first.made_from if first is candidate else first.name
+        raise ValueError(
+            f"candidate {candidate.name} changes layers one by one, and all layers of {whose} share one block, "
+            f"which would be changed once for each of them; give {whose} share: none, all or groups:K"
         )
 
 

@@ -101,8 +101,8 @@ class Recipe(DerivedKnobs):
         self.check_further_metrics()
         if not self.planned and self.sweep is None and self.search is None:
             raise ValueError("there are no candidates: add students, layer_dropping or candidates")
-        require_chains(self.planned)
         check_pretrained(self.planned, self.pretraining)
+        require_chains(self.planned, self.pretraining)
         if self.corpus is None and (self.general_distillation or self.pretraining):
             raise ValueError("general_distillation and pretraining need a corpus; add a corpus section")
         if self.gate.split == "holdout" and not self.data.holdout_rows:

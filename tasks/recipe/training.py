@@ -227,6 +227,11 @@ class Pretraining(SeededTraining):
         return self
 
 
+def sharing_of(section: Pretraining) -> str:
+    """Return what layers of a pretrained model share: ``share``, or its default; empty for a BERT."""
+    return "" if section.family != "albert" else section.share or "all"
+
+
 class Teacher(SeededTraining, TaskTraining):
     """The large model: pretrained, fine-tuned on the task, then distilled into the small ones."""
 

@@ -104,7 +104,7 @@ def model_card(
     model."""
     task = recipe.spec
     known = {one.name: one for one in recipe.planned}
-    shared = SHARED_LAYERS_NOTE if shares_layers(model.name, known) else ""
+    shared = SHARED_LAYERS_NOTE if shares_layers(model.name, known, recipe.pretraining) else ""
     mixers = mixers_of(model.name, known)
     synthetic = SYNTHETIC if data["synthetic"] else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""

@@ -87,3 +87,25 @@ def test_makers_that_change_layers_one_by_one_refuse_a_block_that_all_share(by: 
         recipe["exports"] = {"formats": ["onnx", "int8"]}
     with pytest.raises(ValueError, match="candidate b changes layers one by one, and all layers of a share one block"):
         Recipe.model_validate(recipe | {"data": {"holdout_rows": 2000}})
+
+
+@pytest.mark.parametrize("whose", ["a", "teacher"])
+def test_a_block_that_the_section_on_pretraining_shares_is_refused_likewise(whose: str) -> None:
+    """It was cut once for each layer, an IndexError behind hours of pretraining, since only the knob of the candidate
+    itself was read."""
+    section = {"family": "albert", "layers": 4, "share": "ffn"}
+    recipe = {
+        "name": "r",
+        "task": "sst2",
+        "data": {"holdout_rows": 2000},
+        "corpus": {"source": "wiki"},
+        "pretraining": section,
+        "candidates": [
+            {"name": "a", "by": "pretraining", "from": "pretrained"},
+            {"name": "b", "by": "neuron-pruning", "from": whose},
+        ],
+    }
+    said = f"candidate b changes layers one by one, and all layers of {whose} share one block"
+    with pytest.raises(ValueError, match=said):
+        Recipe.model_validate(recipe)
+    assert Recipe.model_validate(recipe | {"pretraining": section | {"share": "all"}}).planned

@@ -326,3 +326,18 @@ def test_a_card_says_what_its_model_is_made_from_and_what_that_cost() -> None:
     assert "made from" not in model_card(
         stated("small"), stated("teacher", "teacher"), recipe_of(RECIPE), ACCEPTED, DATA, {"torch": "2.13.0"}, STAGES
     )
+
+
+def test_an_albert_whose_sharing_the_section_on_pretraining_states_is_said_to_be_no_faster() -> None:
+    """The note was left out where the candidate did not state it itself, as in three rows of recipe albert-tables."""
+    recipe = {
+        "name": "tables",
+        "task": "sst2",
+        "students": [],
+        "corpus": {"source": "wiki"},
+        "pretraining": {"family": "albert", "layers": 4},
+        "candidates": [{"name": "words", "by": "pretraining", "from": "pretrained", "start": "pretrained"}],
+    }
+    note = "not faster, because every layer is still computed"
+    assert note in card(row("words"), recipe=recipe)
+    assert note not in card(row("words"), recipe=recipe | {"pretraining": {"layers": 4}})

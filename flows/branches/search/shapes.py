@@ -208,7 +208,7 @@ def with_candidates(
         changes["gate"] = recipe.gate.model_copy(update={"criteria": (*recipe.gate.criteria, *bounds)})
     found = recipe.model_copy(update=changes)
     try:
-        require_chains(found.planned)
+        require_chains(found.planned, recipe.pretraining)
     except ValueError as error:
         raise RecipeError(f"search: {error}") from error
     return found

@@ -65,7 +65,7 @@ def with_trials(recipe: Recipe, trials: RecipeTrials, chosen: Sequence[Trial]) -
     section = recipe.task_distillation
     made = [candidate_of_trial(one, trials, section, trials.steps, trials.seeds) for one in chosen]
     found = recipe.model_copy(update={"candidates": (*recipe.candidates, *made)})
-    require_chains(found.planned)
+    require_chains(found.planned, recipe.pretraining)
     return Recipe.model_validate(found.model_dump(exclude_unset=True, by_alias=True))
 
 

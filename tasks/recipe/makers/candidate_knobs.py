@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from tasks.recipe.knobs import Knobs, Name, require_distinct, runtime_knob
-from tasks.recipe.training import TaskTraining
+from tasks.recipe.training import Pretraining, TaskTraining, sharing_of
 
 PRETRAINED, TEACHER = "pretrained", "teacher"
 
@@ -65,20 +65,15 @@ class CandidateKnobs(Knobs):
         """The shape of a model that is built anew; empty if it has the shape of its origin, but for the layers."""
         return {}
 
-    @property
-    def shares_layers(self) -> bool:
-        """Whether it is built anew, with layers that share their weights."""
-        return False
+    def sharing(self, section: Pretraining | None) -> str:
+        """What its layers share, as ``share`` says it, where it is built as an ALBERT, or from a model that
+        ``section`` pretrains as one; empty if nothing is known to be shared."""
+        return "" if section is None or self.is_follower else sharing_of(section)
 
     @property
     def mixers(self) -> tuple[str, ...]:
         """What stands in each of its layers, if it is built anew with attentions of our own."""
         return ()
-
-    @property
-    def shares_a_block(self) -> bool:
-        """Whether it is built anew, with one block of all layers in common and the other one of each layer's own."""
-        return False
 
     @property
     def changes_each_layer(self) -> bool:

@@ -6,11 +6,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.architectures.albert import SHARED_PARTS
 from tasks.recipe.distillation import Prediction
 from tasks.recipe.knobs import LARGEST_LAYERS, LARGEST_WIDTH
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
-from tasks.recipe.training import Pretraining, TaskTraining
+from tasks.recipe.training import Pretraining, TaskTraining, sharing_of
 
 OF_SHAPE = ("family", "layers", "embedding", "share")
 """Knobs of a new model."""
@@ -84,15 +83,9 @@ class PretrainedCandidate(CandidateKnobs):
         """What it learns from after pretraining."""
         return self.signal
 
-    @property
-    def shares_layers(self) -> bool:
-        """Whether it is an ALBERT with fewer sets of weights than layers."""
-        return self.share not in (None, "none")
-
-    @property
-    def shares_a_block(self) -> bool:
-        """Whether it is an ALBERT that shares attention or feed-forward blocks alone."""
-        return self.share in SHARED_PARTS
+    def sharing(self, section: Pretraining | None) -> str:
+        """What it says itself, or else the section."""
+        return "" if section is None else sharing_of(self.pretraining_of(section, self.planned_seeds[0]))
 
     @property
     def trainings(self) -> dict[str, TaskTraining]:
