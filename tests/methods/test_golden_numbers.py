@@ -171,6 +171,12 @@ WITHOUT_NUMBERS = {
         "nearest_steps": "tries steps; no other step, and not the first one, leaves less error in the tests",
         "LearnedGrid": "calls on_learned_grid for each block",
     },
+    "learned_ranges": {
+        "FixedRange": "two numbers",
+        "LearnedRange": "is what on_learned_range calls",
+        "on_learned_range": "proven by the reference's numbers and gradients",
+        "measured_range": "calls step_and_zero; proven by cases",
+    },
     "ternary": {
         "ternary": "proven by the paper's rule, written a second time in numpy",
         "TernaryGrid": "calls ternary for each block",
