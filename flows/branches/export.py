@@ -19,7 +19,7 @@ from tasks.contracts import Artifact
 from tasks.export_model import export_executorch, export_onnx, quantize_as_trained, quantize_onnx, quantize_to_four_bits
 from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
-from tasks.exports.speed_check import too_slow
+from tasks.gate.speed_check import too_slow
 from tasks.ports.store.artifacts import Store
 from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.knobs import Knobs

@@ -26,7 +26,7 @@ from tasks.exports.jobs import JOBS
 from tasks.exports.package import files_for_a_model, shared_card
 from tasks.exports.parity import against_fp32, against_full, apart, loss
 from tasks.exports.quantizing import best, draw, quietly
-from tasks.exports.speed_check import NOISE, too_slow
+from tasks.gate.speed_check import NOISE, too_slow
 from tasks.recipe.judging import Exports
 from tasks.results.facts import GraphFacts, Pace, SpeedFacts
 from tasks.scoring.onnx_models import FILES, OnnxModel, card_of, is_export

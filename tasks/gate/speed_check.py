@@ -1,7 +1,7 @@
 """Speed check of quantized graphs: the reason why a graph that is slower than the recipe demands is not published.
 
-Kept apart from ``parity.py``, which the stages that write graphs can reach: this verdict is made after they have run,
-and must not be part of their keys.
+Kept apart from ``tasks/exports/parity.py``, which the stages that write graphs can reach: this verdict is made after
+they have run, and must not be part of their keys.
 """
 
 from __future__ import annotations
