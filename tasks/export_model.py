@@ -4,7 +4,7 @@ program for phones."""
 from __future__ import annotations
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import ExportSlice, ProgramSlice, QuantizeSlice
+from tasks.recipe.slices import ExportSlice, ProgramSlice, QuantizeSlice, RangesSlice
 from tasks.stage.context import StageContext
 from tasks.stage.decorator import stage
 from tasks.stage.keys import ENGINE_LIBRARIES
@@ -60,6 +60,21 @@ async def quantize_as_trained(context: StageContext, knobs: QuantizeSlice, *, ex
     """Write the codes for which a model was trained, of four bits or fewer, into its graph, and score it on the
     selection rows."""
     await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "rows": rows})
+
+
+@stage(
+    makes="export",
+    engine="quantize-to-trained-ranges",
+    module="tasks.exports",
+    threads="branch",
+    libraries=(*ENGINE_LIBRARIES, *QUANTIZERS),
+)
+async def quantize_to_trained_ranges(
+    context: StageContext, knobs: RangesSlice, *, export: Artifact, model: Artifact, rows: Artifact
+) -> None:
+    """Write a model's graph in int8 with the static ranges that the model states, and score it on the selection
+    rows."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"export": export, "model": model, "rows": rows})
 
 
 @stage(

@@ -9,6 +9,7 @@ from tasks.recipe.makers.slices import (
     NeuronSlice,
     PruneRoundSlice,
     QuantizationSlice,
+    StaticQuantizationSlice,
     SubNetworkSlice,
     SupernetSlice,
     TicketSlice,
@@ -109,6 +110,19 @@ async def train_quantized(
 ) -> None:
     """Train a model whose weights and states are rounded as in the graph that will serve it; its teacher is the model
     that it starts from."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"start": start, "rows": rows, "transfer": transfer})
+
+
+@stage(makes="checkpoint", engine="static-quantization", threads="branch")
+async def train_with_static_ranges(
+    context: StageContext,
+    knobs: StaticQuantizationSlice,
+    *,
+    start: Artifact,
+    rows: Artifact,
+    transfer: Artifact | None = None,
+) -> None:
+    """Train a model whose weights and states are rounded as in a graph with static ranges, which its folder states."""
     await context.run(knobs.model_dump(mode="json"), inputs={"start": start, "rows": rows, "transfer": transfer})
 
 

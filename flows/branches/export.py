@@ -13,10 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal, cast
 
 from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
-from tasks.export_model import export_executorch, export_onnx, quantize_as_trained, quantize_onnx, quantize_to_four_bits
+from tasks.export_model import (
+    export_executorch,
+    export_onnx,
+    quantize_as_trained,
+    quantize_onnx,
+    quantize_to_four_bits,
+    quantize_to_trained_ranges,
+)
 from tasks.exports.package import PublishedExport
 from tasks.exports.parity import against_fp32, against_full
 from tasks.gate.speed_check import too_slow
@@ -25,7 +33,7 @@ from tasks.recipe.judging import Exporting, Exports, Quantizing
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ExportSlice, ProgramSlice, QuantizeSlice, SpeedSlice
+from tasks.recipe.slices import ExportSlice, ProgramSlice, QuantizeSlice, RangesSlice, SpeedSlice
 from tasks.results.export_formats import EXPORT_FORMATS, IN_FULL, is_program, ways_of
 from tasks.results.facts import GraphFacts, SpeedFacts
 from tasks.results.roles import role_of
@@ -130,6 +138,16 @@ async def quantized(
     if name == "four-bit" and name in grids_of(recipe, candidate):
         slice_ = QuantizeSlice(ways=(TRAINED,), **judged)
         return await quantize_as_trained(slice_, export=full, rows=rows, label=f"{candidate.name}-{name}")
+    if name in grids_of(recipe, candidate) and has_static_ranges(recipe, candidate):
+        of_model = RangesSlice(
+            task_type=recipe.spec.kind,
+            format=cast(Literal["int8", "int8-table4"], name),
+            metric=recipe.spec.headline,
+            max_length=recipe.scoring.max_length,
+            reduce_range=fits_seven_bits(knobs),
+        )
+        named = f"{candidate.name}-{name}"
+        return await quantize_to_trained_ranges(of_model, export=full, model=candidate.model, rows=rows, label=named)
     # What was trained for a grid is served on it: in training, what the matrices read had the range of each text.
     ways = ("dynamic",) if name in grids_of(recipe, candidate) else knobs.ways
     if name == "four-bit":
@@ -145,6 +163,11 @@ async def quantized(
 def grids_of(recipe: Recipe, candidate: Candidate) -> set[str]:
     """Return the formats for whose grid a candidate was trained."""
     return {one.grid for one in recipe.planned if one.name == candidate.name} - {""}
+
+
+def has_static_ranges(recipe: Recipe, candidate: Candidate) -> bool:
+    """Return whether a candidate's folder states the ranges with which its graph is served."""
+    return any(one.has_static_ranges for one in recipe.planned if one.name == candidate.name)
 
 
 async def check_speed(recipe: Recipe, exports: Sequence[Export]) -> list[Export]:

@@ -36,6 +36,7 @@ from tasks.shrink_model import (
     train_quantized,
     train_supernet,
     train_ticket,
+    train_with_static_ranges,
     trim_vocabulary,
 )
 
@@ -63,7 +64,7 @@ MAKERS = {
     "head-pruning": Maker(make_with_fewer_heads, (prune_heads,)),
     "weight-pruning": Maker(make_sparse, (prune_weights,)),
     "lottery-ticket": Maker(make_lottery, (train_ticket,)),
-    "quantization": Maker(make_quantized, (train_quantized,)),
+    "quantization": Maker(make_quantized, (train_quantized, train_with_static_ranges)),
     "pretraining": Maker(make_pretrained, (pretrain_encoder,)),
     "supernet": Maker(make_sub_network, (train_supernet, cut_supernet, judge_shapes)),
 }

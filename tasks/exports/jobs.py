@@ -24,8 +24,9 @@ from tasks.exports.package import copy_beside, has_own_tokenizer, write_card
 from tasks.exports.parity import apart, loss, score
 from tasks.exports.programs import export_program
 from tasks.exports.quantizing import WayFacts, best, draw, quantize_by
+from tasks.exports.trained_ranges import WAYS_OF_RANGES, quantize_with_ranges, ranges_by_weights
 from tasks.ports.rows.row_files import StoredRows, read_split
-from tasks.recipe.slices import ExportSlice, QuantizeSlice
+from tasks.recipe.slices import ExportSlice, QuantizeSlice, RangesSlice
 from tasks.scoring.continuing import largest_step_difference
 from tasks.scoring.onnx_models import FILES, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.predict import outputs_of_graph
@@ -187,6 +188,60 @@ def write_trained_codes(job: Job) -> dict[str, object]:
     return {**facts, "opset": opset}
 
 
+def write_trained_ranges(job: Job) -> dict[str, object]:
+    """Write the graph in int8 with the static ranges that a model states, and score it on the selection rows. Raises
+    ModelError for a model without."""
+    from tasks.scoring.predict import load
+
+    source, knobs = job.inputs["export"], job.read(RangesSlice)
+    card, rows, way = card_of(source), read_split(job.inputs["rows"], "selection"), WAYS_OF_RANGES[knobs.format]
+    if not len(rows):
+        raise DataError(
+            f"{knobs.format} is evaluated on selection rows, and there are none; set data.selection_rows and provide "
+            f"enough training rows"
+        )
+    ranges = ranges_by_weights(load(job.inputs["model"], knobs.task_type)[0])
+    path = job.output / FILES["int8"]
+    copy_beside(source, job.output)
+    job.log(f"{way}: {len(ranges)} ranges of the model")
+    quantize_with_ranges(
+        source / FILES["onnx"],
+        path,
+        ranges,
+        reduce_range=knobs.reduce_range,
+        four_bit_tables=knobs.format == "int8-table4",
+    )
+    theirs, ours = (answers_on_rows(job, knobs, one, rows) for one in (source / FILES["onnx"], path))
+    full, value = (score(one, rows, knobs.metric, knobs.task_type) for one in (theirs, ours))
+    how: QuantizedWay = {"way": way, "reduce_range": knobs.reduce_range, "calibration_rows": 0}
+    opset = opset_of(path)
+    write_card(job.output, {**card, "engine": f"onnxruntime int8 {way}", knobs.format: how, "opset": opset})
+    near = apart(ours, theirs, knobs.task_type)
+    figures: WayFacts = {
+        "score": value,
+        "loss": loss(value, full, knobs.metric),
+        "bytes": path.stat().st_size,
+        "largest_difference": near["largest_difference"],
+        "equal_answers": near["equal_answers"],
+    }
+    return {
+        **facts_of(path, card),
+        **how,
+        "metric": knobs.metric,
+        "fp32": {"score": full},
+        "ways": {way: figures},
+        "rows": len(rows),
+        "opset": opset,
+        **figures,
+    }
+
+
+def answers_on_rows(job: Job, knobs: RangesSlice, graph: Path, rows: StoredRows) -> dict[str, np.ndarray]:
+    """Return a graph's outputs on some rows."""
+    model = OnnxModel(job.inputs["export"], threads=job.threads, graph=graph)
+    return outputs_of_graph(model, rows.texts, rows.pairs, knobs.max_length, task_type=knobs.task_type)
+
+
 def scratch(job: Job, way: str) -> Path:
     """Return the path of a mode's graph until one is chosen."""
     folder = job.output.with_name("ways")
@@ -269,5 +324,6 @@ JOBS = {
     "export-program": export_program,
     "quantize": quantize,
     "quantize-as-trained": write_trained_codes,
+    "quantize-to-trained-ranges": write_trained_ranges,
     "quantize-to-four-bits": quantize_in_blocks,
 }

@@ -290,6 +290,15 @@ class QuantizeSlice(OfTask, Quantizing):
     generation: Generation | None = added_knob(None, "How models write, of a type whose models write.")
 
 
+class RangesSlice(OfTask):
+    """Knobs that determine one graph in int8 with the static ranges that its model states."""
+
+    format: Literal["int8", "int8-table4"] = Field(description="Its format.")
+    metric: str = Field(description="Metric for the comparison with the fp32 graph.")
+    max_length: int = Field(128, description="Longest input in tokens, as in the evaluation of the model.")
+    reduce_range: bool = Field(False, description="Seven bits for weights.")
+
+
 class ContrastSlice(Knobs):
     """Knobs that determine the comparison of two candidates, besides their predictions."""
 

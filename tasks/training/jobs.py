@@ -18,6 +18,7 @@ from tasks.training.shrinking.head_pruning import silence_least_important
 from tasks.training.shrinking.neuron_pruning import prune_neurons
 from tasks.training.shrinking.quantization import train_on_grid
 from tasks.training.shrinking.rounds import prune_round
+from tasks.training.shrinking.static_ranges import train_on_static_ranges
 from tasks.training.shrinking.supernet import score_shapes, train_in_sandwich, write_shape
 from tasks.training.shrinking.tickets import train_round
 from tasks.training.shrinking.vocabulary import keep_used_pieces
@@ -46,6 +47,7 @@ JOBS = {
     "pretrain-encoder": pretrain_on_pairs,
     "prune-round": prune_round,
     "quantization": train_on_grid,
+    "static-quantization": train_on_static_ranges,
     "sentences": divide_documents,
     "signals": record_signals,
     "similarity": measure_similarity,

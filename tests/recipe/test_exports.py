@@ -67,6 +67,16 @@ def test_fixed_ranges_of_a_model_that_was_trained_for_those_of_each_text_are_ref
     recipe(candidates=[{**few, "rounding": "after-training"}], exports={"ways": ["static"]})
 
 
+def test_calibrated_ranges_alone_of_a_model_that_has_its_own_are_refused() -> None:
+    few = {"name": "few", "from": "half", "by": "quantization", "ranges": "trained"}
+    said = "exports.ways is .dynamic., and candidate few is trained for int8 with ranges of its own"
+    with pytest.raises(ValidationError, match=said):
+        recipe(candidates=[few], exports={"ways": ["dynamic"]})
+    recipe(candidates=[few], exports={"ways": ["static"]})
+    recipe(candidates=[few], exports={"ways": ["dynamic"], "of": ["half"]})
+    recipe(candidates=[{**few, "ranges": "calibrated"}], exports={"ways": ["dynamic"]})
+
+
 def test_int8_needs_rows_to_be_judged_on() -> None:
     with pytest.raises(ValidationError, match="data.selection_rows is 0"):
         recipe(data={"selection_rows": 0})

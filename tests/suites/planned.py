@@ -275,12 +275,14 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
             {"name": "few", "from": "teacher", "by": "quantization", "format": "four-bit", "prediction": FAST},
             {"name": "fewer", "from": "teacher", "by": "head-pruning"},
             {"name": "part", "from": "teacher", "by": "supernet", "neurons": 0.5, "supernet": SUPERNET},
+            {"name": "static", "from": "teacher", "by": "quantization", "ranges": "trained", "prediction": FAST},
         ]
     }
     trimmed, pruned, plain_answers = "trim-vocabulary/trimmed", "prune-neurons/pruned", "answer-rows"
     narrowed, gradual = "prune-width/narrowed", "prune-in-rounds/*"
     between = "distill-predictions/gradual-round-1"
     sparse, tickets, few = "prune-weights/sparse", "train-ticket/*", "train-quantized/few"
+    static = "train-with-static-ranges/static"
     fewer, supernet, part = "prune-heads/fewer", "train-supernet/supernet", "cut-supernet/part"
     cut, again, new = "drop-layers/cut", "drop-layers/again", "distill-predictions/new"
     inner, last, plain = "distill-layers/further", "distill-predictions/further", "distill-predictions/plain"
@@ -359,6 +361,8 @@ def chained() -> tuple[dict[str, Any], list[Rule]]:
         Rule("candidates.11.rounding", (few,), ["after-training"]),
         Rule("candidates.11.hidden_weight", (few,)),
         Rule("candidates.11.prediction.*", (few,)),
+        Rule("candidates.14.ranges", (static,), ["calibrated"]),
+        Rule("candidates.14.format", (static,), ["int8-table4"]),
         Rule("candidates.12.seeds", (seeded(fewer), *scored("fewer")), [[0, 1]]),
         Rule("candidates.12.from", (fewer,), ["pretrained"]),
         Rule("candidates.12.importance", (fewer,), ["magnitude"]),

@@ -32,11 +32,20 @@ LEARNING = {
     "prune-weights",
     "train-ticket",
     "train-quantized",
+    "train-with-static-ranges",
     "train-supernet",
     "cut-supernet",
     "judge-shapes",
 }
-LOADING = {"score-model", "score-judging-set", "export-onnx", "export-executorch", "measure-speed", "measure-texts"}
+LOADING = {
+    "score-model",
+    "score-judging-set",
+    "export-onnx",
+    "export-executorch",
+    "quantize-to-trained-ranges",
+    "measure-speed",
+    "measure-texts",
+}
 """Further stages that load a model by the class that its type's head names."""
 CHOSEN = {"start": "teacher", "method": "layers", "strategy": "top", "layer_map": "uniform", "combine": "weights"}
 

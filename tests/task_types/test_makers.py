@@ -22,6 +22,7 @@ from tasks.recipe.makers.slices import (
     NeuronSlice,
     PruneRoundSlice,
     QuantizationSlice,
+    StaticQuantizationSlice,
     SubNetworkSlice,
     SupernetSlice,
     TicketSlice,
@@ -165,6 +166,11 @@ def by_bits(given: Prepared) -> tuple[Path, dict[str, Any]]:
     return given.made("quantization", knobs, start=given.teacher)
 
 
+def by_static_ranges(given: Prepared) -> tuple[Path, dict[str, Any]]:
+    knobs = StaticQuantizationSlice(task_type=given.name, **TRAINED, format="int8", ranges="trained")
+    return given.made("static-quantization", knobs, start=given.teacher)
+
+
 def by_a_supernet(given: Prepared) -> tuple[Path, dict[str, Any]]:
     space = {"layers": (2, 4), "neurons": (0.5, 1.0), "strategy": "top", "rows": 16}
     if given.name not in DECODERS:
@@ -196,6 +202,7 @@ MAKERS = [
     by_weights,
     by_a_ticket,
     by_bits,
+    by_static_ranges,
     by_a_supernet,
     by_inner_layers,
     by_answers,
@@ -205,7 +212,7 @@ REFUSED = {
     **{
         (name, one.__name__): OF_A_LLAMA
         for name in DECODERS
-        for one in (by_neurons, by_width, by_heads, by_a_round, by_bits, by_a_supernet)
+        for one in (by_neurons, by_width, by_heads, by_a_round, by_bits, by_static_ranges, by_a_supernet)
     },
     **{(name, "by_inner_layers"): "attention scores cannot be read from a llama model" for name in DECODERS},
 }

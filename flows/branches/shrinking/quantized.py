@@ -10,11 +10,11 @@ from flows.branches.shrinking.sparse import training_of
 from tasks.contracts import Artifact
 from tasks.recipe.judging import Exports
 from tasks.recipe.makers.bits import GridKnobs, QuantizedCandidate
-from tasks.recipe.makers.slices import QuantizationSlice
+from tasks.recipe.makers.slices import QuantizationSlice, StaticQuantizationSlice
 from tasks.recipe.recipe import Recipe
 from tasks.results.export_formats import EXPORT_FORMATS, IN_FULL
 from tasks.results.row import ResultRow
-from tasks.shrink_model import train_quantized
+from tasks.shrink_model import train_quantized, train_with_static_ranges
 
 UNREAD = ("patience", "sampling")
 """Knobs of a second phase that this training does not have: all states are compared, and no text is augmented."""
@@ -36,9 +36,12 @@ async def make_quantized(recipe: Recipe, planned: QuantizedCandidate, shared: Sh
         base = await origin_of_seed(planned, seed, shared)
         training = training_of(recipe, planned, shared, base, seed)
         read = {name: value for name, value in training.items() if name not in UNREAD}
-        knobs = QuantizationSlice.model_validate({**read, **grid})
         named = label(planned.name, seed, planned.planned_seeds)
-        return await train_quantized(knobs, start=base, rows=shared.rows, label=named, **text)
+        inputs = {"start": base, "rows": shared.rows, **text}
+        if planned.has_static_ranges:
+            fixed = StaticQuantizationSlice.model_validate({**read, **grid, "ranges": planned.ranges})
+            return await train_with_static_ranges(fixed, label=named, **inputs)
+        return await train_quantized(QuantizationSlice.model_validate({**read, **grid}), label=named, **inputs)
 
     return await candidate_of_seeds(planned, one)
 

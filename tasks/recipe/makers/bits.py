@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from tasks.architectures.requirements import SERVED, require_served
 from tasks.recipe.distillation import Prediction
-from tasks.recipe.knobs import Knobs
+from tasks.recipe.knobs import Knobs, added_knob
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
 from tasks.recipe.students import takes_layers
 from tasks.recipe.training import TaskTraining
@@ -25,6 +25,10 @@ def require_served_start(name: str, start: str, family: str) -> None:
         family = start
     if start in SERVED or takes_layers(start):
         require_served(family, name)
+
+
+Ranges = Literal["dynamic", "calibrated", "trained"]
+"""Where the ranges of states come from."""
 
 
 class GridKnobs(Knobs):
@@ -65,6 +69,12 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
         "teacher",
         description="What it learns from: teacher, the model that it is made from, in full precision; or labels.",
     )
+    ranges: Ranges = added_knob(
+        "dynamic",
+        "Ranges of what the matrices read, in int8 and int8-table4. dynamic: found for each text. trained: one for "
+        "each matrix, whose step learns (Esser et al. 2019); the graph has them as static ranges. calibrated: the "
+        "control, which keeps those that were measured on 16 batches of training rows.",
+    )
     hidden_weight: float = Field(
         1.0,
         ge=0,
@@ -79,8 +89,8 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
 
     @property
     def as_control(self) -> tuple[str, str]:
-        """Rounded at the end."""
-        return "rounding", "after-training"
+        """Rounded at the end; where ranges are fixed, those that were measured."""
+        return ("rounding", "after-training") if self.ranges == "dynamic" else ("ranges", "calibrated")
 
     @model_validator(mode="after")
     def grid_is_served(self) -> Self:
@@ -92,6 +102,7 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
                 f"candidate {self.name} has bits: {self.codes}, and a graph in {self.format} holds {', '.join(legal)}; "
                 f"set format: {other}, or leave bits out"
             )
+        self.check_ranges()
         if self.signal == "teacher" and self.made_from == PRETRAINED:
             raise ValueError(
                 f"candidate {self.name} learns from the model that it is made from, and the pretrained model knows no "
@@ -104,6 +115,19 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
             )
         return self
 
+    def check_ranges(self) -> None:
+        """Reject fixed ranges of a format without any, and ranges that would learn in no training."""
+        if self.ranges != "dynamic" and self.format == "four-bit":
+            raise ValueError(
+                f"candidate {self.name} has ranges: {self.ranges}, and a graph in four-bit has a range for 32 "
+                f"states of each token; set format: int8 or int8-table4, or leave ranges out"
+            )
+        if self.ranges == "trained" and self.rounding == "after-training":
+            raise ValueError(
+                f"candidate {self.name} has ranges: trained and is rounded after its training, in which no range "
+                f"learns; set ranges: calibrated, or leave rounding out"
+            )
+
     @property
     def changes_each_layer(self) -> bool:
         """True: the weights of each layer change."""
@@ -112,7 +136,7 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
     @property
     def planned_role(self) -> str:
         """A model of few bits, or the control."""
-        return "quantized" if self.rounding == "while-training" else "baseline"
+        return "quantized" if self.rounding == "while-training" and self.ranges != "calibrated" else "baseline"
 
     @property
     def signal_of_training(self) -> str:
@@ -128,3 +152,8 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
     def grid(self) -> str:
         """The format on whose grid its weights lie."""
         return self.format
+
+    @property
+    def has_static_ranges(self) -> bool:
+        """Whether its config states the ranges of states."""
+        return self.ranges != "dynamic"

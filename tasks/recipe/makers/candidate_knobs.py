@@ -117,6 +117,11 @@ class CandidateKnobs(Knobs):
         return ""
 
     @property
+    def has_static_ranges(self) -> bool:
+        """Whether its folder states the ranges of states with which its graph is served."""
+        return False
+
+    @property
     def as_control(self) -> tuple[str, str]:
         """The knob, and its value, by which it would be a control that others of its maker have to beat; two empty
         strings where its maker has none."""

@@ -71,12 +71,16 @@ def check_exports(recipe: Sections) -> None:
 
 
 def check_ways(exports: Exports, planned: Sequence[CandidateKnobs]) -> None:
-    """Reject fixed ranges alone where a model is exported on the grid for which it was trained. Raises ValueError."""
+    """Reject ways that leave out the one in which a model is exported on the grid for which it was trained. Raises
+    ValueError."""
     chosen = [one for one in planned if (one.name in exports.of if exports.of else one.planned_role != "baseline")]
-    served = [one for one in chosen if one.grid in exports.formats and one.grid != "four-bit"]
-    if served and "dynamic" not in exports.ways:
-        raise ValueError(
-            f"exports.ways is [static], and candidate {served[0].name} is trained for {served[0].grid} with ranges of "
-            f"each text, as dynamic graphs have them; add dynamic to exports.ways, or name the models without it in "
-            f"exports.of"
-        )
+    for one in chosen:
+        if one.grid not in exports.formats or one.grid == "four-bit":
+            continue
+        way, kind = ("static", "ranges of its own") if one.has_static_ranges else ("dynamic", "ranges of each text")
+        if way not in exports.ways:
+            raise ValueError(
+                f"exports.ways is [{', '.join(exports.ways)}], and candidate {one.name} is trained for {one.grid} with "
+                f"{kind}, as {way} graphs have them; add {way} to exports.ways, or name the models without it in "
+                f"exports.of"
+            )

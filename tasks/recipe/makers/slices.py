@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.recipe.knobs import Knobs
-from tasks.recipe.makers.bits import GridKnobs
+from tasks.recipe.makers.bits import GridKnobs, Ranges
 from tasks.recipe.makers.supernets import SpaceOfShapes
 from tasks.recipe.makers.weights import MaskKnobs, TicketKnobs
 from tasks.recipe.slices import OfTask, PredictionSlice
@@ -65,6 +65,12 @@ class QuantizationSlice(GridKnobs, PredictionSlice):
 
     hidden_weight: float = Field(1.0, description="Weight of the difference of hidden states.")
     seven_bits: bool = Field(False, description="Seven bits for weights of int8.")
+
+
+class StaticQuantizationSlice(QuantizationSlice):
+    """Knobs that determine a grid with static ranges, and the training on it."""
+
+    ranges: Ranges = Field(description="Whether ranges are trained, or calibrated.")
 
 
 class SupernetSlice(SpaceOfShapes, PredictionSlice):

@@ -93,6 +93,15 @@ EXPORTS = {"of": ["few"], "formats": ["onnx", "int8", "four-bit"]}
             [{**FEW, "format": "int8"}],
             "candidate few has bits: 2, and a graph in int8 holds 8; set format: four-bit, or leave bits out",
         ),
+        (
+            [{**FEW, "ranges": "trained"}],
+            "candidate few has ranges: trained, and a graph in four-bit has a range for 32 states of each token; set "
+            "format: int8",
+        ),
+        (
+            [{**EIGHT, "ranges": "trained", "rounding": "after-training"}],
+            "candidate eight has ranges: trained and is rounded after its training, .* set ranges: calibrated",
+        ),
         ([{**FEW, "bits": 8}], "has bits: 8, and a graph in four-bit holds 4, 3, 2, ternary; set format: int8"),
         (
             [{**FEW, "from": "pretrained"}],
@@ -130,3 +139,33 @@ def test_a_bound_on_bits_where_no_model_is_trained_for_few_is_refused(tiny_bert:
 def test_fewer_bits_may_follow_more(tiny_bert: Path, tiny_rows: Path) -> None:
     four = {**FEW, "name": "four", "bits": 4}
     assert [one.grid for one in chain(tiny_bert, tiny_rows, four, {**FEW, "from": "four"}).planned] == ["four-bit"] * 2
+
+
+def test_the_control_of_trained_ranges_differs_in_nothing_else(tiny_bert: Path, tiny_rows: Path) -> None:
+    trained = {**EIGHT, "ranges": "trained"}
+    kept = {**trained, "name": "kept", "ranges": "calibrated"}
+    eight, control = chain(tiny_bert, tiny_rows, trained, kept).planned
+    assert control.is_control_of(eight) and not eight.is_control_of(control)
+    assert (eight.planned_role, control.planned_role) == ("quantized", "baseline")
+    later = chain(tiny_bert, tiny_rows, trained, {**kept, "rounding": "after-training"}).planned[1]
+    assert not later.is_control_of(eight)
+
+
+@pytest.mark.slow
+def test_a_run_serves_trained_ranges_and_those_of_its_control(
+    prefect_server: None, engines_here: None, tiny_rows: Path, tmp_path: Path
+) -> None:
+    home = Home(tmp_path / "home").create()
+    trained = {**EIGHT, "ranges": "trained"}
+    small = {**trained, "name": "kept", "ranges": "calibrated", "format": "int8-table4"}
+    exports = {"of": ["eight", "kept", "teacher"], "formats": ["int8", "int8-table4"], "ways": ["static"]}
+    bert = write_tiny("bert", tmp_path / "bert", hidden_size=64, intermediate_size=128)
+    recipe = chain(bert, tiny_rows, trained, small, exports={**exports, "tolerance": 1.0, "min_speedup": 0})
+    result: dict[str, Any] = run_recipe(recipe, home=home)
+    rows = {row.name: row for row in RunResult.model_validate(result).models}
+    assert "rounded in training, with trained static ranges" in (rows["eight"].note or "")
+    assert rows["eight-int8"].engine == "onnxruntime int8 static-trained" and rows["eight-int8"].bits == 8
+    assert rows["kept-int8-table4"].engine == "onnxruntime int8 static-trained-table4"
+    assert rows["eight-int8-table4"].engine == "onnxruntime int8 static-table4", "it was not trained for this grid"
+    assert rows["teacher-int8"].engine == "onnxruntime int8 static" and rows["kept"].role == "baseline"
+    assert executed(run_recipe(recipe, home=home)) == set()

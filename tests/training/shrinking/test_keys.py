@@ -8,6 +8,7 @@ from tasks.ports.code.fingerprint import program
 from tests.stage_tasks import edited
 from tests.task_types.test_keys import remade, with_statements
 
+TRAINED_FOR_BITS = {"train-quantized", "train-with-static-ranges"}
 SUPERNET = {"train-supernet", "cut-supernet", "judge-shapes"}
 OWN = {
     # latencies: of narrower shapes; export: the maps of silent heads; training for few bits asks whether there are any
@@ -17,11 +18,11 @@ OWN = {
         "prune-in-rounds",
         *SUPERNET,
         "measure-latencies",
-        "train-quantized",
+        *TRAINED_FOR_BITS,
         "export-onnx",
         "export-executorch",
     },
-    "tasks.methods.pruning.silent_heads": {"prune-heads", "train-quantized", "export-onnx", "export-executorch"},
+    "tasks.methods.pruning.silent_heads": {"prune-heads", *TRAINED_FOR_BITS, "export-onnx", "export-executorch"},
     "tasks.methods.pruning.stream_importance": {"prune-width", "prune-heads", "prune-in-rounds", "train-supernet"},
     "tasks.training.shrinking.width_pruning": {"prune-width", "prune-heads", "prune-in-rounds", "train-supernet"},
     "tasks.methods.pruning.sub_networks": SUPERNET,
@@ -34,11 +35,15 @@ OWN = {
     "tasks.training.shrinking.tickets": {"train-ticket"},
     "tasks.methods.pruning.tickets": {"train-ticket"},
     "tasks.scoring.packing": {"pack-model"},
-    "tasks.training.shrinking.quantization": {"train-quantized"},
-    "tasks.training.models.fake_quantization": {"train-quantized"},
-    "tasks.methods.quantization.grids": {"train-quantized"},
-    "tasks.methods.quantization.learned_steps": {"train-quantized"},
-    "tasks.methods.quantization.ternary": {"train-quantized"},
+    "tasks.training.shrinking.quantization": TRAINED_FOR_BITS,
+    "tasks.training.models.fake_quantization": TRAINED_FOR_BITS,
+    "tasks.methods.quantization.grids": TRAINED_FOR_BITS,
+    "tasks.methods.quantization.learned_steps": TRAINED_FOR_BITS,
+    "tasks.methods.quantization.ternary": TRAINED_FOR_BITS,
+    "tasks.training.shrinking.static_ranges": {"train-with-static-ranges"},
+    "tasks.training.models.fixed_ranges": {"train-with-static-ranges"},
+    "tasks.methods.quantization.learned_ranges": {"train-with-static-ranges"},
+    "tasks.exports.trained_ranges": {"quantize-to-trained-ranges"},
     "tasks.training.pretraining.sentences": {"divide-corpus", "pretrain-encoder"},
     "tasks.training.pretraining.pair_batches": {"pretrain-encoder"},
     "tasks.methods.optimizers.lamb": {"pretrain-encoder"},
