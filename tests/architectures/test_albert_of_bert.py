@@ -303,7 +303,7 @@ def test_what_is_made_of_shared_layers_shares_them_too() -> None:
             {"name": "r", "task": "sst2", "data": {"holdout_rows": 2000}, "candidates": [shared, own, plain, further]}
         ).planned
     }
-    assert [shares_layers(name, known) for name in ("shared", "own", "plain", "further", "teacher")] == [
+    assert [shares_layers(name, known, None) for name in ("shared", "own", "plain", "further", "teacher")] == [
         True,
         False,
         False,

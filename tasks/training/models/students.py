@@ -217,8 +217,10 @@ def build_student(
             f"folder or hub id"
         )
     student = STARTS[start](model, shape, lambda config: type(model)._from_config(config, dtype=torch.float32))
-    # A config that states a shared block builds one for each layer; trained apart, all but the first would be lost.
-    return tied(student).to(model.device)
+    if start != "teacher":
+        # A config that states a shared block builds one for each layer; trained apart, all but the first would be lost.
+        tied(student)
+    return student.to(model.device)
 
 
 def principal_axes(values_VD: Tensor, width: int) -> Tensor:
