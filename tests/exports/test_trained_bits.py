@@ -19,9 +19,8 @@ from tasks.methods.quantization.grids import table_in_four_bits
 from tasks.methods.quantization.learned_steps import LearnedGrid
 from tasks.methods.quantization.ternary import TernaryGrid
 from tests.exports.test_exports import EXPORT, do, write_rows
-from tests.exports.trained_answers import TRAINED, answers_of_both
+from tests.exports.trained_answers import TRAINED, answers_of_both, write_real_model
 from tests.families import write_tiny
-from tests.methods.oracles import shared_file
 from tests.scoring.small import sentences
 
 DRAWN = np.random.default_rng(11)
@@ -105,16 +104,7 @@ def test_every_family_that_is_trained_for_few_bits_answers_as_its_graph(family: 
 @pytest.mark.real_data
 def test_a_real_model_answers_500_texts_as_its_graphs_do(tmp_path: Path) -> None:
     """Median difference of logits up to 1e-6, 99.8 % equal answers, and none further apart than 0.05."""
-    encoder, table = shared_file("models/minilm"), shared_file("data/glue/sst2")
-    import pyarrow.parquet as pq
-
-    torch.manual_seed(0)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=2)
-    model.classifier.weight.data.normal_(std=0.05)
-    model.save_pretrained(tmp_path / "model")
-    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path / "model")
-    [first, *_] = sorted(table.rglob("*validation*.parquet"))
-    texts = [str(text) for text in pq.read_table(first).column("sentence").to_pylist()[:500]]
+    texts = write_real_model(tmp_path / "model")
     write_rows(tmp_path / "rows", train=20, selection=10, validation=10)
     full = tmp_path / "full" / "output"
     do("export", full, EXPORT | {"max_length": 64}, model=tmp_path / "model", rows=tmp_path / "rows")

@@ -22,8 +22,8 @@ from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.predict import load
 from tasks.training.models.fixed_ranges import FixedRanges, measured_ranges
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
+from tests.exports.trained_answers import write_real_model
 from tests.families import write_tiny
-from tests.methods.oracles import shared_file
 from tests.scoring.small import sentences
 
 SEVEN = bool(QUANTIZE["reduce_range"])
@@ -96,16 +96,7 @@ def test_a_graph_answers_as_its_model_in_training_alone_and_together(family: str
 def test_a_real_model_answers_500_texts_as_its_graph_with_ranges(tmp_path: Path) -> None:
     """Median difference of logits up to 1e-6, none further apart than 0.05, and 98 % equal answers: half of the texts
     are undecided by less than 0.05, as the head was never trained."""
-    encoder, table = shared_file("models/minilm"), shared_file("data/glue/sst2")
-    import pyarrow.parquet as pq
-
-    torch.manual_seed(0)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=2)
-    model.classifier.weight.data.normal_(std=0.05)
-    model.save_pretrained(tmp_path / "model")
-    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path / "model")
-    [first, *_] = sorted(table.rglob("*validation*.parquet"))
-    texts = [str(text) for text in pq.read_table(first).column("sentence").to_pylist()[:500]]
+    texts = write_real_model(tmp_path / "model")
     write_rows(tmp_path / "rows", train=20, selection=10, validation=10)
     for format_ in WAYS_OF_RANGES:
         ours = finished(tmp_path / "model", format_, texts, tmp_path / format_)

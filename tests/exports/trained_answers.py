@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+import torch
+import transformers
 from onnx import numpy_helper
 
 from tasks.exports.jobs import ask_torch
@@ -16,10 +18,25 @@ from tasks.scoring.onnx_models import FILES, OnnxModel
 from tasks.scoring.predict import load
 from tasks.training.models.fake_quantization import FakeQuantization
 from tests.exports.test_exports import QUANTIZE
+from tests.methods.oracles import shared_file
 
 WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4", "four-bit": "four-bit-trained"}
 TRAINED = [("int8", "8"), ("int8-table4", "8"), ("four-bit", "4"), ("four-bit", "3"), ("four-bit", "2")]
 TRAINED += [("four-bit", "ternary")]
+
+
+def write_real_model(folder: Path) -> list[str]:
+    """Write a pretrained encoder with a head that learned nothing; return 500 of SST-2's sentences to ask it."""
+    encoder, table = shared_file("models/minilm"), shared_file("data/glue/sst2")
+    import pyarrow.parquet as pq
+
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=2)
+    model.classifier.weight.data.normal_(std=0.05)
+    model.save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(folder)
+    [first, *_] = sorted(table.rglob("*validation*.parquet"))
+    return [str(text) for text in pq.read_table(first).column("sentence").to_pylist()[:500]]
 
 
 def answers_of_both(
