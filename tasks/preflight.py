@@ -31,6 +31,7 @@ from tasks.recipe.students import (
     takes_layers,
 )
 from tasks.results.facts import RowsFacts
+from tasks.task_types.embedding.prompts import require_prompts
 
 # class names of models that were saved with a head for words
 WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")
@@ -49,6 +50,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
             f"sweep: limbeck sweep"
         )
     require_written_places(recipe, config)
+    require_prompts(base, recipe.spec.kind, recipe.spec, recipe.transfer)
     for student in recipe.new_students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
         check_student(recipe, student, config, own)
@@ -91,11 +93,8 @@ def check_follower(
 
 
 def check_start(recipe: Recipe, student: Student, start: Path, base: Path) -> ModelConfig:
-    """Check a student's own starting checkpoint: its shape must match the recipe; its tokenizer and the place of its
-    summary token must match the teacher's if layers are compared.
-
-    Return its config.
-    """
+    """Check a student's own starting checkpoint, and return its config: its shape must match the recipe; its tokenizer
+    and the place of its summary token must match the teacher's if layers are compared."""
     config: ModelConfig = json.loads((start / "config.json").read_text())
     for knob, there in shape_of(config).items():
         if getattr(student, knob, None) not in (None, there):

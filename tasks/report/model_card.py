@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from tasks.catalog import TaskSpec
@@ -17,12 +18,13 @@ from tasks.report.format.numbers import plural
 from tasks.report.format.speeds import format_latency, milliseconds, times_as_fast
 from tasks.report.hub_header import header
 from tasks.report.tables.card_rows import more_rows
-from tasks.report.tables.exports_section import exports_section
+from tasks.report.tables.exports_section import arguments_with_prompt, exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
 from tasks.results.row import Conditions, Estimate, ResultRow
 from tasks.results.run import CardFacts, StageLine
 from tasks.task_types.interfaces import ErrorFigure
+from tasks.task_types.texts.templates import beginning
 from tasks.task_types.texts.truncation import TRUNCATIONS
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
@@ -192,7 +194,9 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Recipe, data: CardFact
 def usage(task: TaskSpec) -> str:
     """Return the lines of code that run the model; a pair is passed as two texts."""
     code = VIEWS[task.kind].code
-    lines = code.checkpoint.replace("{text}", code.text(bool(task.pair)))
+    lines = code.checkpoint.replace("{text}", arguments_with_prompt(task))
+    if task.pair and beginning(task.pair):
+        lines = f"# second texts are written as {json.dumps(task.pair, ensure_ascii=False)}\n{lines}"
     return lines.replace("truncation=True", f"truncation={python_of(task)}")
 
 

@@ -31,7 +31,7 @@ from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.interfaces import Card, Printed
 from tasks.task_types.next_words.zero_shot import option_scores
 from tasks.task_types.readers import READERS
-from tasks.task_types.stored import STATED, type_of
+from tasks.task_types.stored import PROMPT, STATED, type_of
 from tasks.task_types.texts.truncation import batch_of
 from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import Parts, Units, Writing, flattened, texts_as_asked
@@ -250,13 +250,15 @@ def predict_texts(
             f"a model of type {task_type} reads one text at a time, and two are given; name one column by --text, and "
             f"neither --pair nor --second: the product of two vectors is their cosine"
         )
+    card = card_of_model(folder, task_type)
     if isinstance(graph.units, Units):
         texts = [graph.units.prepared(text) for text in written]
+    if PROMPT in card:
+        texts = [f"{card[PROMPT]}{text}" for text in written]
     if is_export(folder):
         outputs = outputs_of_published(folder, texts, pairs, length, export_format, task_type)
     else:
         outputs = outputs_of(folder, texts, pairs, length, task_type=task_type)
-    card = card_of_model(folder, task_type)
     if graph.spans is None:
         return graph.predictions(outputs, card)
     return graph.spans(outputs, card, written if pairs is None else pairs)

@@ -13,6 +13,8 @@ LABELS = ("LABEL_0", "LABEL_1")
 STATED = "limbeck_task_type"
 """Where a config or an export's card states a task type for which transformers has no ``problem_type``; the type's
 ``Head.configure`` and ``Graph.card`` write it."""
+PROMPT = "prompt"
+"""Where an export's card states what stands before every text of a user; texts of rows have it already."""
 
 
 def type_of(config: ModelConfig) -> str:

@@ -18,8 +18,7 @@ from flows.api import pull
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.recipes.starter import starter_recipe
-from tasks.errors import DataError, ModelError
-from tasks.ports.files.model_files import model_files
+from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.recipe.recipe import Recipe
@@ -270,62 +269,6 @@ def test_a_starter_recipe_takes_scored_pairs_for_an_embedder_as_it_is(tmp_path: 
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", ["mean", "cls"])
-def test_pooling_is_read_from_the_files_of_sentence_transformers(way: str, tiny_bert: Path, tmp_path: Path) -> None:
-    import torch
-
-    from tasks.task_types.embedding.pooled import AutoModel, write_modules
-
-    model = AutoModel.from_pretrained(tiny_bert)
-    model.config.limbeck_pooling = way
-    write_modules(tmp_path, model.config)
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((tiny_bert / name).read_bytes())
-    again = AutoModel.from_pretrained(tmp_path).eval()
-    ids_BT, mask_BT = torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
-    found = again(input_ids=ids_BT, attention_mask=mask_BT)
-    states_BTD, weights_BT1 = found.last_hidden_state, mask_BT[..., None]
-    vectors_BD = states_BTD[:, 0] if way == "cls" else (states_BTD * weights_BT1).sum(1) / weights_BT1.sum(1)
-    expected_BD = vectors_BD / vectors_BD.norm(dim=-1, keepdim=True)
-    torch.testing.assert_close(found.sentence_embedding, expected_BD)
-
-
-def test_a_pooling_that_is_not_known_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
-    from tasks.task_types.embedding.pooled import pooling_of
-
-    (tmp_path / "1_Pooling").mkdir()
-    for said in ({"pooling_mode_max_tokens": True}, {"pooling_mode": "lasttoken"}):
-        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(said))
-        with pytest.raises(ModelError, match="mean and cls are known: name a model that uses one of them"):
-            pooling_of(tmp_path, None)
-
-
-WITH_DENSE = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Transformer", "Pooling", "Dense")]
-
-
-@pytest.mark.parametrize(
-    ("name", "said", "step"),
-    [
-        ("modules.json", WITH_DENSE, "a module Dense"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "the prompt 'query'"),
-    ],
-)
-def test_a_model_that_does_more_with_a_text_than_pooling_is_refused(
-    tiny_bert: Path, tmp_path: Path, name: str, said: object, step: str
-) -> None:
-    from tasks.task_types.embedding.pooled import AutoModel
-
-    for file in ("config.json", "model.safetensors"):
-        (tmp_path / file).write_bytes((tiny_bert / file).read_bytes())
-    AutoModel.from_pretrained(tmp_path).save_pretrained(tmp_path)
-    plain = model_files(tmp_path)
-    assert (tmp_path / "modules.json").is_file() and not {"modules.json", name} & plain.keys(), "nor are they hashed"
-    (tmp_path / name).write_text(json.dumps(said))
-    assert model_files(tmp_path).keys() - plain.keys() == {name}, "they travel where they count"
-    with pytest.raises(ModelError, match=f"has {step}.*{name}.*pooled states of its encoder"):
-        AutoModel.from_pretrained(tmp_path)
 
 
 # --- the chain --------------------------------------------------------------------------------------------------------

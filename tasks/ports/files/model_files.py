@@ -11,7 +11,13 @@ from pathlib import Path, PurePosixPath
 from tasks.architectures import ModelConfig
 from tasks.errors import ModelError
 from tasks.ports.files.model_settings import read_settings
-from tasks.task_types.embedding.modules import ENCODER_FILE, MODULES_FILE, POOLING_FILE, further_steps
+from tasks.task_types.embedding.modules import (
+    ENCODER_FILE,
+    MODULES_FILE,
+    POOLING_FILE,
+    READING_FILE,
+    files_that_count,
+)
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SENTENCEPIECE = ("spm.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.model")
@@ -32,7 +38,17 @@ BESIDE = (
 )
 SMALL_FILES = (CONFIG, INDEX, *VOCABULARIES, *BESIDE)
 """All files except the weights."""
-HUB_PATTERNS = ["*.safetensors", CONFIG, INDEX, *VOCABULARIES, *BESIDE, POOLING_FILE, MODULES_FILE, ENCODER_FILE]
+HUB_PATTERNS = [
+    "*.safetensors",
+    CONFIG,
+    INDEX,
+    *VOCABULARIES,
+    *BESIDE,
+    POOLING_FILE,
+    MODULES_FILE,
+    ENCODER_FILE,
+    READING_FILE,
+]
 
 NAMED_FILES = ("vocab", "merges", "tokenizer_object", "fast_tokenizer_files")
 """Tokenizer settings that would make it read other files than its own."""
@@ -47,7 +63,7 @@ def model_files(folder: Path) -> dict[str, Path]:
     if not (folder / CONFIG).is_file():
         return {}
     weights = [WEIGHTS] if (folder / WEIGHTS).is_file() else [INDEX, *shards_of(folder)]
-    names = sorted([CONFIG, *weights, *VOCABULARIES, *BESIDE, POOLING_FILE, *further_steps(folder)])
+    names = sorted({CONFIG, *weights, *VOCABULARIES, *BESIDE, POOLING_FILE, *files_that_count(folder)})
     return {name: folder / name for name in names if (folder / name).is_file()}
 
 

@@ -3,12 +3,14 @@ torch and transformers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from tasks.catalog import TaskSpec
 from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS, IN_FULL, is_program
 from tasks.results.row import ExportFacts, ResultRow
+from tasks.task_types.texts.templates import beginning
 from tasks.task_types.texts.truncation import TRUNCATIONS
 from tasks.task_types.views import VIEWS
 
@@ -70,11 +72,18 @@ def exports_section(exports: Sequence[ResultRow], task: TaskSpec, split: str) ->
 def snippet(task: TaskSpec, file: str) -> str:
     """Return a program that runs an export."""
     code = VIEWS[task.kind].code
-    text = code.text(bool(task.pair))
+    text = arguments_with_prompt(task)
     program = SNIPPET.format(file=file, text=text, answer=code.export.replace("{text}", text))
     if task.truncate not in TRUNCATIONS:
         return program
     return program.replace('card["max_length"])', 'card["max_length"], strategy=card["truncation"])')
+
+
+def arguments_with_prompt(task: TaskSpec) -> str:
+    """Return the example of a program as the arguments of a tokenizer, with the words that the task puts before each
+    text."""
+    before = json.dumps(beginning(task.text), ensure_ascii=False).removesuffix('"')
+    return VIEWS[task.kind].code.text(bool(task.pair)).replace('"', before, 1)
 
 
 def facts_of(row: ResultRow) -> ExportFacts:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tasks.task_types.common_graph import one_pass
+from tasks.task_types.embedding.modules import prompts_of
 from tasks.task_types.embedding.vectors import VECTOR
 from tasks.task_types.interfaces import Card, Graph, Printed
-from tasks.task_types.stored import STATED
+from tasks.task_types.stored import PROMPT, STATED
 from tasks.task_types.types import SENTENCE_VECTORS
 
 NEAR_COSINE = 0.999
@@ -20,8 +21,9 @@ PRINTED_DIGITS = 6
 
 
 def card_of_vector(config: Any) -> Card:
-    """Return the output, and the task type by which it is decoded."""
-    return {"output": VECTOR, "labels": None, STATED: "embedding"}
+    """Return the output, the task type by which it is decoded, and the prompt before every text, if there is one."""
+    prompt = prompts_of(getattr(config, "limbeck_prompts", {}), "the model's config").of_every_text
+    return {"output": VECTOR, "labels": None, STATED: "embedding", **({PROMPT: prompt} if prompt else {})}
 
 
 def plain_vectors(outputs: Mapping[str, np.ndarray], card: Card) -> list[Printed]:

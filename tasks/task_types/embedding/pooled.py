@@ -7,7 +7,8 @@ Paper: Reimers and Gurevych 2019, Sentence-BERT, arXiv:1908.10084. Shape letters
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,77 @@ from transformers import AutoConfig
 from transformers import AutoModel as PlainAutoModel
 
 from tasks.errors import ModelError
-from tasks.task_types.common_head import LoadedByConfig, class_with, plain_class_for
-from tasks.task_types.embedding.modules import ENCODER_FILE, MODULES_FILE, POOLING_FILE, further_steps
+from tasks.task_types.common_head import LoadedByConfig, PartOfModel, class_with, plain_class_for
+from tasks.task_types.embedding.modules import (
+    ENCODER_FILE,
+    MODULES_FILE,
+    POOLING_FILE,
+    content,
+    further_steps,
+    prompts_in,
+)
 
-POOLING_IN_CONFIG = "limbeck_pooling"
-"""Where a config states how token states become a vector: ``mean`` over all tokens, or ``cls``, the first token."""
-POOLING_WAYS = ("mean", "cls")
-OF_SENTENCE_TRANSFORMERS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+POOLING_IN_CONFIG, PROMPTS_IN_CONFIG = "limbeck_pooling", "limbeck_prompts"
+"""Where a config states how token states become a vector (one of ``POOLING_WAYS``), and prompts, if it has any."""
+OF_SENTENCE_TRANSFORMERS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+}
+SAME_AT_UNIT_LENGTH = {"mean_sqrt_len_tokens": "mean"}
+"""Ways that differ by the length of their vectors alone: both are a sum of states, divided by another number."""
 ENCODER_SETTINGS: dict[str, object] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+
+
+def token_states_at(states_BTD: Tensor, places_B: Tensor) -> Tensor:
+    """Return the state at one place of each text [B, D]; a graph has no other number of texts than its input, which
+    counting them while it is traced would fix."""
+    return states_BTD.gather(1, places_B[:, None, None].expand(-1, 1, states_BTD.shape[-1])).squeeze(1)
+
+
+def state_of_first(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the state of the first token of each text [B, D]."""
+    return token_states_at(states_BTD, mask_BT.long().argmax(1))
+
+
+def state_of_last(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the state of the last token of each text [B, D]."""
+    return token_states_at(states_BTD, mask_BT.long().cumsum(1).argmax(1))
+
+
+def mean_of_tokens(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the mean of the states of each text [B, D]."""
+    weights_BT1 = mask_BT[..., None].to(states_BTD.dtype)
+    return (states_BTD * weights_BT1).sum(1) / weights_BT1.sum(1).clamp(min=1e-9)
+
+
+def mean_by_places(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the mean of states in which each counts by its place in its text, from 1 (Muennighoff 2022, SGPT,
+    arXiv:2202.08904) [B, D]."""
+    return mean_of_tokens(states_BTD, mask_BT * mask_BT.long().cumsum(1))
+
+
+def most_of_tokens(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+    """Return the largest value of each unit in a text [B, D]."""
+    least = torch.finfo(states_BTD.dtype).min
+    return states_BTD.masked_fill(mask_BT[..., None] == 0, least).max(1).values
+
+
+POOLING_WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mean": mean_of_tokens,
+    "cls": state_of_first,
+    "max": most_of_tokens,
+    "weightedmean": mean_by_places,
+    "lasttoken": state_of_last,
+}
 
 
 def pooled(states_BTD: Tensor, mask_BT: Tensor, way: str) -> Tensor:
     """Return the vectors of texts at unit length [B, D], from states of tokens."""
-    if way == "cls":
-        first_B = mask_BT.long().argmax(1)
-        return F.normalize(states_BTD[torch.arange(len(states_BTD), device=states_BTD.device), first_B].float(), dim=-1)
-    weights_BT1 = mask_BT[..., None].to(states_BTD.dtype)
-    mean_BD = (states_BTD * weights_BT1).sum(1) / weights_BT1.sum(1).clamp(min=1e-9)
-    return F.normalize(mean_BD.float(), dim=-1)
+    return F.normalize(POOLING_WAYS[way](states_BTD, mask_BT).float(), dim=-1)
 
 
 def pooling_of(folder: Path, config: Any) -> str:
@@ -48,17 +102,18 @@ def pooling_of(folder: Path, config: Any) -> str:
         )
     path = folder / POOLING_FILE
     if not path.is_file():
-        return str(getattr(config, POOLING_IN_CONFIG, POOLING_WAYS[0]))
-    said = json.loads(path.read_text())
-    named = [said["pooling_mode"]] if isinstance(said.get("pooling_mode"), str) else []
-    ways = named or [OF_SENTENCE_TRANSFORMERS.get(key, key) for key, is_on in said.items() if is_on is True]
-    ways = [way for way in ways if way in POOLING_WAYS or way.startswith("pooling_mode") or named]
-    if len(ways) != 1 or ways[0] not in POOLING_WAYS:
+        return str(getattr(config, POOLING_IN_CONFIG, "mean"))
+    said = content(path, {})
+    marked = [key for key, is_on in said.items() if key.startswith("pooling_mode_") and is_on is True]
+    named = said.get("pooling_mode", [OF_SENTENCE_TRANSFORMERS.get(key, key) for key in marked])
+    ways = [named] if isinstance(named, str) else list(named) or ["mean"]  # as that library reads it
+    way = SAME_AT_UNIT_LENGTH.get(ways[0], ways[0])
+    if len(ways) != 1 or way not in POOLING_WAYS:
         raise ModelError(
-            f"{path} pools by {' and '.join(ways) or 'nothing'}; mean and cls are known: name a model that uses one of "
-            f"them"
+            f"{path} pools by {' and '.join(map(str, ways))}; {', '.join(POOLING_WAYS)} are known, one at a time: name "
+            f"a model that uses one of them"
         )
-    return ways[0]
+    return way
 
 
 def token_mask(inputs: Mapping[str, Tensor | None], states_BTD: Tensor) -> Tensor:
@@ -71,10 +126,20 @@ def token_mask(inputs: Mapping[str, Tensor | None], states_BTD: Tensor) -> Tenso
     return torch.ones_like(states_BTD[..., 0]) if padding_BT is None else 1 - padding_BT
 
 
-class Pooled:
+class Pooled(PartOfModel):
     """The part of a pooled encoder that is not of transformers; the other is the encoder's own class."""
 
     config: Any
+    stated = "{}"
+    """What the configs of its models state of pooling and prompts, as JSON: students of other architectures, whose
+    configs are new, take it from the class of their teacher."""
+
+    @classmethod
+    def with_head_of(cls, student: Any) -> Any:
+        """Give a student of another architecture the pooling and the prompts of its teacher; return it."""
+        for name, value in json.loads(cls.stated).items():
+            setattr(student.config, name, value)
+        return super().with_head_of(student)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs of the encoder and, as ``sentence_embedding``, the vectors of the texts [B, D]."""
@@ -91,6 +156,17 @@ class Pooled:
         write_modules(Path(save_directory), self.config)
 
 
+@cache
+def part_stating(stated: str) -> Any:
+    """Return the part of models whose configs state this, as JSON."""
+
+    class Stating(Pooled):
+        pass
+
+    Stating.stated = stated
+    return Stating
+
+
 class AutoModel(LoadedByConfig, PlainAutoModel):
     """Loads encoders with their pooling; a folder is the one that transformers' own ``AutoModel`` loads."""
 
@@ -100,20 +176,25 @@ class AutoModel(LoadedByConfig, PlainAutoModel):
         plain = plain_class_for(PlainAutoModel, config)
         if plain is None:
             raise ModelError(f"a {config.model_type} model has no encoder in transformers; name a BERT-like encoder")
-        return class_with(Pooled, plain)
+        stated = {
+            name: getattr(config, name) for name in (POOLING_IN_CONFIG, PROMPTS_IN_CONFIG) if hasattr(config, name)
+        }
+        return class_with(part_stating(json.dumps(stated, sort_keys=True)), plain)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **options: Any) -> Any:
-        """Load a folder with the pooling that it states."""
+        """Load a folder with the pooling and the prompts that it states."""
         folder, config = pretrained_model_name_or_path, options.pop("config", None)
         config = config or AutoConfig.from_pretrained(folder, local_files_only=True)
         setattr(config, POOLING_IN_CONFIG, pooling_of(Path(folder), config))
+        if prompts := prompts_in(Path(folder)).stated:
+            setattr(config, PROMPTS_IN_CONFIG, prompts)
         return super().from_pretrained(folder, config=config, **options)
 
     @classmethod
     def from_config(cls, config: Any, **options: Any) -> Any:
         """Build a model with random weights."""
-        setattr(config, POOLING_IN_CONFIG, getattr(config, POOLING_IN_CONFIG, POOLING_WAYS[0]))
+        setattr(config, POOLING_IN_CONFIG, getattr(config, POOLING_IN_CONFIG, "mean"))
         return super().from_config(config, **options)
 
 
@@ -126,12 +207,12 @@ def write_modules(folder: Path, config: Any) -> None:
     ]
     way = getattr(config, POOLING_IN_CONFIG)
     pooling = {"word_embedding_dimension": config.hidden_size}
-    pooling |= {key: name == way for key, name in OF_SENTENCE_TRANSFORMERS.items()}
+    pooling |= {key: name == way for key, name in OF_SENTENCE_TRANSFORMERS.items() if name in ("mean", "cls", way)}
     files: dict[str, object] = {
         MODULES_FILE: modules,
         POOLING_FILE: pooling,
-        ENCODER_FILE: ENCODER_SETTINGS,
+        ENCODER_FILE: ENCODER_SETTINGS | getattr(config, PROMPTS_IN_CONFIG, {}),
     }
-    for name, content in files.items():
+    for name, stated in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+        (folder / name).write_text(json.dumps(stated, indent=2) + "\n")

@@ -31,10 +31,16 @@ VECTOR_CODE = Code(
 batch = tokenizer([{text}], truncation=True, padding=True, return_tensors="pt")
 with torch.inference_mode():
     states, mask = model(**batch).last_hidden_state, batch["attention_mask"][..., None]
-if model.config.limbeck_pooling == "cls":
+way, row = model.config.limbeck_pooling, torch.arange(len(states))
+if way == "cls":
     vectors = states[:, 0]
+elif way == "lasttoken":
+    vectors = states[row, mask[..., 0].cumsum(1).argmax(1)]
+elif way == "max":
+    vectors = states.masked_fill(mask == 0, -1e9).max(1).values
 else:
-    vectors = (states * mask).sum(1) / mask.sum(1)
+    weights = mask * mask.cumsum(1) if way == "weightedmean" else mask
+    vectors = (states * weights).sum(1) / weights.sum(1)
 vectors = torch.nn.functional.normalize(vectors, dim=-1)  # the product of two of them is their cosine
 print(vectors[0].tolist())
 # the same: from sentence_transformers import SentenceTransformer

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from tasks.errors import RecipeError
@@ -121,6 +122,12 @@ def columns_in(name: str) -> list[str]:
     return list(
         dict.fromkeys(each for part in template_parts(name) if isinstance(part, Field) for each in part.columns)
     )
+
+
+def beginning(name: str) -> str:
+    """Return the text before the first column of a template; empty for the name of a column."""
+    parts = template_parts(name) if is_template(name) else []
+    return "".join(part for part in takewhile(lambda part: isinstance(part, str), parts) if isinstance(part, str))
 
 
 def rendered(name: str, columns: Mapping[str, Sequence[Any]], rows: int) -> tuple[list[Any], Counter[str]]:
