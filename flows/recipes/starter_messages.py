@@ -25,12 +25,6 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Mapping
         return f"{file} has a word and its tag in each line; call it {file.replace('.txt', '.conll')}"
     if file.removesuffix(".gz").endswith(".txt"):
         return f"{file} is read as one text a line; save it as .csv or .tsv, with a label beside each text"
-    placed = next((name for name in nested if any(map(has_places, nested[name]))), None)
-    if placed is not None:
-        return (
-            f"{file}: the column {placed!r} has entities by their first and last characters, which are not read; "
-            f"write words as a list, tokens, and a tag for each as another, tags, or both in a file .conll"
-        )
     known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
     single = [f"{name!r} has {brief(next(iter(one)))!r} in every row" for name, one in known.items() if len(one) == 1]
     single += [f"{name!r} is empty" for name, one in known.items() if not one]
@@ -41,16 +35,6 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Mapping
         f"several values{why}; name them by --text and --label, or queries and their passages, which need no label, by "
         f"--task retrieval --text COLUMN --pair COLUMN"
     )
-
-
-def has_places(cell: Any) -> bool:
-    """Tell whether a cell lists entities by places, as tools for annotation write them: lists of two numbers and a
-    type, or objects with a start and an end."""
-    elements = cell if isinstance(cell, list) else []
-    lists = [
-        [str(part).isdecimal() for part in one] == [True, True, False] for one in elements if isinstance(one, list)
-    ]
-    return any(lists) or any(isinstance(one, dict) and {"start", "end"} <= one.keys() for one in elements)
 
 
 def brief(value: str) -> str:

@@ -66,6 +66,7 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
     """Return the columns of a table, how it was read, the layout that a recipe must state, and notes about it."""
     from tasks.ports.rows.tables import read_table, with_numbers
     from tasks.task_types.common_rows import with_flags
+    from tasks.task_types.readers import READERS
 
     table, opened = read_table(path)
     given, notes = TableFormat(), []
@@ -73,6 +74,9 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
         given = TableFormat(columns=tuple(f"column_{number}" for number in range(1, len(opened.columns) + 1)))
         table, opened = read_table(path, given)
         notes = ["its first line looks like a row: if it is a header, remove data.format.columns from the recipe"]
+    for reader in READERS.values():
+        table, derived = reader.derive(table, path.name) if reader.derive is not None else (table, [])
+        opened = replace(opened, said="; ".join((opened.said, *derived)))
     values = {name: table.column(name).to_pylist() for name in table.column_names}
     if not values or not len(table):
         raise DataError(f"{path.name} has no rows; name a table with rows")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # --- rows: reading and checking a user's table, for ports -------------------------------------------------------------
 
+DerivedColumns = Callable[["pa.Table", str], tuple["pa.Table", list[str]]]
+
 
 def nothing_to_note(rows: TableRows, names: Sequence[str] | None) -> Sequence[str]:
     """Return no sentence: labels are stored as they are written."""
@@ -117,8 +119,7 @@ class Reader:
     """Return the names of the classes of a model, from its config."""
     guess: Callable[[Mapping[str, Sequence[Any]], ColumnChoice], TableGuess | None]
     """Return how a table (its columns by name) would be used with the chosen columns; None if it does not fit."""
-    rows_have_classes: bool = True
-    """Whether the label of a row is one of the named classes: every split then needs rows of each."""
+    rows_have_classes: bool = True  # whether a row's label is a named class: every split then needs rows of each
     notes: Callable[[TableRows, Sequence[str] | None], Sequence[str]] = nothing_to_note
     """Return sentences about labels (rows, names) that are read otherwise than they are written."""
     columns_of: Callable[[Mapping[str, Sequence[Any]]], ColumnChoice | None] | None = None
@@ -129,10 +130,9 @@ class Reader:
     """Return the numbers of the classes that a stored label stands for; None: it is such a number."""
     renumber: Callable[[Any, Mapping[int, int]], Any] | None = None
     """Return a stored label after classes were left out, by the new numbers of the others; None: its number."""
-    divided_by: str = ""
-    """The role of the column by which rows are divided unless a recipe names groups; empty: none."""
-    reads_apart: bool = False
-    """Whether a model reads the texts of a pair one by one: each is then a row of its own, text before second text."""
+    divided_by: str = ""  # the role of the column by which rows are divided unless a recipe names groups
+    reads_apart: bool = False  # whether a model reads the texts of a pair one by one, each as a row of its own
+    derive: DerivedColumns | None = None  # adds columns that stand in others, and says which
     second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone
 
 

@@ -107,7 +107,7 @@ OUT_FILE = "OUT.json"
 """An example in the help of commands."""
 PARQUET = {
     "flows.inference.predictions",
-    "tasks.ports.rows.tables",
+    "tasks.ports.rows.table_files",
     "tasks.ports.rows.row_files",
     "tasks.ports.rows.document_files",
     "tasks.training.data.substitutes",

@@ -15,7 +15,7 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError, RecipeError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_split
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.makers.slices import (
     HeadSlice,

@@ -18,7 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from tasks.ports.rows.overlap import NONE, HeldBack, sentences_of
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 
 THINGS = (
     "film book song meal hotel phone garden market river train lamp coat school boat chair story road bridge house "

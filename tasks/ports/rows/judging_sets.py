@@ -146,7 +146,7 @@ def labelled_rows(
         name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label, group=knobs.group
     )
     drawn_by = knobs.drawn_by if knobs.drawn_by and has_columns(files[0], knobs.drawn_by, knobs.format) else None
-    read = read_split(files, spec, reader.columns, drawn_by, given=knobs.format)
+    read = read_split(files, spec, reader.columns, drawn_by, given=knobs.format, derive=reader.derive)
     labels, merged = reader.judging_labels(table_rows(read, spec), given, names)
     told, empty = empty_texts(read.rows, spec)
     faults = [*read.broken, *told]

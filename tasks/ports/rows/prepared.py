@@ -52,7 +52,10 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     """Read, check and divide the rows of a task; return its splits, the names of its labels, and counts and shares."""
     spec, reader = knobs.task, READERS[knobs.task.kind]
     files = split_files(source, spec, knobs.config)
-    read = {split: read_split(paths, spec, reader.columns, knobs.group, knobs.format) for split, paths in files.items()}
+    read = {
+        split: read_split(paths, spec, reader.columns, knobs.group, knobs.format, reader.derive)
+        for split, paths in files.items()
+    }
     names = list(spec.labels) if spec.labels else reader.class_names(table_rows(read["train"], spec))
     usable = {split: usable_rows(rows, spec, reader, names) for split, rows in read.items()}
     unlabelled = {split: len(read[split].rows) - one.empty - len(one.rows) for split, one in usable.items()}

@@ -38,6 +38,8 @@ class Split:
     """Groups by which rows are divided."""
     units: list[str] | None = None
     """Groups whose rows are judged together (``task.group``)."""
+    before: tuple[str, str] = ("", "")
+    """What stands before every text, and every second text, such as a prompt: rows do not overlap by it."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -49,12 +51,14 @@ class Split:
             for column in (self.pairs, self.groups, self.units)
         )
         texts, labels = ([column[row] for row in rows] for column in (self.texts, self.labels))
-        return Split(self.file, texts, pairs, labels, groups, units)
+        return Split(self.file, texts, pairs, labels, groups, units, self.before)
 
     @property
     def sentences(self) -> list[Sentences]:
         """The folded texts of every row."""
-        return sentences_of(self.texts, self.pairs)
+        first, second = self.before
+        pairs = self.pairs and [pair and pair.removeprefix(second) for pair in self.pairs]
+        return sentences_of([text.removeprefix(first) for text in self.texts], pairs)
 
     @property
     def numbers(self) -> np.ndarray:

@@ -333,3 +333,12 @@ def files_of_config(folder: Path, config: str) -> dict[str, list[Path]]:
     raise DataError(
         f"data.config names {config!r}, and {folder.name} has no such configuration; known are {', '.join(known)}"
     )
+
+
+def write_table(path: Path, columns: dict[str, list[Any]]) -> None:
+    """Write a table as users bring them, in Parquet; its folder is made."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)

@@ -17,10 +17,10 @@ from tasks.ports.rows.encodings import plain_name
 from tasks.ports.rows.splits import Split, gathered_rows
 from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
-from tasks.task_types.interfaces import TableRows
+from tasks.task_types.interfaces import DerivedColumns, TableRows
 from tasks.task_types.texts.cells import text_in_cell, texts_in_cells
 from tasks.task_types.texts.nested import is_nested, questions_of_paragraphs
-from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
+from tasks.task_types.texts.templates import Unrendered, beginning, columns_in, rendered
 from tasks.task_types.types import Column
 
 if TYPE_CHECKING:
@@ -129,25 +129,18 @@ def read_as_written(path: Path) -> pa.Table:
     return read_table(path)[0]
 
 
-def write_table(path: Path, columns: dict[str, list[Any]]) -> None:
-    """Write a table as users bring them, in Parquet; its folder is made."""
-    import pyarrow
-    import pyarrow.parquet
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
-
-
 def read_split(
     paths: list[Path],
     spec: TaskSpec,
     columns: Sequence[Column],
     group: str | None = None,
     given: TableFormat = NOTHING_STATED,
+    derive: DerivedColumns | None = None,
 ) -> ReadRows:
-    """Return the task's columns of a file, or of its shards in order; ``columns`` are those of its type by role, and
-    ``group`` is a column of groups by which rows are divided (empty: the task's own)."""
-    read = [read_columns(path, spec, columns, group, given) for path in paths]
+    """Return the task's columns of a file, or of its shards in order; ``columns`` are those of its type by role,
+    ``group`` is a column of groups by which rows are divided (empty: the task's own), and ``derive`` adds columns that
+    a table lacks (``Reader.derive``)."""
+    read = [read_columns(path, spec, columns, group, given, derive) for path in paths]
     shards = [one.rows for one in read]
     pairs, groups, units = (
         [value for shard in shards for value in getattr(shard, name) or ()] for name in ("pairs", "groups", "units")
@@ -160,6 +153,7 @@ def read_split(
         labels,
         groups if group or spec.group else None,
         units if spec.group else None,
+        (beginning(spec.text), beginning(spec.pair or "")),
     )
     said, broken = (tuple(line for one in read for line in getattr(one, name)) for name in ("said", "broken"))
     if any(column.is_gathered for column in columns):
@@ -168,10 +162,18 @@ def read_split(
 
 
 def read_columns(
-    path: Path, spec: TaskSpec, columns: Sequence[Column], group: str | None, given: TableFormat = NOTHING_STATED
+    path: Path,
+    spec: TaskSpec,
+    columns: Sequence[Column],
+    group: str | None,
+    given: TableFormat = NOTHING_STATED,
+    derive: DerivedColumns | None = None,
 ) -> ReadRows:
     """Return the task's columns of one file."""
     table, opened = read_table(path, given)
+    if derive is not None and spec.text not in opened.columns:
+        table, derived = derive(table, path.name)
+        opened = replace(opened, columns=tuple(table.column_names), said="; ".join((opened.said, *derived)))
     named = named_columns(spec)
     several = columns_named(spec.label, opened.columns, columns)
     for column in columns:

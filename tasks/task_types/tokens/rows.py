@@ -15,6 +15,7 @@ from tasks.errors import DataError
 from tasks.metrics.of_entities import entities
 from tasks.task_types.common_rows import names_in_config
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
+from tasks.task_types.tokens.marked_texts import with_tagged_words
 from tasks.task_types.tokens.sentence import BETWEEN_WORDS, EMPTY_WORD, number_of_words, tags_of
 from tasks.task_types.types import TAGS, TOKENS
 
@@ -289,4 +290,5 @@ READER = Reader(
     rows_have_classes=False,
     notes=notes_on_tags,
     columns_of=columns_with_tags,
+    derive=with_tagged_words,
 )

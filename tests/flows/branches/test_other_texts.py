@@ -8,7 +8,7 @@ from typing import Any
 
 from flows.cli.runner import run_recipe
 from flows.home import Home
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
 from tests.command_line import plan_recipe
 from tests.flows.test_compress import FAST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from flows.recipes.starter import Wishes, starter_recipe
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import divided_rows
-from tasks.ports.rows.tables import read_table, split_files, write_table
+from tasks.ports.rows.table_files import write_table
+from tasks.ports.rows.tables import read_table, split_files
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 
@@ -211,10 +213,42 @@ def test_a_word_without_a_tag_is_named_by_its_line(tmp_path: Path) -> None:
         read_table(tmp_path / "train.conll")
 
 
-def test_entities_by_their_characters_are_told_to_be_words_and_tags(tmp_path: Path) -> None:
-    """Tools for annotation write them so; the message named --text and --label, which do not help."""
-    forms = {"lists": '[[0, 4, "PER"]]', "objects": '[{"start": 0, "end": 4, "label": "PER"}]'}
-    for name, entities in forms.items():
-        (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "Anna is here", "entities": {entities}}}\n' * 40)
-        with pytest.raises(DataError, match="'entities' has entities by their first and last characters.*file .conll"):
-            starter_recipe(str(tmp_path / f"{name}.jsonl"), tmp_path / "mine.yaml")
+def with_marks(folder: Path, name: str, cell: Any) -> Path:
+    """Write texts of which each begins with an entity of four characters, in the form of a tool."""
+    lines = [cell(f"Anna {passage}.") for passage in PASSAGES]
+    body = json.dumps(lines) if name.endswith(".json") else "\n".join(map(json.dumps, lines))
+    (folder / name).write_text(body)
+    return folder / name
+
+
+FORMS: dict[str, Any] = {
+    "doccano.jsonl": lambda text: {"id": 1, "text": text, "label": [[0, 4, "PER"]]},
+    "relations.jsonl": lambda text: {
+        "text": text,
+        "entities": [{"id": 7, "label": "PER", "start_offset": 0, "end_offset": 4}],
+        "relations": [],
+    },
+    "prodigy.jsonl": lambda text: {"text": text, "spans": [{"start": 0, "end": 4, "label": "PER", "token_end": 0}]},
+    "spacy.json": lambda text: [text, {"entities": [[0, 4, "PER"]]}],
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_entities_by_their_characters_are_read_as_tagged_words(name: str, tmp_path: Path) -> None:
+    """Tools for annotation write them so; they were refused."""
+    source = with_marks(tmp_path, name, FORMS[name])
+    made = starter_recipe(str(source), tmp_path / "mine.yaml")
+    recipe = Recipe.model_validate(YAML(typ="safe").load(made.text))
+    assert (recipe.spec.kind, recipe.spec.text, recipe.spec.label) == ("tokens", "tokens", "tags")
+    assert "as tags of words" in made.notes[0]
+    splits, names, facts = divided_rows(source, RowsSlice(**dict(recipe.data), task=recipe.spec))
+    assert names == ["O", "B-PER", "I-PER"] and "entities of" in facts.read[0]
+    row = splits["train"]
+    assert row.texts[0].endswith(" .") and row.labels[0] == "1" + " 0" * 13, "signs at the end are words"
+
+
+def test_entities_in_a_cell_of_a_delimited_file_are_read(tmp_path: Path) -> None:
+    rows = [f'"Anna {passage}","[[0, 4, ""PER""]]"' for passage in PASSAGES]
+    (tmp_path / "mine.csv").write_text("\n".join(["text,entities", *rows]))
+    made = starter_recipe(str(tmp_path / "mine.csv"), tmp_path / "mine.yaml")
+    assert Recipe.model_validate(YAML(typ="safe").load(made.text)).spec.kind == "tokens"

@@ -17,7 +17,8 @@ import pytest
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.overlap import folded
-from tasks.ports.rows.prepared import divided_rows
+from tasks.ports.rows.prepared import divided_rows, prepare_rows
+from tasks.ports.rows.row_files import read_split
 from tasks.ports.rows.splits import Split, divide, leakage_of
 from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
@@ -257,3 +258,18 @@ def test_a_column_of_groups_is_read_and_none_may_be_empty(tmp_path: Path) -> Non
     (tmp_path / "train.csv").write_text("\n".join(["text,label,author", *lines, "text 100,1,"]))
     with pytest.raises(DataError, match="row 101: the group in column 'author' is empty"):
         divided_rows(tmp_path / "train.csv", task_knobs(TaskSpec(name="mine"), group="author"))
+
+
+def test_rows_do_not_overlap_by_a_prompt_that_all_of_them_have(tmp_path: Path) -> None:
+    """A prompt of eight words was shared by every row, and a run was refused for that."""
+    prompt = "Represent this sentence for searching relevant passages and answers: "
+    lines = [
+        f"what {'abcdefgh'[number % 8]}{number} is s{number} or t{number},p{number} q{number} r{number}"
+        for number in range(80)
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["question,passage", *lines]))
+    task = {"name": "mine", "kind": "retrieval", "text": f"{prompt}{{question}}", "pair": f"{prompt}{{passage}}"}
+    knobs = RowsSlice.model_validate({"task": task, "selection_rows": 0, "validation_share": 0.2})
+    facts = prepare_rows(tmp_path / "rows.csv", knobs, tmp_path / "out")
+    assert facts.purged.rows == 0 and facts.rows["validation"] == 16 and not sum(facts.leaked.values())
+    assert read_split(tmp_path / "out", "train").texts[0].startswith(prompt)

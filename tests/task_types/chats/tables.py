@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tests.task_types.next_words.tables import byte_tokenizer, documents, write_decoder
 
 CHATML = (

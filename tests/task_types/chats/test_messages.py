@@ -15,7 +15,8 @@ from tasks.errors import DataError
 from tasks.ports.rows.overlap import folded
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_split
-from tasks.ports.rows.tables import read_texts, write_table
+from tasks.ports.rows.table_files import write_table
+from tasks.ports.rows.tables import read_texts
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.chats.rows import READER
 from tasks.task_types.interfaces import TableRows

@@ -13,7 +13,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_split
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.interfaces import JudgingLabels, TableRows
 from tasks.task_types.next_words.rows import READER

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tests.task_types.choices.tables import THINGS
 
 

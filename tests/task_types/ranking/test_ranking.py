@@ -20,7 +20,7 @@ from tasks.errors import DataError, RecipeError
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import StoredRows, read_split
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.answers import ANSWERS

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 
 THINGS = {"film": "Film", "song": "Gesang", "meal": "Essen", "book": "Buch", "plot": "Faden"}
 WAYS = {"good": "gut", "bad": "schlecht", "fine": "fein", "poor": "arm"}

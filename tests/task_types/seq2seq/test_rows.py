@@ -12,7 +12,7 @@ from tasks.errors import DataError
 from tasks.metrics.of_texts import BETWEEN_REFERENCES
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_split
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.interfaces import TableRows
 from tasks.task_types.readers import READERS

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 
 THINGS = "film song book plot meal".split()
 QUALITIES = "good bad fine poor".split()

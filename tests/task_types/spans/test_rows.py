@@ -14,7 +14,8 @@ from tasks.errors import DataError
 from tasks.metrics.of_answers import NO_ANSWER, coded_answer
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_split
-from tasks.ports.rows.tables import read_table, write_table
+from tasks.ports.rows.table_files import write_table
+from tasks.ports.rows.tables import read_table
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.interfaces import JudgingLabels, TableRows
 from tasks.task_types.spans.rows import READER

@@ -13,7 +13,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import StoredRows, read_facts, read_split
-from tasks.ports.rows.tables import write_table
+from tasks.ports.rows.table_files import write_table
 from tasks.recipe.slices import RowsSlice
 from tasks.results.facts import RowsFacts
 from tests.task_types.tokens.tables import tagged, write_tagged
