@@ -123,6 +123,7 @@ def planned_facts(facts: RowsFacts, sets: Mapping[str, SetFacts]) -> HeldBackFac
         purged=facts.purged,
         leaked={"training rows": facts.leaked},
         leaked_by_choice=facts.leaked_by_choice,
+        leaked_in_part=facts.leaked_in_part,
         groups=facts.groups,
         judging=dict(sets),
     )

@@ -227,7 +227,7 @@ def held_back(session: Session) -> HeldBackFacts:
     leaked = {where: artifact.read(Leaks).leaked for where, artifact in known.items()}
     data = with_purge(rows, session.artifact_of("purge-rows", ""))
     found = HeldBackFacts(rows=data.rows, purged=data.purged, leaked=leaked)
-    known_of_rows = {"leaked_by_choice": data.leaked_by_choice, "groups": data.groups}
+    known_of_rows = {name: getattr(data, name) for name in ("leaked_by_choice", "leaked_in_part", "groups")}
     found = found.replaced(**{name: value for name, value in known_of_rows.items() if value})
     return found.replaced(judging=sets) if sets else found
 

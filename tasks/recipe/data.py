@@ -189,7 +189,7 @@ class Data(Knobs):
     group: str | None = Field(
         None,
         description="Column of groups; no group may be on both sides of a split, and intervals draw groups whole. It "
-        "replaces the comparison of texts.",
+        "replaces the comparison of texts: equal rows alone are compared then.",
     )
     validation_share: float = Field(
         0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split."

@@ -37,6 +37,8 @@ class RowsFacts(Stated):
     """Held-out rows that overlap with train, by split."""
     leaked_by_choice: dict[str, int] = {}
     """Rows that report and overlap with selection rows, by split; empty without selection rows."""
+    leaked_in_part: dict[str, int] = {}
+    """Held-out rows that overlap with train by the measure of the purge, by split, where groups divide rows."""
     groups: dict[str, int] = {}
     """Groups of the held-out rows that intervals draw, by split; only of splits with fewer groups than rows."""
     rows_sha256: dict[str, str] = {}
@@ -116,8 +118,9 @@ class HeldBackFacts(Stated):
     leaked: dict[str, dict[str, int]] = {}
     """Rows that overlap, by kind of training data and split."""
     leaked_by_choice: dict[str, int] = {}
+    leaked_in_part: dict[str, int] = {}
     groups: dict[str, int] = {}
-    """Both as in ``RowsFacts``."""
+    """All three as in ``RowsFacts``."""
     judging: dict[str, SetFacts] = {}
 
     @property

@@ -23,7 +23,7 @@ from tasks.ports.rows.faulty_rows import (
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
 from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
-from tasks.ports.rows.splits import Split, divide, divided_by_text, leakage_of
+from tasks.ports.rows.splits import Split, divide, divided_by_text, leakage_of, overlap_of_groups
 from tasks.ports.rows.tables import (
     read_documents,
     read_split,
@@ -158,7 +158,9 @@ def numbered_rows(rows: Split, start: int, groups: list[int] | None = None) -> S
 
 def facts_of(splits: dict[str, Split]) -> dict[str, object]:
     """Return facts about the rows: counts, leaks, digests and the longest text."""
+    in_part = overlap_of_groups(splits)
     return {
+        **({"leaked_in_part": in_part} if in_part else {}),
         "rows": {split: len(rows) for split, rows in splits.items()},
         "leaked": leakage_of(splits),
         "leaked_by_choice": leakage_of(splits, "selection") if splits.get("selection") else {},

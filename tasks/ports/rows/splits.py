@@ -291,6 +291,16 @@ def leakage_of(splits: Mapping[str, Split], learned: str = "train") -> dict[str,
     return leaked_by_group(with_groups(train), {name: with_groups(rows) for name, rows in held.items()})
 
 
+def overlap_of_groups(splits: Mapping[str, Split]) -> dict[str, int]:
+    """Return for each held-back split the number of rows that overlap with train by the measure of the purge, where
+    rows are divided by groups, of which whole texts alone are compared; empty where none does, and without groups."""
+    train = splits["train"]
+    if train.groups is None:
+        return {}
+    found = leaked(train.sentences, {name: rows.sentences for name, rows in splits.items() if name in HELD})
+    return found if any(found.values()) else {}
+
+
 def with_groups(rows: Split) -> list[tuple[str, Sentences]]:
     """Return the texts of rows, each with its group."""
     return list(zip(rows.groups or (), rows.sentences, strict=True))

@@ -16,7 +16,7 @@ from tasks.scoring.quality.verdicts import FEWEST_GROUPS, are_few
 BEFORE = "computed before splits were purged, so evaluation rows overlap with training rows"
 WAYS = {
     "text": "their text overlaps with that of held-out rows",
-    "group": "their group, or their text, is held out",
+    "group": "their group, or their whole text, is held out",
 }
 NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with held-out rows are used in training."
 
@@ -25,8 +25,8 @@ def held_back_lines(found: HeldBackFacts | None) -> list[str]:
     """Return lines on the rows removed from train and on remaining overlaps; empty if they are unknown."""
     if found is None or not found.is_known:
         return []
-    own = [*purge_lines(found.rows, found.purged), *leak_lines(found), *choice_lines(found), *group_lines(found)]
-    return [*own, *set_lines(found.judging)]
+    own = [*purge_lines(found.rows, found.purged), *leak_lines(found), *part_lines(found), *choice_lines(found)]
+    return [*own, *group_lines(found), *set_lines(found.judging)]
 
 
 def purge_lines(rows: Mapping[str, int], purged: Purge | None) -> list[str]:
@@ -56,6 +56,18 @@ def leak_lines(found: HeldBackFacts) -> list[str]:
         f"Held-out rows that overlap with the {where}: "
         f"{', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
         for where, splits in found.leaked.items()
+    ]
+
+
+def part_lines(found: HeldBackFacts) -> list[str]:
+    """Return a line on held-out rows whose texts overlap with those of training rows in other groups; empty if none
+    does."""
+    parts = [f"{count:,} of {found.rows[split]:,} {split}" for split, count in found.leaked_in_part.items() if count]
+    if not parts:
+        return []
+    return [
+        f"Groups divide the rows, and of their texts whole rows alone are compared: {', '.join(parts)} share a text or "
+        f"eight words with training rows, or one contains the other; scores there may be a little too good."
     ]
 
 

@@ -11,7 +11,7 @@ from tasks.ports.rows.overlap import sentences_of
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
 from tasks.ports.rows.seen import read_sentences
 from tasks.recipe.slices import RowsSlice
-from tasks.report.tables.held_back import choice_lines, group_lines
+from tasks.report.tables.held_back import choice_lines, group_lines, held_back_lines
 from tests.contenders import recipe_for
 
 
@@ -53,6 +53,24 @@ def test_rows_that_report_and_share_a_sentence_with_those_that_choose_are_counte
     ]
     alone = prepare_rows(tmp_path / "rows.csv", knobs.model_copy(update={"group": "a"}), tmp_path / "grouped")
     assert set(alone.leaked_by_choice.values()) == {0} and choice_lines(planned_facts(alone, {})) == []
+
+
+def test_rows_of_different_groups_that_share_words_are_counted_and_said(tmp_path: Path) -> None:
+    """Between groups, equal rows alone are removed from train; nothing said that others are not looked for."""
+    words = "one two three four five six seven eight"
+    lines = [
+        f"a{number} b{number} {words if number % 2 else 'c'} {number},book {number // 2},{number % 4 // 2}"
+        for number in range(80)
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,book,label", *lines]) + "\n")
+    knobs = RowsSlice(task=TaskSpec(name="mine"), selection_rows=0, validation_share=0.2, group="book")
+    facts = prepare_rows(tmp_path / "rows.csv", knobs, tmp_path / "rows")
+    assert facts.leaked["validation"] == 0 and facts.leaked_in_part["validation"] == 8
+    lines = held_back_lines(planned_facts(facts, {}))
+    assert any("compared: 8 of 16 validation share a text or eight words with training rows" in line for line in lines)
+    assert not any(
+        "share a text" in line for line in held_back_lines(planned_facts(facts.replaced(leaked_in_part={}), {}))
+    )
 
 
 def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Path) -> None:
