@@ -345,6 +345,24 @@ def test_the_lines_of_the_card_compute_the_vectors_without_our_code(pulled: Path
     assert "pipeline_tag: feature-extraction" in card
 
 
+def test_the_lines_of_the_card_compute_the_vectors_of_each_graph_without_our_code(pulled: Path) -> None:
+    """The program names the fastest graph, which is int8; each published one runs by it."""
+    from tasks.scoring.onnx_models import FILES
+    from tasks.scoring.predict import formats_in, predict_texts
+
+    if not (pulled / "onnx").is_dir():
+        pytest.skip("the champion of this machine has no export: its graphs were refused, or another model is faster")
+    program = (pulled / "README.md").read_text().split("## Exports")[1].split("```python\n")[1].split("```")[0]
+    found = formats_in(pulled / "onnx")
+    assert FILES[found[0]] in program
+    for name in found:
+        lines = program.replace("FOLDER", str(pulled)).replace(FILES[found[0]], FILES[name])
+        done = ask_stranger(lines, folder=pulled)
+        assert done.returncode == 0, done.stderr
+        expected = predict_texts(pulled, ["some text"], export_format=name)[0]["embedding"]
+        np.testing.assert_allclose(json.loads(done.stdout), expected, atol=2e-6)
+
+
 def test_vectors_of_exports_are_those_of_the_checkpoint(result: dict[str, Any], pulled: Path) -> None:
     from tasks.scoring.predict import predict_texts
 
