@@ -39,6 +39,7 @@ from flows.recipes.starter_text import (
     group_line,
     has_label,
     recipe_name,
+    validation_lines,
     with_data,
 )
 from tasks.errors import DataError, ModelError, RecipeError
@@ -105,7 +106,9 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
         "name": name,
         "kind": kind,
         "reason": guess.reason,
-        "columns": "\n".join(f"  {line}" for line in column_lines(chosen, guess, form, values)),
+        "columns": "\n".join(
+            f"  {line}" for line in [*column_lines(chosen, guess, form, values), *validation_lines(files)]
+        ),
         "metrics": ", ".join((*guess.metrics, *form.metrics)),
         "headline": guess.metrics[0],
         "source": word(source if not Path(source).exists() else str(Path(source).resolve())),

@@ -31,6 +31,8 @@ class TableSource:
     train: Path
     unread: tuple[str, ...]
     """Names of files of test and further validation rows: no split of a run is read from them."""
+    validation: str = ""
+    """The name of the validation split where a recipe must state it; empty for a usual one."""
 
     @property
     def bytes(self) -> int:
@@ -43,17 +45,28 @@ def table_source(source: str) -> TableSource:
     """Return the files of a source: a file, a folder or a hub id."""
     from tasks.ports.files.sources import resolve_data
     from tasks.ports.rows.table_files import tables_in
-    from tasks.ports.rows.tables import split_files
+    from tasks.ports.rows.tables import shard_name, split_files
 
     path = Path(source).expanduser()
     if path.is_file():
         return TableSource(path, path, ())
     spec = TaskSpec(name="mine")
     root = Path(resolve_data(source, None, spec).uri)
-    files = split_files(root, spec)
+    named = first_of_several([shard_name(one) for one in tables_in(root)])
+    files = split_files(root, spec.model_copy(update={"validation": named}) if named else spec)
     used = {one for found in files.values() for one in found}
     unread = tuple(one.name for one in tables_in(root) if one not in used and one.name.startswith(JUDGING_FILES))
-    return TableSource(root, files["train"][0], unread)
+    return TableSource(root, files["train"][0], unread, named)
+
+
+def first_of_several(splits: Sequence[str]) -> str:
+    """Return the first validation split of several, as MNLI has them (matched and mismatched), where none of them has
+    the usual name; else nothing."""
+    for usual in JUDGING_FILES[1:]:
+        found = sorted({name for name in splits if name.startswith(usual)})
+        if found:
+            return "" if usual in found or len(found) == 1 else found[0]
+    return ""
 
 
 def require_no_model(source: str) -> None:

@@ -80,6 +80,11 @@ def data_lines(given: TableFormat, files: TableSource, form: PairForm) -> list[s
     return [*lines, *([group_line(form.divided_by)] if form.divided_by else [])]
 
 
+def validation_lines(files: TableSource) -> list[str]:
+    """Return the line of the section ``task`` about the validation split; none where it has a usual name."""
+    return [f"validation: {word(files.validation)}        # the first of several"] if files.validation else []
+
+
 def group_line(column: str) -> str:
     """Return the line of the column by which rows are divided."""
     return f"group: {word(column)}        # none is on both sides of a split"

@@ -22,8 +22,13 @@ LEAST_GAIN_OVER_CHANCE = 0.05
 
 
 def chosen_options(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the place of the chosen option of each row [N]; the first of equal scores."""
-    found = [place_text(int(scores_K1[:, 0].argmax()), len(scores_K1)) for scores_K1 in outputs[LOGITS]]
+    """Return the place of the chosen option of each row [N]. Of k options with equal scores, rows choose in turn, so
+    that such rows count 1/k on average, as ARC's own score counts each (Clark et al. 2018, arXiv:1803.05457): the first
+    would always be right where the right option has a column of its own."""
+    found = list[str]()
+    for row, scores_K1 in enumerate(outputs[LOGITS]):
+        best = np.flatnonzero(scores_K1[:, 0] == scores_K1[:, 0].max())
+        found.append(place_text(int(best[row % len(best)]) if len(best) else 0, len(scores_K1)))
     return np.asarray(found, dtype=str)
 
 

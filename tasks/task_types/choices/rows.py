@@ -33,11 +33,14 @@ SHARE_OF_LABELS = 0.95
 """Share of the labels that must name an option for a guess."""
 ROWS_OF_A_GUESS = 500
 """Rows of a table that are looked at for a guess."""
-LABEL_NAMES = ("label", "answer", "answerkey", "answer_key", "gold", "target", "correct", "correct_answer")
+LABEL_NAMES = ("label", "answer", "answerkey", "answer_key", "gold", "target", "correct", "correct_answer", "cop")
 LIST_NAMES = ("choices", "options", "endings", "answers", "candidates", "choices_text", "alternatives")
 NUMBERED = re.compile(r"(.*?)[ _-]?(\d{1,2}|[A-Ha-h])")
 """The name of one of several columns: a word and a number, or a letter."""
-COLUMN_WORDS = ("choice", "option", "ending", "hypothesis", "sol", "answer", "alternative", "candidate")
+COLUMN_WORDS = ("choice", "option", "op", "ending", "hypothesis", "sol", "answer", "alternative", "candidate")
+RIGHT_NAMES = ("correct_answer", "correct", "right_answer", "best_answer", "answer")
+WRONG_WORDS = ("distractor", "incorrect", "incorrect_answer", "wrong", "wrong_answer")
+"""Names of a column that always holds the right option, and words in those of the wrong ones beside it."""
 CONTEXT_NAMES = ("context", "dialogue", "article", "passage", "premise", "story", "sent1", "ctx", "startphrase", "goal")
 QUESTION_NAMES = ("question", "query", "sent2", "ask-for", "ask_for")
 RELATIONS = frozenset({"cause", "effect"})
@@ -201,6 +204,8 @@ def no_options_in_config(config: ModelConfig) -> None:
 def columns_of_options(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
     """Return the columns of a table with options and a label that names one of them; None for any other table."""
     some = {name: values[:ROWS_OF_A_GUESS] for name, values in columns.items()}
+    if (apart := right_beside_wrong(some)) is not None:
+        return apart
     for field, used in option_fields(some):
         others = {name: values for name, values in some.items() if name not in used}
         text, before, why = texts_beside(others)
@@ -211,6 +216,23 @@ def columns_of_options(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | N
         if label is not None:
             return ColumnChoice(text, pair, label, is_sure=True, why_text=why)
     return None
+
+
+def right_beside_wrong(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
+    """Return the columns of a table whose right option has a column of its own, beside those of the wrong ones (SciQ);
+    None for any other table."""
+    known = {name.lower(): name for name in columns if are_strings(columns[name])}
+    right = next((known[name] for name in RIGHT_NAMES if name in known), None)
+    wrong = [name for name in known.values() if (match := NUMBERED.fullmatch(name.lower())) and match[1] in WRONG_WORDS]
+    if right is None or not wrong:
+        return None
+    used = [right, *sorted(wrong)]
+    text, before, why = texts_beside({name: values for name, values in columns.items() if name not in used})
+    if text is None:
+        return None
+    field = " | ".join(used)
+    pair = f"{{{before}}} {{{field}}}" if before else f"{{{field}}}"
+    return ColumnChoice(text, pair, right, is_sure=True, why_text=why)
 
 
 def option_fields(columns: Mapping[str, Sequence[Any]]) -> list[tuple[str, list[str]]]:

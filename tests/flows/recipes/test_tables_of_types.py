@@ -252,3 +252,15 @@ def test_entities_in_a_cell_of_a_delimited_file_are_read(tmp_path: Path) -> None
     (tmp_path / "mine.csv").write_text("\n".join(["text,entities", *rows]))
     made = starter_recipe(str(tmp_path / "mine.csv"), tmp_path / "mine.yaml")
     assert Recipe.model_validate(YAML(typ="safe").load(made.text)).spec.kind == "tokens"
+
+
+def test_the_first_of_two_validation_files_judges_and_the_other_is_named(tmp_path: Path) -> None:
+    """MNLI has validation_matched and validation_mismatched; a folder with both was refused."""
+    rows = {"premise": PASSAGES, "hypothesis": QUESTIONS, "label": ["yes", "no", "maybe"] * 80}
+    for split in ("train", "validation_mismatched", "validation_matched"):
+        write_table(tmp_path / f"{split}.parquet", rows)
+    made = starter_recipe(str(tmp_path), tmp_path / "mine.yaml")
+    spec = Recipe.model_validate(YAML(typ="safe").load(made.text)).spec
+    assert (spec.kind, spec.validation) == ("classification", "validation_matched")
+    assert "split: validation_mismatched" in made.text
+    assert any("not read: validation_mismatched.parquet" in note for note in made.notes)

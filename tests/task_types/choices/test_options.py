@@ -23,6 +23,7 @@ from tasks.task_types.choices.head import rows_of_options
 from tasks.task_types.choices.models import AutoModelForOptions
 from tasks.task_types.choices.options import OPTION_PARTS, option_targets
 from tasks.task_types.heads import HEADS
+from tasks.task_types.units import ragged_array
 from tasks.training.data.encoded import collate, encode_parts
 from tasks.training.data.epochs import Epoch, Indices, batches_of_rows, planned
 from tasks.training.distributed import ProcessGroup
@@ -115,6 +116,15 @@ def test_an_option_has_the_score_that_transformers_own_class_gives_it_in_a_row(t
 def test_an_architecture_without_such_a_class_is_refused_in_a_sentence() -> None:
     with pytest.raises(ModelError, match="a gpt2 model has no class for multiple choice in transformers; name a BERT"):
         AutoModelForOptions.from_config(AutoConfig.for_model("gpt2"))
+
+
+def test_equal_scores_are_as_right_as_guessing() -> None:
+    """A model without an answer was always right where the right option is the first one."""
+    rows = [np.zeros((4, 1), np.float32)] * 40 + [np.asarray([[1.0], [2], [2], [0]], np.float32)] * 40
+    found = ANSWERS["choices"].decide({"logits": ragged_array(rows)})
+    accuracy = ANSWERS["choices"].metrics["accuracy"]
+    assert accuracy(found[:40], np.asarray(["0/4"] * 40)) == accuracy(found[:40], np.asarray(["3/4"] * 40)) == 0.25
+    assert accuracy(found[40:], np.asarray(["1/4"] * 40)) == 0.5 and not {"0/4", "3/4"} & {*found[40:]}
 
 
 def test_the_floor_is_above_guessing_among_the_options_of_each_row() -> None:

@@ -129,6 +129,7 @@ def test_a_hostile_table_gets_a_sentence(
 ASKED = [f"What is {number}?" for number in range(30)]
 ANSWERS_OF = [[f"first {number}", f"second {number}"] for number in range(30)]
 FIRSTS, SECONDS = ([pair[place] for pair in ANSWERS_OF] for place in (0, 1))
+THIRDS = [f"third {number}" for number in range(30)]
 TABLES: dict[str, tuple[dict[str, list[Any]], dict[str, Any], str]] = {
     "lists": (
         {"context": ASKED, "choices": ANSWERS_OF, "label": [0, 1] * 15},
@@ -159,6 +160,20 @@ TABLES: dict[str, tuple[dict[str, list[Any]], dict[str, Any], str]] = {
         },
         {"text": "question", "pair": "{choices[]}", "label": "answerKey, choices"},
         "answerKey, choices names the right one",
+    ),
+    "medmcqa": (
+        {"question": ASKED, "opa": FIRSTS, "opb": SECONDS, "exp": ASKED, "cop": [0, 1] * 15},
+        {"text": "question", "pair": "{opa | opb}", "label": "cop"},
+        "cop names the right one",
+    ),
+    "sciq": (
+        {"question": ASKED, "distractor2": THIRDS, "distractor1": SECONDS, "correct_answer": FIRSTS, "support": ASKED},
+        {
+            "text": "question",
+            "pair": "{correct_answer | distractor1 | distractor2}",
+            "label": "correct_answer",
+        },
+        "correct_answer names the right one; guessing is right in 33%",
     ),
     "swag": (
         {"sent1": ASKED, "sent2": ["He"] * 30, "ending0": FIRSTS, "ending1": SECONDS, "label": [0, 1] * 15},
