@@ -123,7 +123,7 @@ def place_of_label(label: Any, options: Sequence[str], is_sign: bool = False) ->
     if isinstance(label, float) and label.is_integer():
         label = int(label)
     if isinstance(label, bool) or not isinstance(label, (int, str)):
-        raise ValueError(f"the label {label!r} is neither a place, nor a letter, nor the text of an option")
+        raise ValueError(f"the label {label!r} is neither a place, nor a letter, nor an option's text; one is right")
     if isinstance(label, str):
         sign = place_of_sign(on_one_line(label), options) if is_sign else None
         return place_of_text(label, options) if sign is None else sign
