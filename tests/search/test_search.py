@@ -114,7 +114,7 @@ def test_a_dry_run_lists_a_supernet_before_its_fall_back(first: RunResult, super
     _, found, lines = planned_search(supernet, home)
     assert isinstance(found, SearchResult) and found.fitting == 8
     assert "8 shapes fit, to be ranked in a supernet." in lines[0]
-    assert lines[-2].startswith("Supernet: its training, 60 steps (of unknown cost, since none like it ran here); the")
+    assert lines[-2].startswith("Supernet: its training, 60 steps (of unknown cost); the scores")
     assert "8 shapes trained alone for 20 steps each (about " in lines[-2]
     assert lines[-1].endswith("If not, shapes are trained in rounds: 3 for 20 steps each, then 2 for 60 steps each.")
 

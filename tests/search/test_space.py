@@ -236,8 +236,8 @@ def test_a_supernet_that_is_planned_is_told_with_its_cost_and_what_follows_where
     lines = planned_words(recipe, result, records)
     assert "to be ranked in a supernet." in lines[0] and "rounds" not in lines[0]
     assert lines[-2] == (
-        "Supernet: its training, 1,500 steps (about 8 min); the scores of the shapes that fit (of unknown cost, since "
-        "none like it ran here); 8 shapes trained alone for 0.333 epochs each (about 40.0 s)."
+        "Supernet: its training, 1,500 steps (about 8 min); the scores of the shapes that fit (of unknown cost); "
+        "8 shapes trained alone for 0.333 epochs each (about 40.0 s)."
     )
     assert lines[-1] == (
         "If both orders agree with tau 0.6 or more, 2 candidates begin with their part of the supernet, for 3 epochs "

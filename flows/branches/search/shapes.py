@@ -101,7 +101,7 @@ def cost_in_words(records: Sequence[StageRecord]) -> str:
         return "cached"
     known = [one.estimate for one in missing if one.estimate is not None]
     if not known:
-        return "of unknown cost, since none like it ran here"
+        return "of unknown cost"
     return f"about {span(sum(known))}{'' if len(known) == len(missing) else ', and some of unknown cost'}"
 
 

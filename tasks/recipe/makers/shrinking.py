@@ -117,6 +117,11 @@ class PrunedCandidate(ImportanceKnobs):
         return "importance", "random"
 
     @property
+    def changes_each_layer(self) -> bool:
+        """A block that layers share is cut once."""
+        return False
+
+    @property
     def role_by_maker(self) -> str:
         """A model with fewer neurons."""
         return "pruned"
