@@ -245,11 +245,13 @@ def search(
     run knows the shapes that fit once the latency table is measured, which is the first stage of a search. A recipe
     with search.recipes has a shape, and starts, methods and learning rates, of which the best are candidates.
     """
-    from flows.cli.sweep_options import budget_sets
+    from flows.cli.sweep_options import budget_sets, minutes_sets
     from flows.run.recipe_file import load_recipe
 
-    tried = [] if minutes is None else [f"search.recipes.minutes={minutes:g}"]
-    chosen = load_recipe(recipe, [*sets, *budget_sets(budget), *tried], ["search"])
+    given = [*sets, *budget_sets(budget)]
+    chosen = load_recipe(recipe, given, ["search"])
+    if minutes is not None:
+        chosen = load_recipe(recipe, [*given, *minutes_sets(chosen, minutes)], ["search"])
     if not dry_run:
         return start(chosen, json_file, [], "search")
     home = open_home()

@@ -240,7 +240,7 @@ def planned_search(recipe: Recipe, home: Home) -> tuple[Session, SearchResult | 
     session, sources = plan_session(recipe, home)
     with use_session(session):
         found = asyncio.run(search_everything(recipe, sources, session))
-    return session, found.result, planned_words(recipe, found.result)
+    return session, found.result, planned_words(recipe, found.result, session.records)
 
 
 def recipe_of_kind(recipe: Recipe, kind: str) -> tuple[Recipe, Callable[..., Coroutine[Any, Any, Any]]]:

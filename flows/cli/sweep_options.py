@@ -4,8 +4,12 @@ names: they are stored with the run, so that ``limbeck resume`` finds them."""
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from tasks.errors import RecipeError
+
+if TYPE_CHECKING:
+    from tasks.recipe.recipe import Recipe
 
 
 def sweep_sets(*, strategies: str | None, drop: str | None, seeds: str | None, halving: bool) -> list[str]:
@@ -36,6 +40,16 @@ def budget_sets(budgets: list[str]) -> list[str]:
             raise RecipeError(f"--budget {name} is given twice; give it once")
         found[name] = amount.strip()
     return [f"search.budget.{name}={json.dumps(amount)}" for name, amount in found.items()]
+
+
+def minutes_sets(recipe: Recipe, minutes: float) -> list[str]:
+    """Return the recipe setting of the option ``--minutes``; raise RecipeError for a recipe without ways to try."""
+    if recipe.search is None or recipe.search.recipes is None:
+        raise RecipeError(
+            f"--minutes is for ways to train one shape, and {recipe.name} has no section search.recipes; add one with "
+            f"a shape (limbeck init --search writes it), or search shapes: --budget latency_ms=2"
+        )
+    return [f"search.recipes.minutes={minutes:g}"]
 
 
 def entries(option: str, given: str) -> list[str]:

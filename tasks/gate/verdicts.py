@@ -7,8 +7,8 @@
   (each as a share of its bound) is marked as closest.
 - ``ACCEPT``: it meets every criterion.
 
-The first verdict that applies is given. Baselines are scored for comparison and get no verdict; exports get one, but
-never an alias of their own.
+The first verdict that applies is given. Baselines, and steps on the way to another candidate, are scored and get no
+verdict; exports get one, but never an alias of their own.
 
 Among many candidates that are all too weak, one would pass by chance. The intervals of all candidates that may be
 accepted are therefore widened by Holm's step-down correction (Holm 1979, "A simple sequentially rejective multiple test
@@ -34,6 +34,7 @@ from tasks.scoring.quality.gain import Gain, Unread
 
 ACCEPT, REGRESSION, ANOMALOUS, INFEASIBLE = "ACCEPT", "REGRESSION", "ANOMALOUS", "INFEASIBLE"
 BASELINE = "a baseline is scored for comparison and never becomes champion"
+ONLY_A_STEP = "a step on the way to another candidate is scored and gets no version"
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def evaluate_gate(candidate: GateRow, teacher: GateRow, gate: Gate, evidence: Ev
         criterion.metric: figure(candidate, criterion.metric) for criterion in gate.criteria if not criterion.worst_of
     }
     if not role_of(candidate.role).judged:
-        return Decision(candidate.name, None, (BASELINE,), values=values)
+        return Decision(candidate.name, None, (ONLY_A_STEP if candidate.role == "step" else BASELINE,), values=values)
     findings = [finding_of(criterion, candidate, teacher, gate, evidence, rivals) for criterion in gate.criteria]
     wonders = [
         *too_good(candidate, gate, evidence.rows),

@@ -119,6 +119,11 @@ def require_chains(candidates: Sequence[CandidateKnobs], section: Pretraining | 
     for one in candidates:
         require_origin(one, known)
         require_own_blocks(one, known, section)
+        if one.planned_role == "step" and all(other.made_from != one.name for other in candidates):
+            raise ValueError(
+                f"candidate {one.name} is a step, and no candidate is made from it; name it as from: {one.name} of "
+                f"another one, or leave role out"
+            )
     for one in candidates:
         if one.is_follower and not set(one.planned_seeds) <= set(known[one.made_from].planned_seeds):
             raise ValueError(

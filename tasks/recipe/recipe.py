@@ -208,6 +208,7 @@ class Recipe(DerivedKnobs):
             for one in self.candidates
             for section, training in one.trainings.items()
         }
+        own["search.training"] = self.search.training if self.search else None
         legal = ("headline", *judging_metrics(self))
         for where, training in {**trainings, "layer_dropping": self.layer_dropping, **own}.items():
             if training is not None and training.choose_by not in legal:

@@ -136,6 +136,7 @@ ROLES = {
         tag="supernet",
     ),
     "baseline": Role("baseline", 4, "#6b727b", "#a2a9b1", order=2, reach=1.2, turn=pi / 4, judged=False),
+    "step": Role("step on the way to another model", 8, "#7a6f5d", "#b8ad9a", order=2, turn=pi / 8, judged=False),
     "export": Role("exported model", 6, "#2560b8", "#7fb0f5", order=4, reach=1.15, turn=pi / 6),
 }
 """By name; the style sheet has their colours in this order."""

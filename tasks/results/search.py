@@ -107,6 +107,9 @@ class JudgedShape(Stated):
 class SearchResult(Stated):
     """The answer of a search."""
 
+    scored_by: str = ""
+    """The metric by which shapes are compared; of one of which less is better, scores are the negative. Empty in
+    results of an older release."""
     budgets: tuple[str, ...]
     points: int
     """Points of the space: shapes, vocabularies and formats."""

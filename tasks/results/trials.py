@@ -24,6 +24,9 @@ class TriedRecipe(Stated):
 class TrialsResult(Stated):
     """The answer of a search over recipes."""
 
+    scored_by: str = ""
+    """The metric by which ways are compared; of one of which less is better, scores are the negative. Empty in results
+    of an older release."""
     minutes: Number
     """Minutes of training that trials might take."""
     spent: Number = 0.0

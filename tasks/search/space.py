@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,20 +103,46 @@ def fitting_shapes(
         )
     limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
     found: dict[tuple[int, float, float], JudgedShape] = {}
-    least: list[dict[str, float]] = []
+    over: list[JudgedShape] = []
+    every: list[dict[str, float]] = []
     for cell, layers, vocabulary in points_in_order(search, table, vocabularies):
         key = (layers, float(cell.width), float(cell.neurons))
         costs = predicted_costs(cell, layers, vocabulary.size, table.vocabulary, joules_per_ms)
-        least.append(costs)
+        shape = shape_of_point(cell, layers, vocabulary, table.vocabulary, costs)
+        over.append(shape)
+        every.append(costs)
         if key not in found and all(costs[name] <= most for name, most in limits.items()):
-            found[key] = shape_of_point(cell, layers, vocabulary, table.vocabulary, costs)
+            found[key] = shape
     if not found:
-        smallest = {name: min(costs[name] for costs in least) for name in limits}
-        told = "; ".join(f"{name} is at least {smallest[name]:.4g}, and {limits[name]:.4g} is asked" for name in limits)
-        raise RecipeError(
-            f"no shape of the space fits the budget ({told}); raise the budget, or add smaller shapes to search.space"
-        )
+        raise RecipeError(sentence_on_nearest(over, every, limits))
     return list(found.values())
+
+
+def sentence_on_nearest(
+    shapes: Sequence[JudgedShape], costs: Sequence[Mapping[str, float]], limits: Mapping[str, float]
+) -> str:
+    """Return a sentence on a budget that no shape meets: which part of it none does, and what the nearest shape, whose
+    largest excess over a limit is the least, would need."""
+    least = {name: min(one[name] for one in costs) for name in limits}
+    unmet = [
+        f"{name} is at least {amount_of(least[name])}, and {amount_of(most)} is asked"
+        for name, most in limits.items()
+        if least[name] > most
+    ]
+    excess = [max(one[name] / most for name, most in limits.items()) for one in costs]
+    at = excess.index(min(excess))
+    missed = [f"{name}={amount_of(costs[at][name])}" for name, most in limits.items() if costs[at][name] > most]
+    why = "; ".join(unmet) or "each of its parts is met by some shape, and all together by none"
+    return (
+        f"no shape of the space fits the budget ({why}); the nearest one, {shapes[at].name} in {shapes[at].format}, "
+        f"needs {' and '.join(missed)}; raise the budget, or add smaller shapes to search.space"
+    )
+
+
+def amount_of(cost: float) -> str:
+    """Return a cost with four digits, rounded up, so that it is enough as a budget."""
+    step = 10.0 ** max(math.floor(math.log10(cost)) - 3, -12) if cost > 0 else 1.0
+    return f"{math.ceil(cost / step - 1e-9) * step:.12g}"
 
 
 def most_of_each_budget(

@@ -4,7 +4,7 @@ out."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -70,12 +70,14 @@ def in_order_of_trial(trials: RecipeTrials) -> list[Trial]:
     return [every[0], *(every[int(number)] for number in order)]
 
 
-def first_round_size(trials: RecipeTrials, seconds: float) -> int:
-    """Return how many ways the first round may try, one of which took so many seconds: those that take a like part of
-    the minutes in every round before the last, and at least as many as there are candidates."""
-    rounds = max(1, trials.rounds - 1)
-    fit = math.floor(60 * trials.minutes / rounds / max(seconds, 1e-9))
-    return min(len(trials.all_trials), max(fit, trials.candidates, 1))
+def fits_first_round(trial: Trial, going: Sequence[Trial], seconds: Mapping[str, float], trials: RecipeTrials) -> bool:
+    """Tell whether the first round may try a way beside those that are ``going``: together they take a like part of the
+    minutes in every round before the last, each the ``seconds`` that a way of its method took; one of a method that was
+    not tried yet at least as many as the cheapest. As many ways as there are candidates are tried in any case."""
+    if len(going) < trials.candidates:
+        return True
+    left = 60 * trials.minutes / max(1, trials.rounds - 1) - sum(seconds[one.method] for one in going)
+    return left >= seconds.get(trial.method, min(seconds.values()))
 
 
 def next_round(

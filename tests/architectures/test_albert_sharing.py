@@ -77,11 +77,14 @@ def test_a_drawn_student_of_a_teacher_with_a_shared_block_shares_it_while_it_lea
     assert first.attention is second.attention and first.ffn is not second.ffn
 
 
-@pytest.mark.parametrize("by", ["neuron-pruning", "width-pruning", "weight-pruning", "lottery-ticket", "quantization"])
+@pytest.mark.parametrize("by", ["width-pruning", "weight-pruning", "lottery-ticket", "quantization"])
 def test_makers_that_change_layers_one_by_one_refuse_a_block_that_all_share(by: str) -> None:
-    """They would cut the one block once for each layer."""
+    """They would cut the one block once for each layer. Neuron pruning cuts it once."""
     shared = {"name": "a", "by": "distillation", "from": "teacher", "start": "albert", "seeds": [0]}
     shared["shape"] = {"layers": 4, "share": "ffn"}
+    cut = {"name": "b", "by": "neuron-pruning", "from": "a"}
+    plain = {"name": "r", "task": "sst2", "gate": {"split": "validation"}, "candidates": [shared, cut]}
+    assert [one.name for one in Recipe.model_validate(plain).planned] == ["a", "b"]
     recipe = {"name": "r", "task": "sst2", "candidates": [shared, {"name": "b", "by": by, "from": "a"}]}
     if by == "quantization":
         recipe["exports"] = {"formats": ["onnx", "int8"]}
@@ -102,7 +105,7 @@ def test_a_block_that_the_section_on_pretraining_shares_is_refused_likewise(whos
         "pretraining": section,
         "candidates": [
             {"name": "a", "by": "pretraining", "from": "pretrained"},
-            {"name": "b", "by": "neuron-pruning", "from": whose},
+            {"name": "b", "by": "weight-pruning", "from": whose},
         ],
     }
     said = f"candidate b changes layers one by one, and all layers of {whose} share one block"

@@ -82,6 +82,12 @@ def test_a_baseline_never_wins() -> None:
     assert not found[0].accepted and not found[0].champion and not found[0].closest and found[0].verdict is None
 
 
+def test_a_step_on_the_way_to_another_candidate_gets_no_verdict_and_does_not_count() -> None:
+    found = decided([candidate("cut", role="step", bytes=1), candidate("small")])
+    assert found[0].verdict is None and "gets no version" in found[0].reasons[0] and found[1].champion
+    assert found[1] == decided([candidate("small")])[0]
+
+
 def test_a_share_of_the_teacher() -> None:
     gate = Gate(criteria=(Criterion(metric="bytes", at_most=0.05, of_teacher=True),))
     assert (

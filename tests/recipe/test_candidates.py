@@ -19,6 +19,7 @@ from tasks.results.roles import ROLES
 
 CUT = {"name": "cut", "from": "teacher", "by": "layer-dropping", "drop": 2}
 DISTILLED = {"name": "distilled", "from": "cut", "by": "distillation"}
+PRUNED = {"name": "pruned", "from": "cut", "by": "neuron-pruning"}
 TRIMMED = {"name": "trimmed", "from": "teacher", "by": "vocabulary-trimming"}
 HALF = {"name": "half", "layers": 6, "start": "random"}
 
@@ -70,6 +71,10 @@ def test_forms_offer_candidates_by_their_names_in_recipes() -> None:
         ([{**CUT, "from": "b"}, {**DISTILLED, "name": "b"}], "made in a circle, cut from b from cut; let one of them"),
         ([{**CUT, "from": "cut"}], "made in a circle, cut from cut; let one of them be made from pretrained"),
         ([{**CUT, "from": "teachr"}], "made from 'teachr', which this recipe does not make; did you mean 'teacher'"),
+        (
+            [CUT, PRUNED | {"role": "step"}],
+            "pruned is a step, and no candidate is made from it; name it as from: pruned",
+        ),
         ([CUT, CUT], "candidate cut is called like another model of this recipe"),
         ([{**CUT, "name": "teacher"}], "candidate teacher is called like another model of this recipe"),
         ([{**CUT, "name": "half"}], "candidate half is called like another model of this recipe"),

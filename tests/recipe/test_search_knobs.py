@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from flows.cli.sweep_options import budget_sets
+from flows.cli.sweep_options import budget_sets, minutes_sets
+from flows.run.recipe_file import load_recipe
 from tasks.errors import RecipeError
-from tasks.recipe.makers.search import SearchBudget, ShapeSearch
+from tasks.recipe.makers.search import SearchBudget, ShapeSearch, budget_as_bound
 from tasks.recipe.makers.supernets import SANDWICH_STEPS
 
 
@@ -96,3 +97,17 @@ def test_a_part_of_a_training_leaves_the_rest_as_the_search_has_it() -> None:
 def test_shapes_are_compared_by_evaluations() -> None:
     with pytest.raises(ValueError, match="evaluations"):
         ShapeSearch.model_validate({"training": {"evaluations": 0}})
+
+
+def test_minutes_without_ways_to_try_are_refused_with_the_way_out() -> None:
+    """The sentence was that search.recipes.shape is missing, which nobody had written."""
+    with pytest.raises(RecipeError, match="--minutes is for ways to train one shape, and search has no section search"):
+        minutes_sets(load_recipe("search"), 5)
+    given = load_recipe("search", ["search.recipes.shape.layers=3", "search.budget={}"])
+    assert minutes_sets(given, 5) == ["search.recipes.minutes=5"]
+
+
+def test_budgets_are_told_in_whole_numbers() -> None:
+    """10 MB was told as 1e+07."""
+    assert str(budget_as_bound("bytes", "10MB")) == "bytes ≤ 10,000,000"
+    assert str(budget_as_bound("latency_ms", "30%")) == "latency_ms ≤ 0.3 of the teacher"

@@ -6,9 +6,11 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import torch
 from safetensors.numpy import save_file
 
 from tasks.engine.checkpoint_files import SNAPSHOTS
+from tasks.exports.quantizing import quantize_by
 from tasks.scoring.packing import nonzero_share, write_archive
 
 
@@ -51,3 +53,23 @@ def test_snapshots_of_a_training_are_not_the_model(tmp_path: Path) -> None:
     (folder / SNAPSHOTS / "rewound.safetensors").write_bytes(bytes(range(256)) * 9)
     assert write_archive(folder, tmp_path / "both.zip") == alone
     assert (tmp_path / "both.zip").read_bytes() == (tmp_path / "alone.zip").read_bytes()
+
+
+def test_an_int8_graph_with_a_tenth_of_its_weights_is_a_fifteenth_of_fp32_when_it_is_packed(tmp_path: Path) -> None:
+    """Two layers as wide as MiniLM's, with weights as large as after training: bell-shaped, the largest left."""
+    generator = torch.Generator().manual_seed(0)
+    layers = [torch.nn.Linear(384, 1536, bias=False), torch.nn.Linear(1536, 384, bias=False)]
+    with torch.no_grad():
+        for layer in layers:
+            drawn = torch.randn(layer.weight.shape, generator=generator) * 0.05
+            least = drawn.abs().flatten().kthvalue(int(0.9 * drawn.numel())).values
+            layer.weight.copy_(drawn * (drawn.abs() > least))
+    numbers = sum(layer.weight.numel() for layer in layers)
+    (tmp_path / "int8").mkdir()
+    torch.onnx.export(torch.nn.Sequential(*layers).eval(), (torch.randn(2, 384),), tmp_path / "fp32.onnx", dynamo=True)
+    quantize_by(
+        "dynamic", tmp_path / "fp32.onnx", tmp_path / "int8/model.onnx", reduce_range=False, feeds=lambda: iter(())
+    )
+    unpacked = (tmp_path / "int8/model.onnx").stat().st_size
+    packed = write_archive(tmp_path / "int8", tmp_path / "int8.zip")
+    assert unpacked > 0.25 * 4 * numbers and packed <= 0.07 * 4 * numbers, packed / (4 * numbers)

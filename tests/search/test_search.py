@@ -13,6 +13,7 @@ from tasks.errors import RecipeError
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.search import search_lines
 from tasks.results.run import RunResult
+from tasks.results.search import SearchResult
 from tests.command_line import plan_recipe
 from tests.families import write_tiny
 from tests.flows.test_compress import FAST
@@ -58,7 +59,7 @@ def first(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path,
 def test_shapes_that_fit_are_trained_in_rounds_and_the_best_are_candidates(first: RunResult) -> None:
     search = first.search
     assert search is not None and search.table is not None
-    assert search.budgets == ("bytes ≤ 0.8 of the teacher", "flops ≤ 1e+09")
+    assert search.budgets == ("bytes ≤ 0.8 of the teacher", "flops ≤ 1,000,000,000")
     assert (search.points, search.fitting, search.rounds) == (4, 4, (3, 2))
     states = {shape.name: (shape.state, len(shape.scores)) for shape in search.shapes}
     assert sorted(states) == ["l1", "l1-f16", "l2", "l2-f16"]
@@ -104,6 +105,20 @@ def supernet(prefect_server: None, engines_here: None, home: Home, tiny_bert: Pa
     return recipe.model_copy(update={"teacher": recipe.teacher.model_copy(update=longer)})
 
 
+def test_a_dry_run_lists_a_supernet_before_its_fall_back(first: RunResult, supernet: Recipe, home: Home) -> None:
+    """The latency table of this space is measured by a search in rounds; the supernet is not trained."""
+    search = supernet.search
+    assert search is not None
+    rounds = search.model_copy(update={"ranking": "halving", "shapes": 1, "rounds": 1, "candidates": 1})
+    run_recipe(supernet.model_copy(update={"search": rounds}), home=home, kind="search")
+    _, found, lines = planned_search(supernet, home)
+    assert isinstance(found, SearchResult) and found.fitting == 8
+    assert "8 shapes fit, to be ranked in a supernet." in lines[0]
+    assert lines[-2].startswith("Supernet: its training, 60 steps (of unknown cost); the scores")
+    assert "8 shapes trained alone for 20 steps each (about " in lines[-2]
+    assert lines[-1].endswith("If not, shapes are trained in rounds: 3 for 20 steps each, then 2 for 60 steps each.")
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_supernet_ranks_all_shapes_if_trainings_of_some_agree_and_else_rounds_do(
     trusted: bool, supernet: Recipe, home: Home, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +131,7 @@ def test_a_supernet_ranks_all_shapes_if_trainings_of_some_agree_and_else_rounds_
     assert (search.fitting, len(search.checked)) == (8, 8)
     chosen = [shape for shape in search.shapes if shape.state == "candidate"]
     models = {row.name for row in result.models}
+    assert {entry.candidate for entry in result.registered} == {shape.name for shape in chosen}, "no untrained step"
     assert len(chosen) == 2 and {shape.name for shape in chosen} <= models
     if trusted:
         assert {f"{shape.name}-of-supernet" for shape in chosen} <= models, "they begin with their part of the supernet"

@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from scipy.stats import kendalltau
 
-from flows.branches.search.shapes import below_the_whole
+from flows.branches.search.shapes import below_the_whole, planned_words
 from tasks.errors import RecipeError
+from tasks.ports.code.fingerprint import KeyExplanation
 from tasks.recipe.makers.search import ShapeSearch
-from tasks.report.tables.search import search_lines
+from tasks.recipe.recipe import Recipe
+from tasks.report.tables.search import search_lines, search_section
+from tasks.report.tables.trials import trials_section
+from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable, PerLayer, SearchResult
+from tasks.results.trials import TrialsResult, TriedRecipe
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.measured_costs import with_notes_over_budget
 from tasks.search.ranking import kendall_tau, rounds_of
 from tasks.search.space import SizedVocabulary, finalists, fitting_shapes, largest_first, measured_shapes, points_of
+from tasks.stage.session import StageRecord
 
 WHOLE = SizedVocabulary("whole", 1000)
 
@@ -70,7 +77,11 @@ def test_a_shape_gets_the_first_format_and_the_largest_vocabulary_that_fit() -> 
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [
-        ({"budget": {"latency_ms": 0.1}}, "latency_ms is at least 0.75, and 0.1 is asked"),
+        (
+            {"budget": {"latency_ms": 0.1, "flops": "1x"}},
+            r"budget \(latency_ms is at least 0.75, and 0.1 is asked\); the nearest one, l1-w32-f128 in torch, needs "
+            "latency_ms=0.75; raise",
+        ),
         ({"budget": {"joules": 1}}, "the watts of this processor are not known; set costs.core_watts"),
         ({"budget": {"bytes": "1x"}, "space": {"layers": [5]}}, "the teacher has 4; give numbers from 1 to 4"),
     ],
@@ -78,6 +89,19 @@ def test_a_shape_gets_the_first_format_and_the_largest_vocabulary_that_fit() -> 
 def test_what_cannot_fit_gets_a_sentence(knobs: dict[str, Any], words: str) -> None:
     with pytest.raises(RecipeError, match=words):
         fitting_shapes(search_of(**knobs), table("torch"), [WHOLE], None)
+
+
+def test_budgets_that_are_met_one_by_one_get_the_nearest_shape() -> None:
+    """The sentence named each budget with the least that it needs, as if all were missed."""
+    known = table("torch")
+    slow = [one.replaced(ms=PerLayer(fixed=5.0, layer=0.0)) if one.width < 1 else one for one in known.cells]
+    search = search_of(budget={"bytes": 200_000, "latency_ms": 3, "flops": "1x"})
+    with pytest.raises(RecipeError) as raised:
+        fitting_shapes(search, known.replaced(cells=tuple(slow)), [WHOLE], None)
+    assert str(raised.value) == (
+        "no shape of the space fits the budget (each of its parts is met by some shape, and all together by none); the "
+        "nearest one, l1-f128 in torch, needs bytes=276000; raise the budget, or add smaller shapes to search.space"
+    )
 
 
 def test_joules_are_latency_times_watts() -> None:
@@ -143,6 +167,19 @@ def test_shapes_with_the_same_cuts_share_them() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize("of_supernet", [False, True])
+def test_what_is_cut_and_not_trained_gets_no_version(of_supernet: bool) -> None:
+    """Registered, an untrained cut of the teacher's depth was a version like any answer of the search."""
+    space = {"layers": [2], "width": [0.5], "neurons": [0.5], "vocabulary": [500]}
+    search = search_of(budget={"bytes": 250_000}, space=space)
+    (shape,) = fitting_shapes(search, table("torch"), [SizedVocabulary("500", 500)], None)
+    supernet = search.whole_supernet if of_supernet else None
+    *cuts, trained, trimmed = chain_of_shape(shape, search, search.training, 4, (0,), supernet=supernet)
+    assert [one.planned_role for one in cuts] == (["step"] if of_supernet else ["step", "step"])
+    assert not role_of("step").registered and not role_of("step").exported and not role_of("step").judged
+    assert all(role_of(one.planned_role).registered for one in (trained, trimmed))
+
+
 def test_no_vocabulary_has_more_pieces_than_there_are() -> None:
     whole, used, few, many = (
         SizedVocabulary(*one) for one in (("whole", 2000), ("used", 900), ("500", 500), ("8000", 8000))
@@ -150,6 +187,71 @@ def test_no_vocabulary_has_more_pieces_than_there_are() -> None:
     assert below_the_whole([whole, used, few, many], 2000) == [whole, used, few]
     with pytest.raises(RecipeError, match="names 8000 pieces, and the teacher has 2,000; give fewer, or whole"):
         below_the_whole([many], 2000)
+
+
+def test_scores_of_a_metric_of_which_less_is_better_are_positive() -> None:
+    """They are stored as the negative, so that more is better everywhere, and were printed so."""
+    shape = JudgedShape(
+        name="one", layers=1, hidden=8, heads=1, feed_forward=8, width=1, neurons=1, vocabulary=1, pieces="whole",
+        format="torch", ms=1, bytes=100, flops=1, parameters=1, scores=(-0.25, None, -0.0),
+    )  # fmt: skip
+    result = SearchResult(budgets=("x",), points=1, fitting=1, shapes=(shape,), scored_by="mse")
+    section = search_section(result)
+    assert section.rows[0][-2] == "0.250 → — → 0.000" and section.title.endswith("by round: mse on the selection rows")
+    assert search_section(result.replaced(scored_by="pearson")).rows[0][-2].startswith("-0.250")
+    way = TriedRecipe(name="a", start="teacher", method="answers", learning_rate=1e-4, scores=(-0.25,))
+    assert trials_section(TrialsResult(minutes=1, trials=(way,), scored_by="mse")).rows[0][4] == "0.250"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"ranking": "supernet", "training": {"choose_by": "mse"}}, "training.choose_by is 'mse', and shapes of a sup"),
+        ({"space": {"vocabulary": [500]}, "training": {"choose_by": "mse"}}, "two metrics would be compared; leave"),
+    ],
+)
+def test_two_metrics_are_not_compared(knobs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ShapeSearch.model_validate(knobs)
+    ShapeSearch.model_validate({"training": {"choose_by": "mse"}})
+
+
+def test_a_supernet_that_is_planned_is_told_with_its_cost_and_what_follows_where_it_is_not_trusted() -> None:
+    """A dry run listed the rounds alone, which are made only where the supernet's ranking is not trusted."""
+    search = {"ranking": "supernet", "budget": {"bytes": "1x"}, "supernet": {"prediction": {"steps": 1500}}}
+    recipe = Recipe.model_validate(
+        {"name": "x", "task": "sst2", "gate": {"split": "validation"}, "search": {**search, "candidates": 2}}
+    )
+    known = table("torch")
+    fitting = tuple(fitting_shapes(ShapeSearch.model_validate(search), known, [WHOLE], None))
+    result = SearchResult(
+        budgets=("x",), points=16, fitting=len(fitting), shapes=fitting, table=known, rounds=(16, 6, 2)
+    )
+    records = [
+        record("train-supernet", "supernet", 480.0),
+        record("judge-shapes", "supernet", None),
+        *(record("drop-layers", f"l{number}.r1", 20.0) for number in (1, 2)),
+        record("drop-layers", "l3", 900.0),
+    ]
+    lines = planned_words(recipe, result, records)
+    assert "to be ranked in a supernet." in lines[0] and "rounds" not in lines[0]
+    assert lines[-2] == (
+        "Supernet: its training, 1,500 steps (about 8 min); the scores of the shapes that fit (of unknown cost); "
+        "8 shapes trained alone for 0.333 epochs each (about 40.0 s)."
+    )
+    assert lines[-1] == (
+        "If both orders agree with tau 0.6 or more, 2 candidates begin with their part of the supernet, for 3 epochs "
+        "each. If not, shapes are trained in rounds: 16 for 0.333 epochs each, then 6 for 1 epochs each, then 2 for 3 "
+        "epochs each."
+    )
+    halving = recipe.model_copy(update={"search": ShapeSearch.model_validate({"budget": {"bytes": "1x"}})})
+    assert planned_words(halving, result, records)[-1].startswith("Trainings of shapes: 16 for")
+
+
+def record(name: str, label: str, seconds: float | None) -> StageRecord:
+    """Return the record of a stage that was planned and not found."""
+    parts: KeyExplanation = {"schema": 1, "stage": name, "code": "", "knobs": {}, "inputs": {}, "libraries": {}}
+    return StageRecord(number=0, name=name, label=label, key="", kind="checkpoint", explanation=parts, estimate=seconds)
 
 
 def test_a_supernet_whose_scores_are_equal_is_told() -> None:

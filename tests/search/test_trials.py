@@ -11,15 +11,16 @@ from pydantic import ValidationError
 from flows.branches.search.shapes import of_a_search
 from flows.cli.runner import planned_search, run_recipe
 from flows.home import Home
-from tasks.errors import RecipeError
+from tasks.errors import ModelError, RecipeError
 from tasks.recipe.distillation import TaskDistillation
+from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.makers.trials import RecipeTrials, Trial
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.trials import trials_lines, trials_section
 from tasks.results.run import RunResult
 from tasks.search.trials import (
     candidate_of_trial,
-    first_round_size,
+    fits_first_round,
     in_order_of_trial,
     next_round,
     steps_of_rounds,
@@ -65,13 +66,25 @@ def test_the_first_ways_are_the_first_choices_and_the_others_are_mixed() -> None
 def test_rounds_and_minutes_bound_what_is_tried() -> None:
     trials = trials_with(minutes=2, steps=600)
     assert steps_of_rounds(trials) == [66, 200, 600]
-    assert first_round_size(trials, 10) == 6, "one of two rounds has a minute"
-    assert first_round_size(trials, 1e-6) == 27 and first_round_size(trials, 1e6) == 1
     ranked = [tried_recipe(one) for one in trials.all_trials[:9]]
     assert next_round(ranked, trials, 0.0, [1.0] * 9, is_last=False) == 3
     assert next_round(ranked, trials, 90.0, [8.0] * 9, is_last=False) == 1, "30 seconds are left, and one takes 24"
     assert next_round(ranked, trials, 1e6, [8.0] * 9, is_last=False) == 1, "a candidate is made in any case"
     assert next_round(ranked, trials, 0.0, [1.0] * 9, is_last=True) == 1
+
+
+def test_each_way_takes_the_seconds_of_its_own_method() -> None:
+    """All were taken to cost as much as the first one, whose method is the cheapest: the minutes were spent
+    several times over."""
+    trials = trials_with(minutes=2, steps=600)
+    answers, layers, relations = (Trial("teacher", method, 1e-4) for method in ("answers", "layers", "relations"))
+    took = {"answers": 5.0, "layers": 40.0}
+    assert fits_first_round(answers, [], {}, trials), "as many as there are candidates, in any case"
+    assert fits_first_round(layers, [answers, answers, answers], took, trials), "15 seconds of a minute are spent"
+    assert not fits_first_round(layers, [answers, layers], took, trials), "15 are left, and one takes 40"
+    assert fits_first_round(answers, [answers, layers], took, trials)
+    assert fits_first_round(relations, [answers, layers], took, trials), "nobody knows how long it takes"
+    assert not fits_first_round(relations, [answers] * 4 + [layers], took, trials)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +155,37 @@ def test_a_shape_deeper_than_its_teacher_is_refused_before_anything_runs(
     recipe = recipe_with(tiny_rows, tiny_bert, recipes={"shape": {"layers": 9}})
     with pytest.raises(RecipeError, match="shape has 9 layers, and the teacher has 4; give it at most as many"):
         planned_search(recipe, Home(tmp_path / "home").create())
+
+
+@pytest.mark.parametrize(
+    ("shape", "starts", "said"),
+    [
+        (
+            {"layers": 2, "hidden": 32},
+            ["random", "teacher"],
+            "teacher-answers-1e-3 is wider .32. than its teacher",
+        ),
+        ({"layers": 1}, ["teacher", "alternate-odd"], "alternate-odd cannot drop 3 of 4 layers"),
+    ],
+)
+def test_a_way_that_cannot_be_built_is_refused_before_the_first_one_is_trained(
+    shape: dict[str, Any], starts: list[str], said: str, tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    """It was refused by its own training, behind those of the ways before it."""
+    trials = {"shape": shape, "starts": starts, "methods": ["answers"], "learning_rates": [1e-3]}
+    recipe = recipe_with(tiny_rows, tiny_bert, recipes=trials)
+    with pytest.raises((ModelError, RecipeError), match=said):
+        planned_search(recipe, Home(tmp_path / "home").create())
+
+
+def test_layers_that_a_strategy_cannot_leave_are_refused_before_anything_is_measured(
+    tmp_path: Path, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    """A search over shapes was stopped by it behind the latency table and the training of the teacher."""
+    recipe = recipe_with(tiny_rows, tiny_bert)
+    search = ShapeSearch.model_validate({"budget": {"bytes": "0.5x"}, "strategy": "alternate-odd"})
+    with pytest.raises(RecipeError, match=r"alternate-odd cannot leave 1 of 4 layers; set search.space.layers: \[2, 3"):
+        planned_search(recipe.model_copy(update={"search": search}), Home(tmp_path / "home").create())
 
 
 @pytest.mark.slow

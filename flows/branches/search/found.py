@@ -12,6 +12,7 @@ from flows.branches.makers import all_candidates
 from tasks.contracts import Artifact
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
+from tasks.recipe.training import TaskTraining
 from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, SearchResult
 from tasks.results.trials import TrialsResult, TriedRecipe
@@ -35,6 +36,11 @@ class Searched(FoundCandidates):
     judged: list[ResultRow] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     data: Artifact | None = None
+
+
+def compared_by(recipe: Recipe, training: TaskTraining) -> str:
+    """Return the metric on the selection rows by which trainings of one kind are compared."""
+    return recipe.spec.headline if training.choose_by == "headline" else training.choose_by
 
 
 async def trained_briefly(

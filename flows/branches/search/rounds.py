@@ -17,6 +17,9 @@ from tasks.results.search import JudgedShape
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.space import finalists
 
+ROUND = ".r{}"
+"""The end of the name of a training in a round."""
+
 
 async def train_in_rounds(
     recipe: Recipe, search: ShapeSearch, shapes: Sequence[JudgedShape], sizes: Sequence[int], shared: SharedArtifacts
@@ -55,7 +58,7 @@ async def scores_of_round(
     shared: SharedArtifacts,
 ) -> list[float | None]:
     """Train shapes in one round, with the first seed, and return their scores on the selection rows."""
-    suffix, training = f".r{number}", part_of_training(search.training, left)
+    suffix, training = ROUND.format(number), part_of_training(search.training, left)
     chains = [chain_of_shape(one, search, training, shared.layers, search.seeds[:1], suffix) for one in shapes]
     made = await trained_briefly(recipe, each_once(chains), shared)
     last = [made[chain[-1].name].models[0] for chain in chains]

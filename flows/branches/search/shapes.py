@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from flows.branches.candidate import SharedArtifacts
 from flows.branches.makers import one_candidate
-from flows.branches.search.found import FoundCandidates
-from flows.branches.search.rounds import train_in_rounds
-from flows.branches.search.supernet import LEAST_CHECKED, rank_in_supernet
+from flows.branches.search.found import FoundCandidates, compared_by
+from flows.branches.search.rounds import ROUND, train_in_rounds
+from flows.branches.search.supernet import CHECKED, LEAST_CHECKED, rank_in_supernet
 from flows.branches.search.trials import require_trials
 from tasks.contracts import Artifact
 from tasks.errors import RecipeError
@@ -20,7 +20,9 @@ from tasks.recipe.makers.candidate_knobs import TEACHER
 from tasks.recipe.makers.search import LatencySlice, ShapeSearch
 from tasks.recipe.makers.shrinking import TrimmedCandidate
 from tasks.recipe.recipe import Recipe
-from tasks.report.tables.search import planned_lines
+from tasks.recipe.training import TaskTraining
+from tasks.report.format.numbers import span
+from tasks.report.tables.search import PlannedSupernet, planned_lines
 from tasks.report.tables.trials import trials_lines
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.results.trials import TrialsResult
@@ -30,13 +32,14 @@ from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.ranking import rounds_of
 from tasks.search.space import (
     SizedVocabulary,
+    depths_of,
     fitting_shapes,
     largest_first,
     longest_table,
     measured_shapes,
     points_of,
 )
-from tasks.stage.session import Session
+from tasks.stage.session import Session, StageRecord
 
 
 def of_a_search(recipe: Recipe) -> Recipe:
@@ -67,24 +70,54 @@ def table_knobs(recipe: Recipe, search: ShapeSearch, layers: int) -> LatencySlic
     )
 
 
-def planned_words(recipe: Recipe, result: SearchResult | TrialsResult) -> list[str]:
-    """Return sentences on a search that was not run."""
+def planned_words(recipe: Recipe, result: SearchResult | TrialsResult, records: Sequence[StageRecord]) -> list[str]:
+    """Return sentences on a search that was not run; ``records`` are its planned stages."""
     if isinstance(result, TrialsResult):
         return trials_lines(result)
     search = recipe.search or ShapeSearch()
-    trainings = [part_of_training(search.training, left) for left in reversed(range(len(result.rounds)))]
-    lengths = [f"{one.steps:,} steps" if one.steps else f"{one.epochs:.3g} epochs" for one in trainings]
-    return planned_lines(result, lengths)
+    lengths = [length_in_words(part_of_training(search.training, left)) for left in range(len(result.rounds))]
+    supernet = None
+    if search.ranking == "supernet" and not result.checked and result.fitting >= LEAST_CHECKED:
+        supernet = PlannedSupernet(
+            length_in_words(search.supernet.prediction),
+            cost_in_words([one for one in records if one.name == "train-supernet"]),
+            cost_in_words([one for one in records if one.name == "judge-shapes"]),
+            min(CHECKED, result.fitting),
+            cost_in_words([one for one in records if one.label.endswith(ROUND.format(1))]),
+            min(search.candidates, result.fitting),
+        )
+    return planned_lines(result, lengths[::-1], supernet)
+
+
+def length_in_words(training: TaskTraining) -> str:
+    """Return the steps or the epochs of a training."""
+    return f"{training.steps:,} steps" if training.steps else f"{training.epochs:.3g} epochs"
+
+
+def cost_in_words(records: Sequence[StageRecord]) -> str:
+    """Return what planned stages take together, as far as stages like them ran before."""
+    missing = [one for one in records if one.cache != "hit"]
+    if not missing:
+        return "cached"
+    known = [one.estimate for one in missing if one.estimate is not None]
+    if not known:
+        return "of unknown cost"
+    return f"about {span(sum(known))}{'' if len(known) == len(missing) else ', and some of unknown cost'}"
 
 
 async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session) -> FoundCandidates:
     """Find the shapes that fit the budget, train them in rounds, and return a recipe with the best as candidates."""
     search = recipe.search or ShapeSearch()
     require_own_layers(search, shared.base)
+    require_droppable(search, shared.layers)
     told = tuple(str(bound) for bound in search.require_budget())
     knobs = table_knobs(recipe, search, shared.layers)
     result = SearchResult(
-        budgets=told, points=points_of(search, shared.layers), fitting=0, table_seconds=longest_table(knobs)
+        scored_by=compared_by(recipe, search.training),
+        budgets=told,
+        points=points_of(search, shared.layers),
+        fitting=0,
+        table_seconds=longest_table(knobs),
     )
     table = await measure_latencies(knobs, base=shared.base)
     vocabularies = await vocabularies_of(recipe, search, table, shared)
@@ -111,6 +144,20 @@ def require_own_layers(search: ShapeSearch, base: Artifact) -> None:
         raise RecipeError(
             "search.ranking: supernet drops layers one by one, and the layers of this teacher, an albert, share their "
             "weights; choose ranking: halving"
+        )
+
+
+def require_droppable(search: ShapeSearch, layers: int) -> None:
+    """Raise RecipeError for a number of layers that the strategy cannot leave, before anything is measured."""
+    from tasks.methods.layers.layer_strategies import undefined
+
+    depths = depths_of(search, layers)
+    legal = [one for one in depths if one == layers or not undefined(search.strategy, layers, layers - one)]
+    if len(legal) < len(depths):
+        least = next(one for one in depths if one not in legal)
+        raise RecipeError(
+            f"search.strategy: {search.strategy} cannot leave {least} of {layers} layers; set search.space.layers: "
+            f"{legal or [layers]}, or another strategy"
         )
 
 

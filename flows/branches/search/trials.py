@@ -7,14 +7,17 @@ Seconds are those of the trainings, as their stages state them, so that a search
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.search.found import FoundCandidates, trained_briefly
+from flows.branches.search.found import FoundCandidates, compared_by, trained_briefly
+from flows.branches.search.rounds import ROUND
 from tasks.errors import RecipeError
+from tasks.preflight import check_students
 from tasks.recipe.chains import require_chains
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.makers.trials import RecipeTrials, Trial
@@ -23,7 +26,7 @@ from tasks.results.facts import ModelFacts
 from tasks.results.trials import TrialsResult, TriedRecipe
 from tasks.search.trials import (
     candidate_of_trial,
-    first_round_size,
+    fits_first_round,
     in_order_of_trial,
     next_round,
     steps_of_rounds,
@@ -78,18 +81,24 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
             f"search.recipes.shape has {trials.shape.layers} layers, and the teacher has {shared.layers}; give it at "
             f"most as many"
         )
+    if not session.is_guess(shared.base):
+        every_way = with_trials(recipe, trials, trials.all_trials)
+        await asyncio.to_thread(check_students, every_way, session.store.folder(shared.base), {})
     steps, order = steps_of_rounds(trials), in_order_of_trial(trials)
     ways = {one.name: one for one in order}
     every = {one.name: tried_recipe(one) for one in order}
-    result = TrialsResult(minutes=trials.minutes, steps=tuple(steps), trials=tuple(every.values()))
-    going, spent = list(every), 0.0
+    result = TrialsResult(
+        scored_by=compared_by(recipe, recipe.task_distillation.prediction),
+        minutes=trials.minutes,
+        steps=tuple(steps),
+        trials=tuple(every.values()),
+    )
+    begun = await ways_of_first_round(Round(recipe, trials, 1, steps[0], shared, session), order)
+    if begun is None:
+        return FoundCandidates(result)
+    going, spent = begun, 0.0
     for number in range(1, trials.rounds):
         trying = Round(recipe, trials, number, steps[number - 1], shared, session)
-        if number == 1:  # one alone, for as many as the minutes allow
-            first = await trying.tried([ways[going[0]]])
-            if first is None:
-                return FoundCandidates(result)
-            going = going[: first_round_size(trials, first[0].seconds)]
         found = await trying.tried([ways[name] for name in going])
         if found is None:
             return FoundCandidates(result)
@@ -108,6 +117,23 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
     rest = sorted((one for name, one in every.items() if name not in chosen), key=by_rounds)
     result = result.replaced(trials=(*chosen.values(), *rest), spent=round(spent / 60, 4))
     return FoundCandidates(result, with_trials(recipe, trials, [ways[name] for name in chosen]))
+
+
+async def ways_of_first_round(first: Round, order: Sequence[Trial]) -> list[str] | None:
+    """Return the ways that the first round tries, by name: one of each method is trained alone before the others, since
+    methods that compare inner layers take several times as long as the others. None in a plan that does not know it."""
+    going: list[Trial] = []
+    seconds: dict[str, float] = {}
+    for way in order:
+        if not fits_first_round(way, going, seconds, first.trials):
+            break
+        if way.method not in seconds:
+            found = await first.tried([way])
+            if found is None:
+                return None
+            seconds[way.method] = found[0].seconds
+        going.append(way)
+    return [one.name for one in going]
 
 
 def by_rounds(one: TriedRecipe) -> tuple[int, float]:
@@ -136,7 +162,7 @@ class Round:
 
     async def tried(self, ways: Sequence[Trial]) -> list[ScoredTrial] | None:
         """Train the shape in some ways, with the first seed; None in a plan that does not know a score."""
-        section, suffix, seeds = self.recipe.task_distillation, f".r{self.number}", self.trials.seeds[:1]
+        section, suffix, seeds = self.recipe.task_distillation, ROUND.format(self.number), self.trials.seeds[:1]
         candidates = [candidate_of_trial(one, self.trials, section, self.steps, seeds, suffix) for one in ways]
         made = await trained_briefly(self.recipe, candidates, self.shared)
         if not all(one.models[0].facts for one in made.values()):

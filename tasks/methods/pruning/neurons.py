@@ -32,7 +32,8 @@ def feed_forward_maps(model: Any) -> list[tuple[nn.Linear, nn.Linear]]:
         )
     blocks = (block for layer in encoder_layers(model) for block in [layer, *getattr(layer, architecture.stacked, ())])
     pairs = ([block.get_submodule(path) for path in paths] for block in blocks)
-    return [(cast("nn.Linear", first), cast("nn.Linear", second)) for first, second in pairs]
+    # An ALBERT that shares feed-forward blocks alone has layers of its own with one block in all of them.
+    return list(dict.fromkeys((cast("nn.Linear", first), cast("nn.Linear", second)) for first, second in pairs))
 
 
 def neurons_to_keep(neurons: int, share: float) -> int:

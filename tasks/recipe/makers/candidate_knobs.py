@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -148,3 +148,22 @@ class CandidateKnobs(Knobs):
     def depth(self, layers: int) -> int:
         """Return its number of layers, made from a model of so many."""
         return layers
+
+
+class CutKnobs(CandidateKnobs):
+    """What candidates have that are smaller and not trained again, or not alone."""
+
+    role: Literal["candidate", "step"] = runtime_knob(
+        "candidate",
+        "A step is only the way to another candidate: it is scored, and gets no verdict, no export and no version.",
+    )
+
+    @property
+    def planned_role(self) -> str:
+        """That of its maker, but for a step."""
+        return "step" if self.role == "step" else self.role_by_maker
+
+    @property
+    def role_by_maker(self) -> str:
+        """Its role where it is judged, a name of ``ROLES``."""
+        return "student"

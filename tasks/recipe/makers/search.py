@@ -50,7 +50,7 @@ class Bound:
         )
 
     def __str__(self) -> str:
-        return f"{self.name} ≤ {self.amount:g}{' of the teacher' if self.of_teacher else ''}"
+        return f"{self.name} ≤ {self.amount:,.10g}{' of the teacher' if self.of_teacher else ''}"
 
 
 def budget_as_bound(name: str, given: str | float) -> Bound:
@@ -206,6 +206,14 @@ class ShapeSearch(Knobs):
             raise ValueError(
                 f"strategy: {self.strategy} finds layers by trainings, which a supernet does not make; choose another "
                 f"strategy, or ranking: halving"
+            )
+        if self.training.choose_by != "headline" and (
+            self.ranking == "supernet" or set(self.space.vocabulary) - {"whole"}
+        ):
+            raise ValueError(
+                f"training.choose_by is {self.training.choose_by!r}, and shapes of a supernet or with a trimmed "
+                f"vocabulary have the headline score alone, so that two metrics would be compared; leave choose_by "
+                f"out, or set ranking: halving and space.vocabulary: [whole]"
             )
         return self
 

@@ -73,7 +73,11 @@ def check_exports(recipe: Sections) -> None:
 def check_ways(exports: Exports, planned: Sequence[CandidateKnobs]) -> None:
     """Reject ways that leave out the one in which a model is exported on the grid for which it was trained. Raises
     ValueError."""
-    chosen = [one for one in planned if (one.name in exports.of if exports.of else one.planned_role != "baseline")]
+    chosen = [
+        one
+        for one in planned
+        if (one.name in exports.of if exports.of else one.planned_role not in ("baseline", "step"))
+    ]
     for one in chosen:
         if one.grid not in exports.formats or one.grid == "four-bit":
             continue

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from tasks.recipe.distillation import Prediction
 from tasks.recipe.knobs import LARGEST_VOCABULARY, require_distinct
-from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs, CutKnobs
 from tasks.recipe.training import TaskTraining
 
 STEPS_BETWEEN_ROUNDS = 100
@@ -49,7 +49,7 @@ class TrimmedCandidate(CandidateKnobs):
         return True
 
 
-class ImportanceKnobs(CandidateKnobs):
+class ImportanceKnobs(CutKnobs):
     """Knobs of pruning by importance: its rows, and its rounds."""
 
     rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
@@ -117,7 +117,12 @@ class PrunedCandidate(ImportanceKnobs):
         return "importance", "random"
 
     @property
-    def planned_role(self) -> str:
+    def changes_each_layer(self) -> bool:
+        """A block that layers share is cut once."""
+        return False
+
+    @property
+    def role_by_maker(self) -> str:
         """A model with fewer neurons."""
         return "pruned"
 
@@ -147,7 +152,7 @@ class NarrowedCandidate(ImportanceKnobs):
         return "importance", "random"
 
     @property
-    def planned_role(self) -> str:
+    def role_by_maker(self) -> str:
         """A model of a smaller width."""
         return "narrowed"
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from tasks.recipe.distillation import Prediction
 from tasks.recipe.knobs import Choices, Knobs, require_distinct
-from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
+from tasks.recipe.makers.candidate_knobs import PRETRAINED, CutKnobs
 from tasks.recipe.students import STRATEGY_NAMES
 from tasks.recipe.training import TaskTraining
 
@@ -80,7 +80,7 @@ class SupernetKnobs(SpaceOfShapes, SupernetTraining):
     """A supernet: its shapes, and how they learn. Candidates with the same section share one training."""
 
 
-class SubNetworkCandidate(CandidateKnobs):
+class SubNetworkCandidate(CutKnobs):
     """One shape of a supernet, as a plain folder; not trained alone. A distillation from it is the next entry of a
     chain."""
 
@@ -113,7 +113,7 @@ class SubNetworkCandidate(CandidateKnobs):
         return self
 
     @property
-    def planned_role(self) -> str:
+    def role_by_maker(self) -> str:
         """A part of a supernet."""
         return "sub-network"
 

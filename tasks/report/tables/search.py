@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.report.format.numbers import megabytes, plural
+from tasks.results.row import Number
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
+from tasks.search.ranking import TRUSTED
+from tasks.task_types.types import ERROR_METRICS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,9 +43,15 @@ class SearchSection(NamedTuple):
 SHAPE_HEADS = ("shape", "layers", "width", "neurons", "pieces", "format", "ms", "MB", "GFLOPs", "by round", "state")
 
 
-def shape_cells(shape: JudgedShape) -> list[str]:
-    """Return the row of a shape."""
-    scores = " → ".join("—" if score is None else f"{score:.3f}" for score in shape.scores)
+def by_round(scores: Sequence[Number | None], metric: str) -> str:
+    """Return the scores of all rounds as values of their metric; scores of one of which less is better are stored as
+    the negative."""
+    sign = -1 if metric in ERROR_METRICS else 1
+    return " → ".join("—" if score is None else f"{sign * score + 0.0:.3f}" for score in scores) or "—"
+
+
+def shape_cells(shape: JudgedShape, metric: str) -> list[str]:
+    """Return the row of a shape, whose scores are of a metric."""
     return [
         shape.name,
         str(shape.layers),
@@ -53,17 +62,19 @@ def shape_cells(shape: JudgedShape) -> list[str]:
         f"{shape.ms:.3g}",
         megabytes(float(shape.bytes)),
         f"{float(shape.flops) / 1e9:.2f}",
-        scores or "—",
+        by_round(shape.scores, metric),
         shape.state,
     ]
 
 
-def search_lines(result: SearchResult) -> list[str]:
-    """Return sentences on a search: its budget, how many shapes fit, the latency table, and the ranking."""
+def search_lines(result: SearchResult, ranking: str = "") -> list[str]:
+    """Return sentences on a search: its budget, how many shapes fit, the latency table, and the ranking, which is to be
+    as ``ranking`` says where it was not made."""
     rounds = ", then ".join(str(count) for count in result.rounds)
+    ranking = ranking or ("ranked in a supernet" if result.trusted else f"trained in rounds of {rounds}")
     lines = [
         f"Budget: {', '.join(result.budgets)}. {plural(result.points, 'point')} in the space"
-        + (f"; {plural(result.fitting, 'shape')} fit, trained in rounds of {rounds}." if result.table else ".")
+        + (f"; {plural(result.fitting, 'shape')} fit, {ranking}." if result.table else ".")
     ]
     if result.table is not None:
         lines.append(table_line(result.table))
@@ -105,15 +116,38 @@ def table_line(table: LatencyTable) -> str:
 
 def search_section(result: SearchResult) -> SearchSection:
     """Return the sentences and the table of a search over shapes."""
-    rows = [shape_cells(shape) for shape in result.shapes]
+    rows = [shape_cells(shape, result.scored_by) for shape in result.shapes]
     return SearchSection(
-        search_lines(result), "shapes, the best first; costs are predicted", SHAPE_HEADS, (0, 5, 9, 10), rows
+        search_lines(result),
+        f"shapes, the best first; costs are predicted{scored_in_words(result.scored_by)}",
+        SHAPE_HEADS,
+        (0, 5, 9, 10),
+        rows,
     )
 
 
-def planned_lines(result: SearchResult, lengths: Sequence[str]) -> list[str]:
+def scored_in_words(metric: str) -> str:
+    """Return the end of a title that names the metric of the scores by round; empty where it is not known."""
+    return f"; by round: {metric} on the selection rows" if metric else ""
+
+
+class PlannedSupernet(NamedTuple):
+    """The stages of a ranking in a supernet that was not made, each with its cost in words."""
+
+    length: str
+    """Steps or epochs of its training."""
+    training: str
+    scores: str
+    checked: int
+    """Shapes that are trained alone to check it."""
+    alone: str
+    candidates: int
+
+
+def planned_lines(result: SearchResult, lengths: Sequence[str], supernet: PlannedSupernet | None = None) -> list[str]:
     """Return sentences on a search that was not run: what fits, what is measured first, and the trainings of its
-    rounds; ``lengths`` are their steps or epochs in words, the last of the whole training."""
+    rounds, which of a ``supernet`` are what follows where it is not trusted; ``lengths`` are their steps or epochs in
+    words, the last of the whole training."""
     if result.table is None:
         minutes = math.ceil(float(result.table_seconds or 0) / 60)
         return [
@@ -121,5 +155,14 @@ def planned_lines(result: SearchResult, lengths: Sequence[str]) -> list[str]:
             f"The latency table of this machine is not measured, or the teacher's pieces are not counted: these are "
             f"the first stages of a search; the table takes about {minutes} minutes. Then a dry run lists what fits.",
         ]
-    trainings = [f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True)]
-    return [*search_lines(result), f"Trainings of shapes: {', then '.join(trainings)}."]
+    rounds = ", then ".join(f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True))
+    if supernet is None:
+        return [*search_lines(result), f"Trainings of shapes: {rounds}."]
+    return [
+        *search_lines(result, "to be ranked in a supernet"),
+        f"Supernet: its training, {supernet.length} ({supernet.training}); the scores of the shapes that fit "
+        f"({supernet.scores}); {plural(supernet.checked, 'shape')} trained alone for {lengths[0]} each "
+        f"({supernet.alone}).",
+        f"If both orders agree with tau {TRUSTED} or more, {plural(supernet.candidates, 'candidate')} begin with "
+        f"their part of the supernet, for {lengths[-1]} each. If not, shapes are trained in rounds: {rounds}.",
+    ]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from tasks.report.format.numbers import plural
-from tasks.report.tables.search import SearchSection, search_section
+from tasks.report.tables.search import SearchSection, by_round, scored_in_words, search_section
 from tasks.results.search import SearchResult
 from tasks.results.trials import TrialsResult, TriedRecipe
 
 TRIAL_HEADS = ("way", "start", "method", "rate", "by round", "seconds", "state")
 
 
-def trial_cells(trial: TriedRecipe) -> list[str]:
-    """Return the row of one way."""
-    scores = " → ".join("—" if score is None else f"{score:.3f}" for score in trial.scores)
+def trial_cells(trial: TriedRecipe, metric: str) -> list[str]:
+    """Return the row of one way, whose scores are of a metric."""
     seconds = f"{float(trial.seconds):.1f}" if trial.scores else "—"
     rate = f"{float(trial.learning_rate):g}"
-    return [trial.name, trial.start, trial.method, rate, scores or "—", seconds, trial.state]
+    return [trial.name, trial.start, trial.method, rate, by_round(trial.scores, metric), seconds, trial.state]
 
 
 def trials_lines(result: TrialsResult) -> list[str]:
@@ -35,9 +34,13 @@ def trials_lines(result: TrialsResult) -> list[str]:
 
 def trials_section(result: TrialsResult) -> SearchSection:
     """Return the sentences and the table of a search over ways to train one shape."""
-    rows = [trial_cells(trial) for trial in result.trials]
+    rows = [trial_cells(trial, result.scored_by) for trial in result.trials]
     return SearchSection(
-        trials_lines(result), "ways to train the shape, the best first", TRIAL_HEADS, (0, 1, 2, 4, 6), rows
+        trials_lines(result),
+        f"ways to train the shape, the best first{scored_in_words(result.scored_by)}",
+        TRIAL_HEADS,
+        (0, 1, 2, 4, 6),
+        rows,
     )
 
 

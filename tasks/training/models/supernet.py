@@ -39,7 +39,8 @@ class Supernet(nn.Module):
         self.model, self.kept = model, {depth: list(layers) for depth, layers in kept.items()}
         self.width, self.heads = width_and_heads_of(model.config)
         layers = encoder_layers(model)
-        if len(layers) != model.config.num_hidden_layers:
+        every = [value for layer in layers for value in layer.parameters()]
+        if len(layers) != model.config.num_hidden_layers or len(set(every)) < len(every):
             raise ModelError(
                 f"a supernet drops layers one by one, and layers of a {model.config.model_type} share their weights; "
                 f"drop layers or prune neurons instead"

@@ -52,20 +52,24 @@ class HeldCounts:
 
 
 class HeldDocuments:
-    """Scores a model on the pairs of held-back documents."""
+    """Scores a model on the pairs of some held-back documents."""
 
-    def __init__(self, model: Any, reader: PairReader, knobs: Pretraining) -> None:
-        self.model, self.reader, self.knobs = model, reader, knobs
+    def __init__(self, model: Any, reader: PairReader, knobs: Pretraining, documents_D2: np.ndarray) -> None:
+        self.model, self.reader, self.knobs, self.documents_D2 = model, reader, knobs, documents_D2
 
     def __len__(self) -> int:
-        return len(self.reader.sentences.held_D2)
+        return len(self.documents_D2)
+
+    def can_ask(self, order: str) -> bool:
+        """Tell whether there are pairs of both kinds of an order: segments of two documents need two of them."""
+        return order == "sop" or (order == "nsp" and len(self) > 1)
 
     def pairs(self, order: str, most: int) -> Pairs:
         """Return pairs of an order, at most so many and evenly spread; of few documents several passes."""
         passes = list[Pairs]()
         while len(passes) < PASSES and sum(len(one.labels_N) for one in passes) < most:
             number = PASS_OF_HELD + len(passes)
-            passes.append(self.reader.pairs(self.reader.sentences.held_D2, order, number))
+            passes.append(self.reader.pairs(self.documents_D2, order, number))
         first_N2, second_N2, labels_N = (
             np.concatenate([getattr(one, name) for one in passes]) for name in ("first_N2", "second_N2", "labels_N")
         )
@@ -97,8 +101,9 @@ class HeldDocuments:
             "words": words.right_words / words.words,
             "word_loss": words.word_loss / words.words,
         }
-        asked = ("sop", "nsp") if self.knobs.order != "none" and len(self) > 1 else (self.knobs.order,)
-        for order in [order for order in asked if order != "none"]:
+        for order in ("sop", "nsp") if self.knobs.order != "none" else ():
+            if not self.can_ask(order):
+                continue
             found = self.counts(order, PAIRS_AT_THE_END)
             facts[order] = found.right_pairs / found.pairs
         return facts

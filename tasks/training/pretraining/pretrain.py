@@ -45,7 +45,8 @@ def write_vocabulary(job: Job) -> dict[str, object]:
 
 def pretrain_on_pairs(job: Job) -> dict[str, object]:
     """Train on ``corpus``, which is divided by the tokenizer of ``vocabulary``, a new model or the one in ``start``;
-    save it with both heads, and return accuracies on held-back documents."""
+    save it with both heads, and return accuracies on held-back documents other than those by which the weights were
+    chosen; of a corpus with one of them, which is reported on, the last weights are saved."""
     knobs, place = job.read(Pretraining), device()
     make_deterministic(knobs.seed)
     tokenizer, corpus = load_tokenizer(job.inputs["vocabulary"]), read_divided(job.inputs["corpus"])
@@ -59,24 +60,27 @@ def pretrain_on_pairs(job: Job) -> dict[str, object]:
         modules=learner,
         epoch=learner.reader.epoch,
         loss=learner.loss,
-        score=partial(learner.score, job) if len(learner.held) else None,
+        score=partial(learner.score, job) if len(learner.choosing) else None,
         begin=learner.begin,
         optimizer=OPTIMIZERS[knobs.optimizer],
     )
-    facts = train(job, knobs, spec, place) | learner.held.facts()
+    reported = HeldDocuments(model, learner.reader, knobs, corpus.reported_D2)
+    facts = train(job, knobs, spec, place) | reported.facts()
     job.log(accuracies_in_words(facts))
     save_model(model, tokenizer, job.output)
-    return facts | {"order": knobs.order, "parameters": sum(value.numel() for value in model.parameters())}
+    more = {"choosing_documents": len(learner.choosing), "order": knobs.order}
+    return facts | more | {"parameters": sum(value.numel() for value in model.parameters())}
 
 
 class Learner(nn.Module):
-    """A model in pretraining: its loss on pairs of the corpus, its score on held-back documents, and the watch over
-    that."""
+    """A model in pretraining: its loss on pairs of the corpus, its score on the held-back documents by which weights
+    are chosen, and the watch over that."""
 
     def __init__(self, model: Any, reader: PairReader, knobs: Pretraining) -> None:
         super().__init__()
         self.model, self.reader, self.knobs = model, reader, knobs
-        self.held, self.watch, self.step = HeldDocuments(model, reader, knobs), RiseWatch(), 0
+        self.choosing = HeldDocuments(model, reader, knobs, reader.sentences.choosing_D2)
+        self.watch, self.step = RiseWatch(), 0
 
     def begin(self, step: int, total: int) -> None:
         """Take note of the number of the step, which seeds its masks."""
@@ -94,13 +98,14 @@ class Learner(nn.Module):
         return total + mean_of(F.cross_entropy(order_B2.float(), batch.labels_B, reduction="sum"), len(batch.labels_B))
 
     def score(self, job: Job) -> float:
-        """Return the negative loss on held-back documents. Raises ModelError if the loss of words keeps rising."""
+        """Return the negative loss on the documents by which weights are chosen. Raises ModelError if that of words
+        keeps rising."""
         order = self.knobs.order
-        words = self.held.counts("none", PAIRS_WHILE_TRAINING)
+        words = self.choosing.counts("none", PAIRS_WHILE_TRAINING)
         of_words, found = words.word_loss / words.words, {"word_accuracy": words.right_words / words.words}
         total = of_words
-        if order != "none":
-            pairs = self.held.counts(order, PAIRS_WHILE_TRAINING)
+        if self.choosing.can_ask(order):
+            pairs = self.choosing.counts(order, PAIRS_WHILE_TRAINING)
             total += pairs.order_loss / pairs.pairs
             found[f"{order}_accuracy"] = pairs.right_pairs / pairs.pairs
         job.curve(self.step + 1, held_word_loss=of_words, **found)

@@ -23,7 +23,8 @@ from tasks.training.data.rows import load_tokenizer
 
 TOKEN_FILE, OFFSET_FILE = "sentence_tokens.raw", "sentence_offsets.npy"
 DOCUMENT_FILE, INDEX_FILE = "documents.npy", "sentences.json"
-HELD_DOCUMENT = 20  # every twentieth document is held back to measure accuracies
+HELD_DOCUMENT = 20  # every twentieth document is held back, to choose weights or to measure accuracies
+LEAST_FOR_TWO, LEAST_FOR_FOUR = 8, 40  # documents of which so many are held back; fewer would be missed in training
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,22 @@ class DividedCorpus:
         return self.documents_D2[~self.is_held_D]
 
     @property
-    def held_D2(self) -> np.ndarray:
-        """The documents that are held back: every twentieth, or of fewer the last one."""
-        return self.documents_D2[self.is_held_D]
+    def reported_D2(self) -> np.ndarray:
+        """The held-back documents on which accuracies are reported: every second one."""
+        return self.documents_D2[self.is_held_D][::2]
+
+    @property
+    def choosing_D2(self) -> np.ndarray:
+        """The other held-back documents, by which the weights are chosen; none of a corpus with one of them."""
+        return self.documents_D2[self.is_held_D][1::2]
 
     @property
     def is_held_D(self) -> np.ndarray:
-        """Which documents are held back."""
+        """Which documents are held back: every twentieth, but of fewer than 80 four of them, of fewer than 40 two, and
+        of fewer than 8 the last one."""
         count = len(self.documents_D2)
-        every = min(HELD_DOCUMENT, count)
+        wanted = 4 if count >= LEAST_FOR_FOUR else 2 if count >= LEAST_FOR_TWO else 1
+        every = min(HELD_DOCUMENT, count // wanted)
         return np.arange(count) % every == every - 1 if count > 1 else np.zeros(count, bool)
 
 

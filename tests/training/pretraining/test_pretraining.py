@@ -27,7 +27,7 @@ from tasks.training.pretraining.encoders import HEAD_DROPOUT, load_pretrained, n
 from tasks.training.pretraining.held_documents import HeldDocuments, RiseWatch
 from tasks.training.pretraining.pair_batches import PairReader
 from tasks.training.pretraining.pretrain import make_lamb
-from tasks.training.pretraining.sentences import read_divided
+from tasks.training.pretraining.sentences import DividedCorpus, read_divided
 from tests.forked import ForkedJob
 from tests.methods.oracles import Oracle, reads
 
@@ -114,7 +114,8 @@ def test_a_stopped_pretraining_ends_with_the_same_bytes(corpus: dict[str, Path],
 def test_it_saves_a_plain_folder_with_both_heads(corpus: dict[str, Path], tmp_path: Path, order: str) -> None:
     values = {**ALBERT, "order": order, "share": "attention"} if order == "sop" else {**TINY, "order": order}
     facts = run("pretrain-encoder", knobs_of(**values), tmp_path / "model", **corpus)
-    assert {"words", "sop", "nsp"} <= set(facts) and facts["held_documents"] == 2
+    assert {"words", "sop", "nsp"} <= set(facts)
+    assert (facts["held_documents"], facts["choosing_documents"]) == (2, 2)
     words, found = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not found["missing_keys"]
     model, found = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model", output_loading_info=True)
@@ -160,15 +161,45 @@ def test_the_longest_text_without_n_grams_has_its_budget(corpus: dict[str, Path]
     assert predicted_B.tolist() == [max(1, round(0.15 * int(length))) for length in lengths_B]
 
 
-def test_held_documents_are_never_learned_and_scored_alike_each_time(corpus: dict[str, Path]) -> None:
+def test_documents_that_choose_are_reported_on_by_none_and_learned_by_none(corpus: dict[str, Path]) -> None:
+    """Weights were chosen by the pairs on whose accuracies the stage reported."""
     reader = reader_of(corpus, order="nsp")
     sentences = reader.sentences
-    held, learned = ({int(start) for start, _ in part} for part in (sentences.held_D2, sentences.learned_D2))
-    assert len(held) == 2 and not held & learned and len(learned) == 48
+    parts = (sentences.reported_D2, sentences.choosing_D2, sentences.learned_D2)
+    reported, choosing, learned = ({int(start) for start, _ in part} for part in parts)
+    assert (len(reported), len(choosing), len(learned)) == (2, 2, 46) and len(reported | choosing | learned) == 50
     model = new_encoder(len(load_tokenizer(corpus["vocabulary"])), reader.knobs, CPU)
-    scores = HeldDocuments(model, reader, reader.knobs)
+    scores, other = (HeldDocuments(model, reader, reader.knobs, part) for part in parts[:2])
     assert scores.counts("nsp", 64) == scores.counts("nsp", 64)
     assert 0.3 < scores.pairs("sop", 64).labels_N.mean() < 0.7
+    tokens = [
+        {int(start) for start in np.concatenate([found.first_N2, found.second_N2])[:, 0]}
+        for found in (scores.pairs("sop", 64), other.pairs("sop", 64))
+    ]
+    assert tokens[0] and tokens[1] and not tokens[0] & tokens[1]
+
+
+@pytest.mark.parametrize(
+    ("count", "held"), [(1, 0), (2, 1), (7, 1), (8, 2), (39, 2), (40, 4), (79, 4), (80, 4), (800, 40)]
+)
+def test_few_documents_are_held_back_for_both_ends_where_there_are_some(count: int, held: int) -> None:
+    documents_D2 = np.stack([np.arange(count), np.arange(count)], 1)
+    divided = DividedCorpus(np.zeros(0), np.zeros(0), documents_D2)
+    assert len(divided.reported_D2) == -(-held // 2) and len(divided.choosing_D2) == held // 2
+    assert len(divided.learned_D2) == count - held
+
+
+def test_a_corpus_with_one_held_document_reports_on_it_and_saves_the_last_weights(
+    corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    write_documents(tmp_path, [f"{word.capitalize()} alpha bravo. Charlie delta echo." for word in WORDS])
+    divided = tmp_path / "divided"
+    run("sentences", {"max_tokens": 1000}, divided, documents=tmp_path, base=corpus["vocabulary"])
+    given = {"vocabulary": corpus["vocabulary"], "corpus": divided}
+    facts = run("pretrain-encoder", knobs_of(**{**ALBERT, "order": "sop"}), tmp_path / "model", **given)
+    assert (facts["held_documents"], facts["choosing_documents"]) == (1, 0) and {"words", "sop"} <= set(facts)
+    assert "nsp" not in facts, "of one document there are no segments of two"
+    assert "selection_score" not in facts
 
 
 def test_a_rising_loss_stops_and_its_counts_are_in_checkpoints() -> None:

@@ -16,9 +16,9 @@ from tasks.errors import ModelError
 from tasks.recipe.makers.slices import NeuronSlice
 from tasks.scoring.predict import outputs_of
 from tasks.training.data.encoded import Encoded, Windows
-from tasks.training.data.rows import load_tokenizer, read_task
+from tasks.training.data.rows import load_tokenizer, read_task, task_and_tokenizer
 from tasks.training.models.students import load_classifier
-from tasks.training.shrinking.neuron_pruning import drawn_rows, prune_neurons
+from tasks.training.shrinking.neuron_pruning import drawn_rows, importance_of, prune_neurons
 from tests.families import NAMES, write_tiny
 from tests.training.shrinking.test_vocabulary import classifier, texts_in
 
@@ -73,6 +73,36 @@ def test_neurons_that_are_never_active_go_first_and_nothing_changes(rows: Path, 
             for folder in (tmp_path / importance, tmp_path / "idle")
         )
         assert abs(ours - theirs).max() < 1e-5
+
+
+@pytest.mark.parametrize("sharing", ["attention", "ffn"])
+@pytest.mark.parametrize("importance", ["taylor", "magnitude"])
+def test_a_block_that_all_layers_share_is_cut_once(sharing: str, importance: str, rows: Path, tmp_path: Path) -> None:
+    """It was cut for each layer: the second cut ended in an IndexError."""
+    whole = write_tiny("albert", tmp_path / "albert", num_hidden_groups=4, limbeck_sharing=sharing)
+    whole = classifier(whole, rows, tmp_path / "whole")
+    knobs = {**HALF, "importance": importance}
+    prune_neurons(job(tmp_path / "half", knobs, base=whole, rows=rows))
+    model = load_classifier(tmp_path / "half", read_task(rows, "classification"), torch.device("cpu"))
+    blocks = [group.albert_layers[0].ffn for group in model.albert.encoder.albert_layer_groups]
+    assert len(set(blocks)) == {"attention": 4, "ffn": 1}[sharing]
+    assert {tuple(block.weight.shape) for block in blocks} == {(16, 16)}
+    outputs_of(tmp_path / "half", texts_in(rows), None, 32, task_type="classification")
+
+
+def test_the_importance_of_a_shared_neuron_is_the_sum_over_its_turns(rows: Path, tmp_path: Path) -> None:
+    """The same weights, shared, and as equal copies that are none."""
+    whole = write_tiny("albert", tmp_path / "albert", num_hidden_groups=4, limbeck_sharing="ffn")
+    order = job(tmp_path / "measured", HALF, base=classifier(whole, rows, tmp_path / "whole"), rows=rows)
+    task, tokenizer = task_and_tokenizer(order, "classification", "base")
+    found = []
+    for sharing in ("ffn", "none"):
+        config = json.loads((tmp_path / "whole/config.json").read_text()) | {"limbeck_sharing": sharing}
+        (tmp_path / "whole/config.json").write_text(json.dumps(config))
+        model = load_classifier(tmp_path / "whole", task, torch.device("cpu")).eval()
+        found.append(torch.stack(importance_of(order, NeuronSlice(**HALF), task, model, tokenizer)))
+    assert [len(one) for one in found] == [1, 4]
+    torch.testing.assert_close(found[0][0], found[1].sum(0))
 
 
 def test_the_same_seed_keeps_the_same_neurons(rows: Path, tmp_path: Path) -> None:

@@ -182,6 +182,11 @@ def test_a_step_has_the_largest_and_the_smallest_shape_and_two_drawn_by_axis() -
 def test_layers_that_share_weights_and_depths_that_did_not_learn_are_refused(
     taught: Path, rows: Path, tmp_path: Path
 ) -> None:
+    """A part that all layers share, in layers of their own, ended in a KeyError."""
+    partly = {"num_hidden_groups": 4, "limbeck_sharing": "attention"}
+    part = classifier(write_tiny("albert", tmp_path / "part", **partly), rows, tmp_path / "partly")
+    with pytest.raises(ModelError, match="share their weights"):
+        trained(tmp_path / "b", part, rows, width=[1.0])
     albert = classifier(write_tiny("albert", tmp_path / "albert"), rows, tmp_path / "shared")
     with pytest.raises(ModelError, match="share their weights"):
         trained(tmp_path / "no", albert, rows, width=[1.0])
