@@ -17,7 +17,7 @@ from tasks.ports.files.tokenizer_files import END_OF_WRITTEN, FRAME_OF_READ, req
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
-from tasks.recipe.makers.writing import require_room_of_model
+from tasks.recipe.makers.writing import require_room_of_model, require_stacks
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.student_checks import general_phase, own_knobs_apart
@@ -48,6 +48,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
             f"there are no candidates: add students, layer_dropping or candidates to {recipe.name}, or run its "
             f"sweep: limbeck sweep"
         )
+    require_stacks(recipe, config)
     require_room_of_model(recipe, config)
     for student in recipe.new_students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None

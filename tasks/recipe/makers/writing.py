@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from tasks.architectures.known_architectures import architecture_of
+from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation, Intermediate, TaskDistillation
@@ -33,6 +33,10 @@ class MayWrite(Protocol):
     @property
     def keeps_words(self) -> bool:
         """Whether its models answer about a vocabulary."""
+
+    @property
+    def continues_texts(self) -> bool:
+        """Whether its models read from left to right and continue a text."""
 
 
 class WritingSections(Protocol):
@@ -118,6 +122,23 @@ def require_written_places(
         raise ModelError(
             f"generation.max_length is {asked}, and {name} has {there} positions, so it writes at most {there} tokens; "
             f"set generation.max_length: {there}"
+        )
+
+
+def require_stacks(recipe: WritingSections, config: Mapping[str, object]) -> None:
+    """Raise ModelError for a teacher with one stack where a text is written from a source, and with two where a text is
+    continued; ``config`` is its."""
+    name, kind, own = recipe.spec.name, recipe.spec.kind, config.get("model_type")
+    has_two = bool(config.get("is_encoder_decoder")) or shape_of(config).get("decoder_layers") is not None
+    if recipe.task_type.writes and not has_two:
+        raise ModelError(
+            f"the teacher is a {own} model, without a decoder beside an encoder, and {name} is of type {kind}, whose "
+            f"models read a source and write a text; name a marian, bart or t5 model"
+        )
+    if recipe.task_type.continues_texts and has_two:
+        raise ModelError(
+            f"the teacher is a {own} model, which reads a source with one stack and writes with another, and {name} is "
+            f"of type {kind}, whose models continue texts; name a gpt2, llama or qwen3 model, or set task.kind: seq2seq"
         )
 
 
