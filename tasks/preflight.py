@@ -13,11 +13,11 @@ from tasks.architectures.architecture import UNKNOWN
 from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
 from tasks.architectures.requirements import require_decoder, require_heads
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.ports.files.tokenizer_files import same_reading
+from tasks.ports.files.tokenizer_files import END_OF_WRITTEN, FRAME_OF_READ, require_same_reading
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
-from tasks.recipe.makers.writing import require_written_places
+from tasks.recipe.makers.writing import require_room_of_model, require_stacks
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.student_checks import general_phase, own_knobs_apart
@@ -49,7 +49,8 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
             f"there are no candidates: add students, layer_dropping or candidates to {recipe.name}, or run its "
             f"sweep: limbeck sweep"
         )
-    require_written_places(recipe, config)
+    require_stacks(recipe, config)
+    require_room_of_model(recipe, config)
     require_prompts(base, recipe.spec.kind, recipe.spec, recipe.transfer)
     for student in recipe.new_students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
@@ -119,13 +120,12 @@ def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> 
         )
     # Predictions are per text, so a student may use its own tokenizer for them; layers and pieces are compared.
     of_pieces = recipe.task_type.answers_pieces and student.signal == "teacher"
-    if (recipe.inner_phase(student) is not None or of_pieces) and not same_reading(start, base):
+    of_words = of_pieces and recipe.task_type.keeps_words and recipe.task_distillation.answers != "live"
+    if recipe.inner_phase(student) is not None or of_pieces:
         instead = "set its signal: labels" if of_pieces else "remove intermediate from its stages"
         instead = "let it learn the teacher's texts (signal: sequence)" if recipe.task_type.writes else instead
-        raise ModelError(
-            f"student {student.name} starts from {student.start}, whose tokenizer is not its teacher's, so their "
-            f"tokens cannot be compared one by one; start from a model with the same tokenizer, or {instead}"
-        )
+        kept = () if not of_words else END_OF_WRITTEN if recipe.task_type.writes else FRAME_OF_READ
+        require_same_reading(start, base, f"student {student.name} starts from {student.start}", instead, kept)
 
 
 def check_student(recipe: Recipe, student: Student, config: ModelConfig, own: ModelConfig | None = None) -> None:
@@ -145,7 +145,7 @@ def check_student(recipe: Recipe, student: Student, config: ModelConfig, own: Mo
         )
     check_knobs(student, own or config)
     require_decoder(config, student.decoder_layers, f"student {student.name}")
-    require_written_places(recipe, own or config, student.positions, student.name)
+    require_room_of_model(recipe, own or config, student.positions, student.name)
     check_origin(student, config)
     check_copying(recipe, student, config, Sizes(student.layers, own_width, own_heads))
 

@@ -267,6 +267,19 @@ def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
     assert require_floor(CLASSES.model_copy(update={"floor": 0.5}), judged(0.79, 30)) == ""
 
 
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("classification", r"\); check the label column and label order, train it longer"),
+        ("next-words", r"\); train it longer, or set teacher\.floor"),
+        ("seq2seq", r"\); check the columns of sources and targets, train it longer"),
+    ],
+)
+def test_a_refused_teacher_gets_advice_that_its_type_can_follow(kind: str, advice: str) -> None:
+    with pytest.raises(GateError, match=advice):
+        require_floor(TeacherSlice(task_type=kind, floor=0.9), judged(0.5, 300))
+
+
 def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() -> None:
     facts = {"selection_score": -1.3, "selection_count": 1000, "selection_split": "selection", "majority": 0.0}
 

@@ -13,12 +13,16 @@ from flows.branches.candidate import Candidate
 from tasks.contracts import Artifact
 from tasks.errors import Interrupted, LimbeckError
 from tasks.inspect_answers import inspect_answers
+from tasks.metrics.of_texts import references_in
 from tasks.ports.store.collect import inputs_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import InspectSlice
 from tasks.results.record import Lineage, LineageNode
 from tasks.scoring.inspection_files import Texts, read_figures, read_texts
 from tasks.stage.session import Session, current_session
+
+WORD = "▒"
+"""It stands for a word that is not stated."""
 
 
 async def inspect_all(
@@ -33,7 +37,33 @@ async def inspect_all(
             for one, card, teacher in zip(candidates, cards, teachers, strict=True)
         )
     )
-    return {candidate.name: found for candidate, found in zip(candidates, analyses, strict=True) if found is not None}
+    hides = recipe.task_type.writes and not recipe.report.texts
+    return {
+        candidate.name: without_written_texts(found) if hides else found
+        for candidate, found in zip(candidates, analyses, strict=True)
+        if found is not None
+    }
+
+
+def without_written_texts(found: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return an error analysis in which a sign stands for each word of the right and the written texts, so that their
+    lengths are known: it becomes part of a run's result, where texts must not be that may not leave the store."""
+    apart = found.get("apart")
+    lists = apart.get("examples") if isinstance(apart, dict) else None
+    if not isinstance(apart, dict) or not isinstance(lists, dict):
+        return dict(found)
+    hidden: dict[str, JsonValue] = {
+        name: [with_signs_for_words(row) for row in rows] if isinstance(rows, list) else rows
+        for name, rows in lists.items()
+    }
+    return {**found, "apart": {**apart, "examples": hidden}}
+
+
+def with_signs_for_words(value: JsonValue) -> JsonValue:
+    """Return an example row with a sign for each word of its texts."""
+    if isinstance(value, dict):
+        return {name: with_signs_for_words(one) for name, one in value.items()}
+    return " ".join(WORD for _ in references_in(value)[0].split()) if isinstance(value, str) else value
 
 
 async def analyse_errors(

@@ -6,6 +6,7 @@ from tasks.errors import GateError
 from tasks.recipe.slices import TeacherSlice
 from tasks.results.facts import ModelFacts
 from tasks.task_types.answers import ANSWERS
+from tasks.task_types.types import TASK_TYPES, TaskType
 
 ENOUGH = (
     200  # rows from which on the score itself is compared with the default floor: half its interval is at most 7 points
@@ -31,7 +32,7 @@ def require_floor(knobs: TeacherSlice, facts: ModelFacts) -> str:
     if score < floor and (rows >= ENOUGH or high < floor):
         raise GateError(
             f"the teacher scores {score:.3f} on {rows:,} {where} and the floor is {floor:.3f} ({source}); "
-            "check the label column and label order, train it longer, or set teacher.floor"
+            f"{advice_on_labels(TASK_TYPES[knobs.task_type])}train it longer, or set teacher.floor"
         )
     if rows >= ENOUGH or low >= floor:
         return ""
@@ -40,3 +41,10 @@ def require_floor(knobs: TeacherSlice, facts: ModelFacts) -> str:
         f"rows cannot decide on the floor of {floor:.3f} ({source}); raise data.selection_rows (at most a tenth of "
         f"train is used), or add rows"
     )
+
+
+def advice_on_labels(kind: TaskType) -> str:
+    """Return what to check of the labels of a task type; nothing of one that learns from its texts alone."""
+    if kind.writes:
+        return "check the columns of sources and targets, "
+    return "" if kind.keeps_words else "check the label column and label order, "

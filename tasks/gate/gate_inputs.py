@@ -18,12 +18,12 @@ from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
 from tasks.recipe.judging import FIGURES, Criterion
 from tasks.recipe.recipe import Recipe
+from tasks.results.evaluation_facts import ModelDescription
 from tasks.results.facts import RowsFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow
 from tasks.scoring.evaluation import (
     Evaluation,
     JudgedRows,
-    ModelDescription,
     bound_interval,
     paired_gain,
     read_evaluation,

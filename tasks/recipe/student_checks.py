@@ -248,13 +248,13 @@ def own_knobs_apart(student: Student) -> list[str]:
     those of another start."""
     given = [knob for knob in Shape.model_fields if getattr(student, knob) is not None]
     own = OWN_KNOBS.get(student.start, ())
-    for start, knobs in OWN_KNOBS.items():
+    for knobs in OWN_KNOBS.values():
         other = [knob for knob in given if knob in knobs and knob not in own]
         if other:
             starts = " or ".join(name for name, known in OWN_KNOBS.items() if set(other) <= set(known))
             raise ModelError(
                 f"student {student.name}: {', '.join(other)} can be set with start: {starts} only, and it has start: "
-                f"{student.start}; remove them, or set start: {start}"
+                f"{student.start}; remove them, or set that start"
             )
     return [knob for knob in given if knob not in own]
 

@@ -17,7 +17,7 @@ from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import plural
 from tasks.report.format.speeds import format_latency, milliseconds, times_as_fast
 from tasks.report.hub_header import header
-from tasks.report.tables.card_rows import more_rows
+from tasks.report.tables.card_rows import explained_figures, more_rows
 from tasks.report.tables.exports_section import arguments_with_prompt, exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
@@ -44,7 +44,7 @@ TEMPLATE = """---
 |---|---|---|
 {figures}
 
-## Sources
+{explained}## Sources
 
 {licences}
 - Rows: {rows}.
@@ -116,6 +116,7 @@ def model_card(
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
         figures="\n".join(figure_rows(model, VIEWS[task.kind].card_figure)),
+        explained=explained_figures(model, recipe),
         licences="\n".join(
             f"- {one['what']}: {code_span(one['source'])}, licence: {escaped(one['licence'])}."
             for one in data["licences"]
@@ -166,8 +167,11 @@ def gate_words(decision: Decision, gate: Gate, registered: str) -> str:
 
 
 def longest_input(recipe: Recipe) -> str:
-    """Return a sentence on the longest input of the evaluation, in tokens."""
+    """Return a sentence on the longest input of the evaluation, in tokens; none of a type that reads texts otherwise,
+    which the figures explain."""
     tokens = recipe.scoring.max_length
+    if VIEWS[recipe.spec.kind].judged:
+        return ""
     cut = python_of(recipe.spec)
     sentence = f"The model was evaluated with inputs of at most {tokens} tokens; `truncation={cut}` applies that limit"
     return f"{sentence}, in a `pipeline`, too.\n\n"

@@ -2,11 +2,12 @@
 
 The model is that of one seed; versions registered by releases that judged means over seeds hold the predictions of
 every seed, the registered one's first. ``predictions.parquet`` holds seed, row, label, prediction and outputs of the
-gate's split, no texts; ``evaluation.json`` holds the figures, and a digest of the rows. Two evaluations with equal
-digests are of the same rows in the same order, so that they can be compared row by row even across runs.
-``sentences`` of ``predictions.parquet`` are digests of each row's texts, and ``learned.parquet`` holds the digests of
-the model's training sentences: champion and challenger are compared on rows that neither has seen
-(``unseen_by_both``), because a model that was trained on the rows would always win. Shape letters: N rows, S seeds.
+gate's split, no texts: of models that write, numbers stand for them (``sealed_texts``). ``evaluation.json`` holds the
+figures, and a digest of the rows. Two evaluations with equal digests are of the same rows in the same order, so that
+they can be compared row by row even across runs. ``sentences`` of ``predictions.parquet`` are digests of each row's
+texts, and ``learned.parquet`` holds the digests of the model's training sentences: champion and challenger are compared
+on rows that neither has seen (``unseen_by_both``), because a model that was trained on the rows would always win. Shape
+letters: N rows, S seeds.
 """
 
 from __future__ import annotations
@@ -16,17 +17,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.metrics.definition import metric_value
+from tasks.metrics.definition import Metric, metric_value
 from tasks.metrics.metrics import METRICS
 from tasks.ports.rows.row_files import read_split
 from tasks.ports.rows.seen import are_seen
+from tasks.results.evaluation_facts import EvaluationFacts
 from tasks.scoring.predictions import predictions_in, predictions_of, stored, stored_predictions
 from tasks.scoring.quality.gain import Gain
+from tasks.scoring.writing.sealed_texts import (
+    SEALED,
+    behind_place,
+    digests_in,
+    metric_of_sealed,
+    sealed_labels,
+    sealed_texts,
+    states_texts,
+)
 from tasks.task_types.answers import ANSWERS
 
 SCHEMA = 1
@@ -50,30 +60,6 @@ class JudgedRows:
     """Digests of the sentences that the models of this run learn from, sorted."""
     units_N: np.ndarray | None = None
     """Groups of rows that are judged together, if there are any."""
-
-
-class ModelDescription(TypedDict):
-    """The description of a model in its evaluation."""
-
-    candidate: str
-    role: str
-    recipe: str
-    task: str
-    kind: str
-    headline: str
-    checkpoint: str | None
-    figures: Mapping[str, object]
-    labels: NotRequired[Sequence[str]]
-    """The names of the classes, in the order of their numbers."""
-
-
-class EvaluationFacts(ModelDescription):
-    """The same with the split and the rows on which it was evaluated."""
-
-    schema: int
-    split: str
-    rows: int
-    rows_sha256: str
 
 
 @dataclass(frozen=True)
@@ -121,13 +107,17 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
     answers = predictions_of(scorecard, rows.split, rows.ids)
     count = len(rows.ids)
     folder.mkdir(parents=True)
+    labels_N, predictions_N, outputs, own = rows.labels_N, answers.predictions_N, answers.outputs, dict[str, bool]()
+    if states_texts(about):
+        predictions_N = sealed_texts(predictions_N, labels_N, str(about["kind"]))
+        labels_N, outputs, own = sealed_labels(labels_N), {}, {SEALED: True}
     columns = {
         "seed": pa.array([0] * count, pa.int64()),
         "row": pa.array(range(count), pa.int64()),
         "group": pa.array([None] * count if rows.groups_N is None else rows.groups_N, pa.int64()),
-        "label": pa.array(rows.labels_N),
-        "prediction": stored_predictions(answers.predictions_N),
-        **stored(answers.outputs),
+        "label": pa.array(labels_N),
+        "prediction": stored_predictions(predictions_N),
+        **stored(outputs),
         "sentences": pa.array([None] * count if rows.sentences_N is None else rows.sentences_N, pa.list_(pa.int64())),
     }
     if rows.units_N is not None:
@@ -143,7 +133,7 @@ def write_evaluation(folder: Path, scorecard: Path, rows: JudgedRows, about: Map
         "seeds": 1,
         "predictions_sha256": sha256((folder / PREDICTIONS).read_bytes()).hexdigest(),
     }
-    (folder / FIGURES).write_text(json.dumps({**about, **described}, indent=1, sort_keys=True))
+    (folder / FIGURES).write_text(json.dumps({**about, **own, **described}, indent=1, sort_keys=True))
     return folder
 
 
@@ -163,6 +153,10 @@ def read_evaluation(folder: Path) -> Evaluation:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"its evaluation cannot be read ({type(error).__name__})") from error
+    if states_texts(about) and not about.get(SEALED):  # registered by a release that stored the texts
+        kind, right_N = str(about["kind"]), labels_SN[0]
+        predictions_SN = np.stack([sealed_texts(each_N, right_N, kind) for each_N in predictions_SN])
+        labels_SN, about[SEALED] = sealed_labels(right_N)[None], True
     groups = table.column("group").to_pylist()[: shape[1]] if "group" in table.column_names else None
     sentences = (
         [tuple(row or ()) for row in table.column("sentences").to_pylist()[: shape[1]]]
@@ -183,6 +177,11 @@ def read_evaluation(folder: Path) -> Evaluation:
     )
 
 
+def metric_of(name: str, one: Evaluation) -> Metric:
+    """Return a metric as it reads the predictions of an evaluation."""
+    return metric_of_sealed(name) if one.about.get(SEALED) else METRICS[name]
+
+
 def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: float = 0.95) -> Gain:
     """Return our metric minus theirs on the same rows; the sign is reversed for errors, so that more is better. The
     interval has the degrees of freedom of the groups of rows (``welch``), and so needs two; raises DataError for one.
@@ -192,7 +191,7 @@ def paired_gain(metric: str, ours: Evaluation, theirs: Evaluation, confidence: f
     require_same_rows(ours, theirs)
     require_groups(ours, 2)
     found = paired_difference(
-        METRICS[metric],
+        metric_of(metric, ours),
         ours.answers_1N,
         theirs.answers_1N,
         ours.labels_N,
@@ -221,7 +220,7 @@ def bound_interval(
 
     require_same_rows(ours, theirs)
     require_groups(ours, FEWEST_GROUPS)
-    function, both = METRICS[metric], np.concatenate([ours.answers_1N, theirs.answers_1N])
+    function, both = metric_of(metric, ours), np.concatenate([ours.answers_1N, theirs.answers_1N])
     many, units_N = enough(resamples, confidence), ours.units_N
     ours_R, theirs_R = resampled(function, both, ours.labels_N, many, 0, ours.groups_N, units_N)
     value, other = (metric_value(function, each_N, ours.labels_N, units_N) for each_N in both)
@@ -301,14 +300,18 @@ def shared_rows(ours: Evaluation, theirs: Evaluation) -> list[tuple[int, int]]:
     if ours.sentences_N is None or theirs.sentences_N is None:
         require_same_rows(ours, theirs)
         return []
+    labels, others = (labels_of_all(one) for one in (ours, theirs))
     places = {row: number for number, row in reversed([*enumerate(theirs.sentences_N)])}
     first = {row: number for number, row in reversed([*enumerate(ours.sentences_N)])}
     found = [
-        (here, places[row])
-        for row, here in first.items()
-        if row in places and ours.labels_N[here] == theirs.labels_N[places[row]]
+        (here, places[row]) for row, here in first.items() if row in places and labels[here] == others[places[row]]
     ]
     return sorted(found)
+
+
+def labels_of_all(one: Evaluation) -> Sequence[object]:
+    """Return labels that are equal in two evaluations where the rows' are."""
+    return [behind_place(label) for label in one.labels_N] if one.about.get(SEALED) else one.labels_N.tolist()
 
 
 def at_rows(one: Evaluation, rows: Sequence[int]) -> Evaluation:
@@ -339,4 +342,7 @@ def require_groups(one: Evaluation, fewest: int) -> None:
 def agreement(then: Evaluation, now: Evaluation, task_type: str) -> float:
     """Return the share of rows on which a model, when run again, predicts the same as before."""
     require_same_rows(then, now)
+    if then.about.get(SEALED) or now.about.get(SEALED):
+        both = (digests_in(one.predictions_SN[0], sealed=bool(one.about.get(SEALED))) for one in (then, now))
+        return float((next(both) == next(both)).mean())
     return float(ANSWERS[task_type].unchanged(then.predictions_SN[0], now.predictions_SN[0]).mean())

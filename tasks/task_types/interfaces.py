@@ -297,8 +297,7 @@ class View:
     """Returns example inputs of the type's pipeline, never a user's; tells whether optional columns are used."""
     example_answer: Printed
     """An example of what the pipeline returns for one input."""
-    code: Code
-    """How a prediction is read in Python."""
+    code: Code  # how a prediction is read in Python
     analysis_title: str
     """The heading of the error analysis on a run's page."""
     figures: tuple[ErrorFigure, ...]
@@ -307,8 +306,7 @@ class View:
     """The one that model cards and tables have."""
     chart: str
     """The chart of the error analysis, by its name in ``CHARTS`` of the report; empty for none."""
-    chart_note: str
-    """How the chart is read."""
+    chart_note: str  # how the chart is read
     matrix: str
     """The name in the error analysis of counts by true class and prediction; empty for a type without classes."""
     counted: Mapping[str, str]
@@ -323,6 +321,8 @@ class View:
     in_text: Callable[[Any, Sequence[str], Sequence[str | None]], str] | None = None
     """Writes them with the passages of the row's texts that they are about, where texts may be shown; None: as
     ``answer``."""
+    judged: str = ""
+    """How a text was read that judged, with ``{tokens}`` and other settings in it; empty: it was truncated."""
 
 
 # --- graph: exported graphs, for exports, predictions and speed -------------------------------------------------------

@@ -341,3 +341,39 @@ def test_an_albert_whose_sharing_the_section_on_pretraining_states_is_said_to_be
     note = "not faster, because every layer is still computed"
     assert note in card(row("words"), recipe=recipe)
     assert note not in card(row("words"), recipe=recipe | {"pretraining": {"layers": 4}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "sentences"),
+    [
+        (
+            "seq2seq",
+            "bleu",
+            [
+                "- `bleu`: sacreBLEU of all sentences together as a share: cased, tokenizer 13a, exponential "
+                "smoothing. sacreBLEU's signature: `case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`.",
+                "written with 3 beams (1: the likeliest word), length penalty 0.6 and at most 40 tokens",
+                "of sources of at most 96 tokens; `truncation=True` applies that limit",
+            ],
+        ),
+        ("next-words", "word_perplexity", ["windows of at most 96 tokens", "judged with 48 before it, at least"]),
+        ("chats", "word_perplexity", ["- `word_perplexity`: Perplexity of a word or line end, of all models alike."]),
+        ("masked-words", "masked_perplexity", ["hidden tokens, 15 % of a text", "at most 96 tokens that share none"]),
+    ],
+)
+def test_figures_of_texts_are_explained(kind: str, metric: str, sentences: list[str]) -> None:
+    task = {"name": "own", "kind": kind, "metrics": [metric]}
+    recipe = RECIPE | {"task": task, "data": {"source": "ann/own"}, "scoring": {"max_length": 96}}
+    if kind == "seq2seq":
+        recipe["generation"] = {"beams": 3, "length_penalty": 0.6, "max_length": 40}
+    own = row("4x312")
+    own["metrics"] = {split: {metric: one["accuracy"]} for split, one in own["metrics"].items()}
+    own |= {
+        "headline": metric,
+        "inspection": {"signature": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"},
+    }
+    written = card(model=own, teacher=own, recipe=recipe)
+    for sentence in sentences:
+        assert sentence in written.partition("## Sources")[0]
+    assert "evaluated with inputs of at most" not in written, "nothing was truncated, or the figures say it"
+    assert "evaluated with inputs of at most" in card() and "sacreBLEU" not in card()

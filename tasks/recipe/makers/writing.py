@@ -7,10 +7,12 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
+from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
-from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation, Intermediate
+from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation, Intermediate, TaskDistillation
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.training import Teacher
 
 
 class TextAnswerSlice(Generation):
@@ -28,6 +30,14 @@ class MayWrite(Protocol):
     def writes(self) -> bool:
         """Whether its models write texts."""
 
+    @property
+    def keeps_words(self) -> bool:
+        """Whether its models answer about a vocabulary."""
+
+    @property
+    def continues_texts(self) -> bool:
+        """Whether its models read from left to right and continue a text."""
+
 
 class WritingSections(Protocol):
     """The sections of a recipe that models which write depend on."""
@@ -43,6 +53,14 @@ class WritingSections(Protocol):
     @property
     def generation(self) -> Generation:
         """How models write."""
+
+    @property
+    def teacher(self) -> Teacher:
+        """The teacher."""
+
+    @property
+    def task_distillation(self) -> TaskDistillation:
+        """Both phases."""
 
     @property
     def planned(self) -> Sequence[CandidateKnobs]:
@@ -76,8 +94,7 @@ def check_writing(recipe: WritingSections) -> None:
     for section, why in NOT_BUILT.items():
         if getattr(recipe, section, None) is not None:
             raise ValueError(f"{section} {why}, and {name} is of type {kind}; remove the section {section}")
-    of_all = getattr(recipe, "task_distillation").intermediate  # noqa: B009 - the protocol needs no more of it
-    require_both_stacks("task_distillation.intermediate", of_all, name, kind)
+    require_both_stacks("task_distillation.intermediate", recipe.task_distillation.intermediate, name, kind)
     for one in recipe.planned:
         maker = getattr(one, "by", "")
         if maker != "distillation":
@@ -108,6 +125,68 @@ def require_written_places(
         )
 
 
+def require_stacks(recipe: WritingSections, config: Mapping[str, object]) -> None:
+    """Raise ModelError for a teacher with one stack where a text is written from a source, and with two where a text is
+    continued; ``config`` is its."""
+    name, kind, own = recipe.spec.name, recipe.spec.kind, config.get("model_type")
+    has_two = bool(config.get("is_encoder_decoder")) or shape_of(config).get("decoder_layers") is not None
+    if recipe.task_type.writes and not has_two:
+        raise ModelError(
+            f"the teacher is a {own} model, without a decoder beside an encoder, and {name} is of type {kind}, whose "
+            f"models read a source and write a text; name a marian, bart or t5 model"
+        )
+    if recipe.task_type.continues_texts and has_two:
+        raise ModelError(
+            f"the teacher is a {own} model, which reads a source with one stack and writes with another, and {name} is "
+            f"of type {kind}, whose models continue texts; name a gpt2, llama or qwen3 model, or set task.kind: seq2seq"
+        )
+
+
+def require_room_of_model(
+    recipe: WritingSections, config: Mapping[str, object], positions: int | None = None, name: str = "the teacher"
+) -> None:
+    """Raise ModelError for a model that writes longer texts than it has places for, and for a training of a model with
+    words on longer inputs than it has: documents fill the longest input, and the first of them would end the training.
+    ``config`` is the model's, ``positions`` a student's own number of places."""
+    require_written_places(recipe, config, positions, name)
+    there = positions or read_places(config)
+    if not recipe.task_type.keeps_words or there is None:
+        return
+    for where, asked in lengths_of_trainings(recipe, name).items():
+        if asked > there:
+            raise ModelError(
+                f"{where} is {asked}, and {name} has {there} positions, so it reads at most {there} tokens; give it "
+                f"{there} or less"
+            )
+
+
+def read_places(config: Mapping[str, object]) -> int | None:
+    """Return how many tokens a model reads by its config; None for one without a limit."""
+    stated = [value for knob in READ_PLACES if isinstance(value := config.get(knob), int) and value > 0]
+    if not stated or "relative_attention_num_buckets" in config:  # T5 states positions that it does not have
+        return None
+    pad = config.get("pad_token_id")
+    reserved = 1 + (pad if isinstance(pad, int) else 0)
+    return stated[0] - (reserved if architecture_of(config).reserved_positions else 0)
+
+
+def lengths_of_trainings(recipe: WritingSections, name: str) -> dict[str, int]:
+    """Return the longest inputs of trainings on the task by their places in a recipe: those of a candidate, or, if none
+    has this name, of the teacher and of all candidates, whose inputs it answers."""
+    named = [one for one in recipe.planned if one.name == name]
+    found = dict[str, int]()
+    if not named and not recipe.teacher.already_finetuned:
+        found["teacher.max_length"] = recipe.teacher.max_length
+    for one in named or recipe.planned:
+        own = {f"{section}.max_length of {one.name}": phase.max_length for section, phase in one.trainings.items()}
+        if isinstance(length := getattr(one, "max_length", None), int):
+            own[f"max_length of {one.name}"] = length
+        if getattr(one, "by", "") == "distillation" and not own:
+            own["task_distillation.prediction.max_length"] = recipe.task_distillation.prediction.max_length
+        found |= own
+    return found
+
+
 def require_both_stacks(where: str, phase: Intermediate | None, name: str, kind: str) -> None:
     """Raise ValueError for a first phase that compares layers of one stack."""
     if phase is not None and phase.method != "attention-outputs":
@@ -127,6 +206,8 @@ NOT_BUILT = {
 """Sections that are refused for models that write, each with the reason."""
 WRITTEN_PLACES = ("max_decoder_position_embeddings", "max_position_embeddings")
 """Entries of a config that say how many tokens a decoder has positions for; models with relative ones have neither."""
+READ_PLACES = ("max_position_embeddings", "n_positions")
+"""Entries of a config that say how many tokens a model reads."""
 STARTS_OF_WRITERS = ("teacher", "limbeck-seq2seq", "embeddings", "random")
 
 

@@ -1,11 +1,14 @@
-"""Optional rows of a model card: errors and cost."""
+"""Optional parts of a model card: errors and cost, and how figures are to be read."""
 
 from __future__ import annotations
 
+from tasks.metrics.metrics import METRICS
+from tasks.recipe.recipe import Recipe
 from tasks.report.format.numbers import DASH, figure, money
 from tasks.report.format.pareto import number
 from tasks.results.row import Amount, ResultRow
 from tasks.task_types.interfaces import ErrorFigure
+from tasks.task_types.views import VIEWS
 
 COSTS = {
     "seconds": ("time", "{} s"),
@@ -22,6 +25,29 @@ def more_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
     """Return the known rows on errors and cost, each with its origin; ``error`` is the figure that the task type puts
     on cards."""
     return [*error_rows(model, error), *cost_rows(model)]
+
+
+def explained_figures(model: ResultRow, recipe: Recipe) -> str:
+    """Return how a type's figures of texts are computed, and how these were read or written; empty for a type whose
+    texts are truncated. A figure without that is comparable with no other."""
+    judged, generation, tokens = VIEWS[recipe.spec.kind].judged, recipe.generation, recipe.scoring.max_length
+    if not judged:
+        return ""
+    stated = str((model.inspection or {}).get("signature") or "").partition("|")[2]  # behind the number of right texts
+    signatures = {"bleu": f" sacreBLEU's signature: `{stated}`."} if stated else {}
+    metrics = [
+        f"- `{name}`: {METRICS[name].description}{signatures.get(name, '')}"
+        for name in model.metrics[recipe.gate.split]
+        if name in METRICS
+    ]
+    sentence = judged.format(
+        tokens=tokens,
+        half=tokens // 2,
+        beams=generation.beams,
+        penalty=f"{generation.length_penalty:g}",
+        most=generation.max_length,
+    )
+    return "\n".join([*metrics, "", sentence, "", ""])
 
 
 def error_rows(model: ResultRow, error: ErrorFigure) -> list[str]:

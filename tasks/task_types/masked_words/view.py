@@ -57,4 +57,6 @@ VIEW = View(
         "corrected": "Documents whose hidden words the student finds likelier",
     },
     answer=nats_in_words,
+    judged="Perplexities are of hidden tokens, 15 % of a text, which the text itself draws, in windows of at most "
+    "{tokens} tokens that share none.",
 )

@@ -84,4 +84,6 @@ VIEW = View(
         "corrected": "Documents that the student finds likelier",
     },
     answer=nats_in_words,
+    judged="Perplexities are of windows of at most {tokens} tokens. Neighbouring windows share half: each token but "
+    "the first ones of a text is judged with {half} before it, at least.",
 )

@@ -87,4 +87,7 @@ VIEW = View(
     },
     answer=length_of_text,
     in_text=text_in_words,
+    judged="Texts were written with {beams} beams (1: the likeliest word), length penalty {penalty} and at most {most} "
+    "tokens, as `generation_config.json` states, of sources of at most {tokens} tokens; `truncation=True` applies that "
+    "limit.",
 )

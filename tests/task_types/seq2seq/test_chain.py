@@ -56,6 +56,7 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
             "register_as": "translator",
         },
         "resources": {"cores": 2, "threads_alone": 1},
+        "report": {"texts": False},
     }
 
 
@@ -105,6 +106,8 @@ def test_a_translator_is_distilled_and_writes(
     assert analyses and all("tok:13a|smooth:exp|version:" in text for text in analyses)
     page = next(home.root.rglob("report.html")).read_text()
     assert "Written texts" in page and ">None<" not in page
+    kept = json.dumps(result, ensure_ascii=False) + page
+    assert "\u2592" in kept and not any(text in kept for text in sentences(160)[1])
     folder = tmp_path / "model"
     number = next(one["version"] for one in result["registered"] if one["candidate"] == "words")
     Tracker(home.own_tracking_uri, home.artifacts).download("translator", str(number), folder)
