@@ -42,11 +42,11 @@ from tests.flows.test_multi_label import write_table as write_topics
 from tests.forked.strangers import ask_stranger
 from tests.task_types.chats.tables import write_answering, write_chats
 from tests.task_types.choices.tables import write_questions
+from tests.task_types.embedding.test_chain import write_pairs
 from tests.task_types.masked_words.tables import write_encoder
 from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.task_types.ranking.tables import write_graded
 from tests.task_types.spans.tables import write_asked
-from tests.task_types.test_embedding import write_pairs
 from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
