@@ -94,8 +94,7 @@ def test_a_graph_answers_as_its_model_in_training_alone_and_together(family: str
 @pytest.mark.slow
 @pytest.mark.real_data
 def test_a_real_model_answers_500_texts_as_its_graph_with_ranges(tmp_path: Path) -> None:
-    """Median difference of logits up to 1e-6, none further apart than 0.05, and 98 % equal answers: half of the texts
-    are undecided by less than 0.05, as the head was never trained."""
+    """As of dynamic ranges (``test_trained_bits.py``): the median is float32's own noise."""
     texts = write_real_model(tmp_path / "model")
     write_rows(tmp_path / "rows", train=20, selection=10, validation=10)
     for format_ in WAYS_OF_RANGES:
@@ -103,7 +102,7 @@ def test_a_real_model_answers_500_texts_as_its_graph_with_ranges(tmp_path: Path)
         _, theirs = graphed(tmp_path / format_, format_, tmp_path, texts)
         gap_N, equal = np.abs(ours - theirs).max(1), (ours.argmax(1) == theirs.argmax(1)).mean()
         print(f"{format_}: median {np.median(gap_N):.2g}, largest {gap_N.max():.2g}, {equal}")
-        assert np.median(gap_N) <= 1e-6 and equal >= 0.98 and gap_N.max() <= 0.05
+        assert np.median(gap_N) <= 2e-6 and equal >= 0.99 and gap_N.max() <= 0.5
 
 
 # --- the job ----------------------------------------------------------------------------------------------------------
