@@ -250,21 +250,22 @@ def test_the_floor_is_not_decided_by_the_luck_of_a_few_rows(
 ) -> None:
     if refused:
         with pytest.raises(GateError, match=f"on {rows:,} selection rows and the floor is 0.550"):
-            require_floor(CLASSES, judged(score, rows))
+            require_floor(CLASSES, judged(score, rows), "accuracy")
     else:
-        assert bool(require_floor(CLASSES, judged(score, rows))) is doubted
+        assert bool(require_floor(CLASSES, judged(score, rows), "accuracy")) is doubted
 
 
 def test_what_a_floor_says_where_it_cannot_tell() -> None:
-    said = require_floor(CLASSES, judged(0.6, 30))
+    said = require_floor(CLASSES, judged(0.6, 30), "accuracy")
     assert "on 30 selection rows" in said and "from 0.423 to 0.754" in said and "raise data.selection_rows" in said
-    assert "training rows, since there are no selection rows" in require_floor(CLASSES, judged(0.6, 30, "train"))
+    on_train = require_floor(CLASSES, judged(0.6, 30, "train"), "accuracy")
+    assert "training rows, since there are no selection rows" in on_train
 
 
 def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
     with pytest.raises(GateError, match=r"the floor is 0\.800 \(teacher\.floor\)"):
-        require_floor(CLASSES.model_copy(update={"floor": 0.8}), judged(0.79, 30))
-    assert require_floor(CLASSES.model_copy(update={"floor": 0.5}), judged(0.79, 30)) == ""
+        require_floor(CLASSES.model_copy(update={"floor": 0.8}), judged(0.79, 30), "accuracy")
+    assert require_floor(CLASSES.model_copy(update={"floor": 0.5}), judged(0.79, 30), "accuracy") == ""
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,21 @@ def test_a_floor_of_ones_own_is_taken_at_its_word() -> None:
 )
 def test_a_refused_teacher_gets_advice_that_its_type_can_follow(kind: str, advice: str) -> None:
     with pytest.raises(GateError, match=advice):
-        require_floor(TeacherSlice(task_type=kind, floor=0.9), judged(0.5, 300))
+        require_floor(TeacherSlice(task_type=kind, floor=0.9), judged(0.5, 300), "accuracy")
+
+
+def test_the_floor_of_an_error_is_the_largest_one_that_is_allowed() -> None:
+    knobs = TeacherSlice(task_type="next-words", floor=30.0)
+    assert require_floor(knobs, judged(-29.5, 300), "word_perplexity") == ""
+    with pytest.raises(GateError, match=r"a word_perplexity of 41\.200 on 300 selection rows, and at most 30\.000"):
+        require_floor(knobs, judged(-41.2, 300), "word_perplexity")
+
+
+def test_a_floor_that_no_score_reaches_is_refused_before_anything_runs() -> None:
+    given: dict[str, Any] = {"task": "sst2", "students": [{"name": "small", "layers": 2}], "teacher": {"floor": 90}}
+    given["gate"] = {"split": "validation"}
+    with pytest.raises(ValueError, match=r"teacher\.floor is 90, and accuracy is at most 1; state it as a share"):
+        Recipe.model_validate({"name": "percent", **given})
 
 
 def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() -> None:
@@ -285,7 +300,7 @@ def test_the_floor_of_a_regression_is_a_correlation_whatever_decides_the_task() 
 
     def doubt(correlation: float, **changes: int) -> str:
         return require_floor(
-            VALUES, ModelFacts.model_validate({**facts, **changes, "selection_correlation": correlation})
+            VALUES, ModelFacts.model_validate({**facts, **changes, "selection_correlation": correlation}), "pearson"
         )
 
     assert doubt(0.4) == ""

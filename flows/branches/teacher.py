@@ -63,14 +63,14 @@ async def good_teacher(recipe: Recipe, rows: Artifact, base: Artifact) -> Artifa
     """Fine-tune the teacher; raise GateError if it is no better than guessing."""
     knobs = TeacherSlice(**dict(recipe.teacher), task_type=recipe.spec.kind)
     teacher = await finetune_teacher(knobs, rows=rows, base=base)
-    hold_against_floor(knobs, teacher)
+    hold_against_floor(knobs, teacher, recipe.spec.headline)
     return teacher
 
 
-def hold_against_floor(knobs: TeacherSlice, teacher: Artifact) -> None:
+def hold_against_floor(knobs: TeacherSlice, teacher: Artifact, headline: str) -> None:
     """Raise GateError for a teacher below its floor, and warn on the run's page and in the terminal if its rows are too
     few to tell. A plan does not warn, and does not check a teacher that is not scored yet."""
-    doubt = require_floor(knobs, teacher.read(ModelFacts)) if teacher.facts else ""
+    doubt = require_floor(knobs, teacher.read(ModelFacts), headline) if teacher.facts else ""
     if doubt and not current_session().planning:
         from prefect.logging import get_run_logger
 
@@ -84,5 +84,5 @@ async def colleague(recipe: Recipe, knobs: Colleague, rows: Artifact, base: Arti
     shared = {name: value for name, value in dict(knobs).items() if name in Teacher.model_fields}
     own = TeacherSlice(**shared, task_type=recipe.spec.kind)
     teacher = await finetune_teacher(own, rows=rows, base=base, label=f"teacher {number}")
-    hold_against_floor(own, teacher)
+    hold_against_floor(own, teacher, recipe.spec.headline)
     return teacher

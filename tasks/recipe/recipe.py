@@ -38,7 +38,14 @@ from tasks.recipe.student_checks import (
     require_vectors_alone,
 )
 from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
-from tasks.recipe.training import Colleague, Ensemble, Pretraining, TaskTraining, Teacher
+from tasks.recipe.training import (
+    Colleague,
+    Ensemble,
+    Pretraining,
+    TaskTraining,
+    Teacher,
+    require_reachable_floors,
+)
 from tasks.task_types.types import METRICS_OF_SCORES_OF, TASK_TYPES, TaskType
 
 RANKING = frozenset().union(*METRICS_OF_SCORES_OF.values())
@@ -198,11 +205,10 @@ class Recipe(DerivedKnobs):
         own: dict[str, TaskTraining | None] = {
             f"students.{student.name}.prediction": student.prediction for student in self.students
         }
-        trainings: dict[str, TaskTraining | None] = {
-            "teacher": self.teacher,
-            "task_distillation.prediction": self.task_distillation.prediction,
-        }
-        trainings |= {f"ensemble.teachers.{number - 2}": colleague for number, colleague in self.colleagues}
+        teachers: dict[str, Teacher] = {"teacher": self.teacher}
+        teachers |= {f"ensemble.teachers.{number - 2}": colleague for number, colleague in self.colleagues}
+        require_reachable_floors(teachers, self.spec.headline)
+        trainings = {**teachers, "task_distillation.prediction": self.task_distillation.prediction}
         own |= {
             ".".join(filter(None, ("candidates", one.name, section))): training
             for one in self.candidates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from re import fullmatch
 from typing import Any, Literal, Self
 
@@ -20,6 +21,7 @@ from tasks.recipe.knobs import (
     added_knob,
     runtime_knob,
 )
+from tasks.task_types.types import ERROR_METRICS
 
 LEAST_BATCH_OF_LAMB = 1024
 """Smallest batch for which LAMB is accepted."""
@@ -243,9 +245,8 @@ class Teacher(SeededTraining, TaskTraining):
     licence: str = runtime_knob("unknown", "Licence of the teacher's weights, for the model card.")
     floor: float | None = runtime_knob(
         None,
-        "Minimum headline score on the selection rows; empty: the majority class plus 5 points, by an interval on "
-        "fewer than 200 rows.",
-        le=1,
+        "Minimum headline score on the selection rows, or the largest one of an error; empty: the majority class plus "
+        "5 points, by an interval on fewer than 200 rows.",
     )
     epochs: float = Field(3.0, gt=0, le=1e6, description="Passes over the training rows.")
     learning_rate: float = Field(
@@ -267,3 +268,13 @@ class Ensemble(Knobs):
     combine: Literal["weights", "certainty"] = Field(
         "weights", description="By weights, or by weight times each teacher's certainty for the row."
     )
+
+
+def require_reachable_floors(teachers: Mapping[str, Teacher], headline: str) -> None:
+    """Raise ValueError for a floor above 1, which no score of teachers, by their places in a recipe, reaches: only a
+    ``headline`` that is an error has values above it."""
+    for where, teacher in teachers.items():
+        if teacher.floor is not None and teacher.floor > 1 and headline not in ERROR_METRICS:
+            raise ValueError(
+                f"{where}.floor is {teacher.floor:g}, and {headline} is at most 1; state it as a share, such as 0.9"
+            )
