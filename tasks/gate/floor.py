@@ -12,8 +12,6 @@ ENOUGH = (
     200  # rows from which on the score itself is compared with the default floor: half its interval is at most 7 points
 )
 
-NO_SELECTION = "training rows, since there are no selection rows"
-
 
 def require_floor(knobs: TeacherSlice, facts: ModelFacts, headline: str) -> str:
     """Raise GateError for a teacher below its floor; return a warning if its rows are too few to tell, else "".
@@ -58,7 +56,8 @@ def require_ceiling(headline: str, error: float, most: float, rows: str) -> str:
 
 def where_scored(facts: ModelFacts) -> str:
     """Return the kind of rows on which a teacher was scored."""
-    return "selection rows" if facts.selection_split == "selection" else NO_SELECTION
+    alone = "training rows, since there are no selection rows"
+    return "selection rows" if facts.selection_split == "selection" else alone
 
 
 def advice_on_labels(kind: TaskType) -> str:

@@ -9,7 +9,6 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-import transformers
 from onnx import TensorProto, helper, numpy_helper
 
 from tasks.architectures.requirements import SERVED
@@ -19,8 +18,7 @@ from tasks.methods.quantization.grids import table_in_four_bits
 from tasks.methods.quantization.learned_steps import LearnedGrid
 from tasks.methods.quantization.ternary import TernaryGrid
 from tests.exports.test_exports import EXPORT, do, write_rows
-from tests.exports.trained_answers import TRAINED, answers_of_both, write_real_model
-from tests.families import write_tiny
+from tests.exports.trained_answers import TRAINED, answers_of_both, write_noisy, write_real_model
 from tests.scoring.small import sentences
 
 DRAWN = np.random.default_rng(11)
@@ -83,19 +81,12 @@ def test_a_product_takes_two_bits_where_they_suffice_and_computes_what_it_says(c
 @pytest.mark.slow
 @pytest.mark.parametrize("family", SERVED)
 def test_every_family_that_is_trained_for_few_bits_answers_as_its_graph(family: str, tmp_path: Path) -> None:
-    base = write_tiny(family, tmp_path / "base")
-    torch.manual_seed(0)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(base, num_labels=2)
-    with torch.no_grad():
-        for value in model.parameters():
-            value.add_(torch.randn_like(value) * 0.1)
-    model.save_pretrained(tmp_path / "model")
-    transformers.AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "model")
+    model = write_noisy(family, tmp_path)
     write_rows(tmp_path / "rows", train=20, selection=10, validation=10)
     full = tmp_path / "full" / "output"
-    do("export", full, EXPORT, model=tmp_path / "model", rows=tmp_path / "rows")
+    do("export", full, EXPORT, model=model, rows=tmp_path / "rows")
     for served_as, codes in TRAINED:
-        ours, graph, _ = answers_of_both(tmp_path / "model", full, sentences(30), served_as, codes)
+        ours, graph, _ = answers_of_both(model, full, sentences(30), served_as, codes)
         gap_N = np.abs(ours - graph).max(1)
         assert np.median(gap_N) <= 1e-5 and (ours.argmax(1) == graph.argmax(1)).all(), (served_as, codes, gap_N.max())
 

@@ -22,24 +22,11 @@ from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.predict import load
 from tasks.training.models.fixed_ranges import FixedRanges, measured_ranges
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
-from tests.exports.trained_answers import write_real_model
+from tests.exports.trained_answers import write_noisy, write_real_model
 from tests.families import write_tiny
 from tests.scoring.small import sentences
 
 SEVEN = bool(QUANTIZE["reduce_range"])
-
-
-def write_noisy(family: str, folder: Path) -> Path:
-    """Write a classifier whose weights are of no use, and far from equal."""
-    base = write_tiny(family, folder / f"{family}-base")
-    torch.manual_seed(0)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(base, num_labels=2)
-    with torch.no_grad():
-        for value in model.parameters():
-            value.add_(torch.randn_like(value) * 0.1)
-    model.save_pretrained(folder / "model")
-    transformers.AutoTokenizer.from_pretrained(base).save_pretrained(folder / "model")
-    return folder / "model"
 
 
 def finished(start: Path, format_: str, texts: Sequence[str], folder: Path) -> np.ndarray:

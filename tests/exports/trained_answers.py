@@ -18,6 +18,7 @@ from tasks.scoring.onnx_models import FILES, OnnxModel
 from tasks.scoring.predict import load
 from tasks.training.models.fake_quantization import FakeQuantization
 from tests.exports.test_exports import QUANTIZE
+from tests.families import write_tiny
 from tests.methods.oracles import shared_file
 
 WAYS = {"int8": "dynamic", "int8-table4": "dynamic-table4", "four-bit": "four-bit-trained"}
@@ -28,6 +29,19 @@ TRAINED += [("four-bit", "ternary")]
 LESSONS, BATCH = 150, 32
 """Steps by which a pretrained encoder learns to tell SST-2's classes, and rows in each: its answers are decided then.
 By a head that learned nothing, half of the texts are undecided by less than a code that flips moves."""
+
+
+def write_noisy(family: str, folder: Path) -> Path:
+    """Write a classifier whose weights are of no use, and far from equal."""
+    base = write_tiny(family, folder / f"{family}-base")
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(base, num_labels=2)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.add_(torch.randn_like(value) * 0.1)
+    model.save_pretrained(folder / "model")
+    transformers.AutoTokenizer.from_pretrained(base).save_pretrained(folder / "model")
+    return folder / "model"
 
 
 def write_real_model(folder: Path) -> list[str]:
