@@ -271,10 +271,14 @@ class Ensemble(Knobs):
 
 
 def require_reachable_floors(teachers: Mapping[str, Teacher], headline: str) -> None:
-    """Raise ValueError for a floor above 1, which no score of teachers, by their places in a recipe, reaches: only a
-    ``headline`` that is an error has values above it."""
+    """Raise ValueError for a floor that no score of teachers, by their places in a recipe, reaches: one above 1, or a
+    negative one where the ``headline`` is an error, whose floor is the largest value that is allowed."""
     for where, teacher in teachers.items():
-        if teacher.floor is not None and teacher.floor > 1 and headline not in ERROR_METRICS:
+        floor = teacher.floor
+        if floor is not None and floor > 1 and headline not in ERROR_METRICS:
+            raise ValueError(f"{where}.floor is {floor:g}, and {headline} is at most 1; state it as a share, such as 0.9")
+        if floor is not None and floor < 0 and headline in ERROR_METRICS:
             raise ValueError(
-                f"{where}.floor is {teacher.floor:g}, and {headline} is at most 1; state it as a share, such as 0.9"
+                f"{where}.floor is {floor:g}, and {headline} is an error, which is at least 0; state the largest one "
+                f"that is allowed"
             )

@@ -80,13 +80,13 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         values["task"] |= {"text": "query", "pair": "passage"}
     if kind == "next-words":
         data = write_documents(folder / "documents", 100)
-        values["teacher"] |= {"model": str(write_decoder(folder / "decoder", layers=30)), "floor": -1e9}
+        values["teacher"] |= {"model": str(write_decoder(folder / "decoder", layers=30)), "floor": 1e9}
     if kind == "chats":
         data = write_chats(folder / "chats", 100)
-        values["teacher"] |= {"model": str(write_answering(folder / "answering", layers=30)), "floor": -1e9}
+        values["teacher"] |= {"model": str(write_answering(folder / "answering", layers=30)), "floor": 1e9}
     if kind == "masked-words":
         data = write_documents(folder / "documents", 100)
-        values["teacher"] |= {"model": str(write_encoder(folder / "encoder", layers=12)), "floor": -1e9}
+        values["teacher"] |= {"model": str(write_encoder(folder / "encoder", layers=12)), "floor": 1e9}
     if kind == "seq2seq":
         data = write_sentences(folder / "sentences", 100)
         values["task"] |= {"text": "source", "label": "target"}

@@ -31,7 +31,7 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
         "name": "words",
         "task": {"name": "words", "kind": "next-words", "metrics": ["word_perplexity", "token_perplexity"]},
         "data": {"source": str(table), "selection_rows": 10, "validation_share": 0.2},
-        "teacher": {"model": str(model), **TRAINED, "floor": -1e9},
+        "teacher": {"model": str(model), **TRAINED, "floor": 1e9},
         "task_distillation": {"prediction": {**TRAINED, "steps": 6, "temperature": 1.0}, "kept_words": 16},
         "students": [
             {"name": "half", "layers": 2, "stages": []},
