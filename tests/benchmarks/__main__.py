@@ -70,7 +70,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
 """Where real rows and models are beside a checkout, unless LIMBECK_SHARED names another folder."""
 ROUNDS, QUICK_ROUNDS = 5, 2
-NOT_QUICK = ("memory", "cold", "sweep", "fleet", "quality", "end-to-end")
+NOT_QUICK = ("operations", "memory", "cold", "sweep", "fleet", "quality", "end-to-end")
 """Benchmarks that a quick run leaves out, because fewer rounds do not make them short."""
 
 
