@@ -92,15 +92,15 @@ def rounded_graph(folder: Path, full: Path, served_as: str, codes: str) -> Path:
     plain, finished = (load(folder, "classification")[0] for _ in range(2))
     FakeQuantization(finished, served_as, codes, seven_bits=bool(QUANTIZE["reduce_range"])).finish()
     after = dict(finished.named_parameters())
-    new: dict[bytes, np.ndarray] = {}
+    new: dict[tuple[object, ...], np.ndarray] = {}  # by shape, too: a row and its column have the same bytes
     for name, value in plain.named_parameters():
         if value.ndim == 2:
             first, second = value.detach().numpy(), after[name].detach().numpy()
-            new |= {first.tobytes(): second, np.ascontiguousarray(first.T).tobytes(): second.T}
+            new |= {key_of(first): second, key_of(first.T): second.T}
     model = onnx.load(str(full / FILES["onnx"]))
     changed = 0
     for one in model.graph.initializer:
-        found = new.get(numpy_helper.to_array(one).tobytes()) if len(one.dims) == 2 else None
+        found = new.get(key_of(numpy_helper.to_array(one)))
         if found is not None:
             one.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(found), one.name))
             changed += 1
@@ -108,3 +108,8 @@ def rounded_graph(folder: Path, full: Path, served_as: str, codes: str) -> Path:
     path = full.parent / f"{served_as}-{codes}-fp32.onnx"
     onnx.save(model, str(path))
     return path
+
+
+def key_of(values: np.ndarray) -> tuple[object, ...]:
+    """Return what tells a matrix from others: its shape and its bytes, row by row."""
+    return values.shape, np.ascontiguousarray(values).tobytes()
