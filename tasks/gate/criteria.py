@@ -2,10 +2,11 @@
 
 A bound is absolute, or a share of the teacher's or the champion's figure, or a difference to it. A bound on quality is
 compared with the worse end of the figure's confidence interval, unless the criterion sets ``reading: mean``; for
-``retained`` that is non-inferiority by a share of the teacher's score. A test reads the interval of a paired
-difference, with its sign set so that more is better (a gain). A candidate is non-inferior if it certainly loses no more
-than the tolerance, and superior if it certainly gains more than the tolerance (Piaggio et al. 2012, "Reporting of
-noninferiority and equivalence randomized trials"). A criterion on an unknown figure is not met.
+``retained`` that is non-inferiority by a share of the teacher's score (of an error, the teacher's over ours). A test
+reads the interval of a paired difference, with its sign set so that more is better (a gain). A candidate is
+non-inferior if it certainly loses no more than the tolerance, and superior if it certainly gains more than the
+tolerance (Piaggio et al. 2012, "Reporting of noninferiority and equivalence randomized trials"). A criterion on an
+unknown figure is not met.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def bounded(
     """Compare a figure, or the worse end of its interval, with its bound; ``unread`` says why there is no interval."""
     metric = criterion.metric
     if value is None:
-        return Finding(metric, False, f"{metric} is unknown: not met", UNKNOWN)
+        return Finding(metric, False, f"{metric} is unknown{unread}: not met", UNKNOWN)
     if criterion.reference is not None and theirs is None:
         return Finding(metric, False, f"{metric} {format_figure(value)}, but {whose} is unknown: not met", UNKNOWN)
     if criterion.reads_interval and read is None:

@@ -23,8 +23,8 @@ class Metric(Protocol):
 
     @property
     def lower_is_better(self) -> bool:
-        """Whether the metric is an error, so that its ratio to the teacher's value is not a share of the teacher's
-        quality."""
+        """Whether the metric is an error, so that the share of the teacher's quality is the teacher's value over
+        ours."""
 
     def __call__(self, predictions_N: np.ndarray, truth_N: np.ndarray) -> float:
         """Return the metric of all rows."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BETWEEN_REFERENCES = "\x1e"
 """The sign between records, which no text contains."""
+OF_VARYING_NUMBER = -1
+"""The number of true texts that sacreBLEU states as ``var``."""
 MOST_ORDER = 4
 """The longest runs of words that BLEU counts."""
 SIGNS_OF_WORDS = re.compile(r"[^a-z0-9]+")
@@ -55,10 +57,11 @@ def chrf_of_sacrebleu() -> SacreMetric:
     return CHRF()
 
 
-def signature_of_bleu() -> str:
-    """Return how BLEU is computed here, as sacreBLEU states it, for one true text a sentence."""
-    found = bleu_of_sacrebleu()
-    found.num_refs = 1
+def signature_of_bleu(truth_N: np.ndarray) -> str:
+    """Return how BLEU is computed here, as sacreBLEU states it: with the number of true texts beside which each
+    sentence was judged, or ``var`` where it differs between sentences."""
+    found, counts = bleu_of_sacrebleu(), {len(references_in(str(label))) for label in truth_N}
+    found.num_refs = counts.pop() if len(counts) == 1 else OF_VARYING_NUMBER
     return str(found.get_signature())
 
 

@@ -209,12 +209,13 @@ def bound_interval(
     """Return a figure of ours with its percentile interval, as a bound of the gate reads it, on the same resampled rows
     as theirs.
 
-    ``by`` names the uncertain quantity: "own" the metric itself, "retained" its share of theirs, "share" that share in
-    the metric's own unit (times theirs), "difference" the distance to theirs in the metric's own unit (added to
-    theirs). At 0.95 these are the intervals of a scorecard. Raises DataError where rows differ, or where theirs is so
-    small that a share of it is meaningless, and where rows are of fewer groups than percentiles need.
+    ``by`` names the uncertain quantity: "own" the metric itself, "retained" the share of their quality
+    (``retained_share``), "share" ours over theirs in the metric's own unit (times theirs), "difference" the distance to
+    theirs in the metric's own unit (added to theirs). At 0.95 these are the intervals of a scorecard. Raises DataError
+    where rows differ, or where theirs is so small that a share of it is meaningless, and where rows are of fewer groups
+    than percentiles need.
     """
-    from tasks.scoring.quality.intervals import bounds, divides, enough, shares
+    from tasks.scoring.quality.intervals import bounds, divides, enough, retained_share
     from tasks.scoring.quality.resampling import resampled
     from tasks.scoring.quality.verdicts import FEWEST_GROUPS
 
@@ -224,17 +225,25 @@ def bound_interval(
     many, units_N = enough(resamples, confidence), ours.units_N
     ours_R, theirs_R = resampled(function, both, ours.labels_N, many, 0, ours.groups_N, units_N)
     value, other = (metric_value(function, each_N, ours.labels_N, units_N) for each_N in both)
-    if by == "own":
-        spread_R = ours_R
-    elif by == "difference":
-        spread_R = ours_R - theirs_R + other
-    elif not (shares(function, other, theirs_R) if by == "retained" else divides(other, theirs_R)):
-        raise DataError(f"a share of {other:.3g} {metric} is not meaningful")
+    if by == "retained":
+        found = retained_share(function, value, ours_R, other, theirs_R, confidence)
+    elif by == "share":
+        found = bounds(value, ours_R / theirs_R * other, confidence) if divides(other, theirs_R) else None
     else:
-        scale = 1.0 if by == "retained" else other
-        value, spread_R = value / other * scale, ours_R / theirs_R * scale
-    found = bounds(value, spread_R, confidence)
+        found = bounds(value, ours_R if by == "own" else ours_R - theirs_R + other, confidence)
+    if found is None:
+        raise DataError(why_no_share(function, metric, value, other, by))
     return Gain(found.value, found.low, found.high)
+
+
+def why_no_share(function: Metric, metric: str, ours: float, theirs: float, by: str) -> str:
+    """Return why a share of another model's figure is meaningless."""
+    if by == "retained" and function.lower_is_better:
+        return (
+            f"of an error it is the teacher's over ours, and one of {theirs:.3g} and {ours:.3g} {metric} is 0, on all "
+            f"rows or on some drawn ones; write a bound on {metric} instead"
+        )
+    return f"a share of {theirs:.3g} {metric} is not meaningful"
 
 
 @dataclass(frozen=True)

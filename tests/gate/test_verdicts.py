@@ -250,6 +250,14 @@ def test_an_interval_that_cannot_be_computed_is_named_with_its_reason(criterion:
     assert found.verdict == INFEASIBLE and said in found.reasons[0]
 
 
+def test_an_undefined_share_is_named_with_its_reason() -> None:
+    """Of a teacher without a single error, the sentence said that the share is unknown, and not why."""
+    evidence = Evidence(read=lambda *_: Unread("one of 0 and 2 mse is 0"), rows=40)
+    asked = Gate(criteria=(Criterion(metric="retained", at_least=0.9),))
+    found = evaluate_candidates([candidate("a", retained=None)], TEACHER, asked, evidence)[0]
+    assert found.reasons[0] == "retained is unknown (one of 0 and 2 mse is 0): not met"
+
+
 @pytest.mark.parametrize(
     ("gain", "verdict", "said"),
     [

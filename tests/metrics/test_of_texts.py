@@ -19,6 +19,7 @@ from tasks.metrics.of_texts import (
     chrf_of_sentences,
     signature_of_bleu,
 )
+from tasks.task_types.answers import ANSWERS
 from tests.methods.oracles import Oracle, reads
 
 OURS = np.asarray(["a man stands on a ladder", "two dogs play", "", "the the the the"])
@@ -31,7 +32,7 @@ def test_bleu_and_chrf_are_those_of_sacrebleu(oracle: Oracle) -> None:
     ours, truth = np.asarray(case["hypotheses"]), np.asarray(case["references"])
     assert 100 * BLEU(ours, truth) == pytest.approx(wanted["bleu"], abs=1e-9)
     assert 100 * CHRF(ours, truth) == pytest.approx(wanted["chrf"], abs=1e-9)
-    assert signature_of_bleu() == wanted["signature"]
+    assert signature_of_bleu(truth) == wanted["signature"]
     sums_NK = BLEU.parts(ours, truth)
     assert sums_NK.sum(0).tolist() == [wanted["sys_len"], wanted["ref_len"], *wanted["counts"], *wanted["totals"]]
     for found, row in zip(sums_NK.tolist(), wanted["sentence_counts"], strict=True):
@@ -60,6 +61,14 @@ def test_the_best_of_several_true_texts_counts() -> None:
     mixed = np.asarray([several[0], *TRUE[1:]])
     streams = [TRUE.tolist(), ["something else", None, None, None]]
     assert 100 * BLEU(OURS, mixed) == pytest.approx(corpus_bleu(OURS.tolist(), streams).score)
+
+
+def test_the_signature_states_how_many_true_texts_there_were() -> None:
+    """It said one of texts that were judged beside several, so that the figure seemed comparable with others."""
+    two, mixed = ([f"{one}{BETWEEN_REFERENCES}other" for one in TRUE], [TRUE[0], f"{TRUE[1]}{BETWEEN_REFERENCES}other"])
+    found = [signature_of_bleu(np.asarray(truth)).partition("|")[0] for truth in (TRUE, two, mixed)]
+    assert found == ["nrefs:1", "nrefs:2", "nrefs:var"]
+    assert str(ANSWERS["seq2seq"].alone({"answer": OURS}, np.asarray(two), 10)["signature"]).startswith("nrefs:2|")
 
 
 def test_words_that_both_texts_repeat_count_as_often_as_both_have_them() -> None:

@@ -351,7 +351,7 @@ def test_an_albert_whose_sharing_the_section_on_pretraining_states_is_said_to_be
             "bleu",
             [
                 "- `bleu`: sacreBLEU of all sentences together as a share: cased, tokenizer 13a, exponential "
-                "smoothing. sacreBLEU's signature: `case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`.",
+                "smoothing. sacreBLEU's signature: `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`.",
                 "written with 3 beams (1: the likeliest word), length penalty 0.6 and at most 40 tokens",
                 "of sources of at most 96 tokens; `truncation=True` applies that limit",
             ],

@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.report.format.baseline_comparison import Bounded
 from tasks.report.format.pareto import number
+from tasks.task_types.types import ERROR_METRICS
 
 DASH = "—"
 
@@ -43,6 +44,13 @@ def percent(value: Any) -> str:
     """Return a share in per cent."""
     found = number(value)
     return DASH if found is None else f"{100 * found:.1f} %"
+
+
+def share_in_words(headline: str) -> str:
+    """Return how a share of the teacher is computed where the headline metric is an error; empty for a score."""
+    if headline not in ERROR_METRICS:
+        return ""
+    return f"the teacher's {headline} over the model's, as less of it is better"
 
 
 def signed(value: Any) -> str:

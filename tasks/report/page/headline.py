@@ -172,9 +172,8 @@ def good(result: RunResult, model: ResultRow, teacher: ResultRow) -> Tile:
     """Return the tile on the model's quality, compared with its teacher's."""
     ours, theirs = model.score(result.split), teacher.score(result.split)
     retained = model.share(result.split)
-    share = (
-        "" if number(retained.value) is None else f"{percent(retained.value)} of the teacher's {figure(theirs.value)}"
-    )
+    whose = "of the teacher, which has" if model.headline in ERROR_METRICS else "of the teacher's"
+    share = "" if number(retained.value) is None else f"{percent(retained.value)} {whose} {figure(theirs.value)}"
     confidence = f"{100 * result.confidence:g} % interval " if result.confidence else "interval "
     strip = interval_strip([(model.name, model.role, ours), ("teacher", "teacher", theirs)])
     return tile(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from tasks.report.comparison import ComparedRun, comparisons
-from tasks.report.format.numbers import plural
+from tasks.report.format.numbers import plural, share_in_words
 from tasks.report.page.charts import DropPoint, drop_chart
 from tasks.report.page.error_analysis import ShownTexts, analysis_sections, disagreement_section
 from tasks.report.page.headline import answer
@@ -72,6 +72,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: ShownTex
         "view": view_of(result),
         "notes": notes(result),
         "conditions": conditions(result.models[0]),
+        "share": share_in_words(result.models[0].headline),
         "curves": curve_parts(result, curves, [model.name]),
         "looks": analysis_sections(result, [model] + [teacher] * (teacher is not model)),
         "apart": disagreement_section(result, model, texts),

@@ -13,7 +13,7 @@ from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import gap
 from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
-from tasks.report.format.numbers import plural
+from tasks.report.format.numbers import plural, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
@@ -78,6 +78,8 @@ def run_section(runs: Sequence[Run]) -> str:
     """Return one table of runs, and a line for each run on how it was produced."""
     first = runs[0]
     judged = f"{first.headline} on {first.rows[first.split]:,} {first.split} rows"
+    share = share_in_words(first.headline)
+    judged += f"; of the teacher: {share}" if share else ""
     synthetic = (
         " The data is synthetic and says nothing about natural language." if any(run.synthetic for run in runs) else ""
     )

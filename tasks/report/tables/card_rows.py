@@ -33,7 +33,7 @@ def explained_figures(model: ResultRow, recipe: Recipe) -> str:
     judged, generation, tokens = VIEWS[recipe.spec.kind].judged, recipe.generation, recipe.scoring.max_length
     if not judged:
         return ""
-    stated = str((model.inspection or {}).get("signature") or "").partition("|")[2]  # behind the number of right texts
+    stated = str((model.inspection or {}).get("signature") or "")
     signatures = {"bleu": f" sacreBLEU's signature: `{stated}`."} if stated else {}
     metrics = [
         f"- `{name}`: {METRICS[name].description}{signatures.get(name, '')}"

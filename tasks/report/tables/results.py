@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import Bounded, baseline_lines
 from tasks.report.format.means import VARIED
-from tasks.report.format.numbers import megabytes
+from tasks.report.format.numbers import megabytes, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
 from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
@@ -27,9 +27,10 @@ def results_table(models: Sequence[ResultRow], *, headline: str | None = None, s
     from rich import box
     from rich.table import Table
 
+    share = share_in_words(headline or models[0].headline)
     title = (
-        f"{headline or models[0].headline} on {split} with its interval (mean ± over seeds); ms: median ± "
-        f"its interval at {conditions(models[0])}"
+        f"{headline or models[0].headline} on {split} with its interval (mean ± over seeds); "
+        f"{f'retained: {share}; ' if share else ''}ms: median ± its interval at {conditions(models[0])}"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("model", overflow="fold")
@@ -56,6 +57,8 @@ def results_markdown(models: Sequence[ResultRow], *, headline: str | None = None
         f"Score: {headline or models[0].headline} on {split}, of the registered model. ms: median ± its "
         f"interval at {conditions(models[0])}."
     )
+    share = share_in_words(headline or models[0].headline)
+    said += f" Retained: {share}." if share else ""
     varied = [MEANS] if any(model.spread(split, headline) is not None for model in models) else []
     return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *varied, *notes(models)]) + "\n"
 

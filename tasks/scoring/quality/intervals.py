@@ -53,22 +53,29 @@ def enough(resamples: int, confidence: float) -> int:
     return max(resamples, int(np.ceil(2 * TAIL / (1 - confidence))))
 
 
-def shares(metric: Metric, theirs: float, theirs_R: np.ndarray) -> bool:
-    """Return whether a share of the other model's score is meaningful: not for metrics of error, nor for a score near
-    zero, by which one cannot divide."""
-    return not metric.lower_is_better and divides(theirs, theirs_R)
-
-
 def divides(theirs: float, theirs_R: np.ndarray) -> bool:
     """Return whether the other model's score and all of its resamples are far enough above zero to divide by them, as
     a bound of "at most 1.2 of the teacher's" does, of an error as well."""
     return bool(theirs > LEAST and theirs_R.min() > LEAST / 5)
 
 
+def retained_share(
+    metric: Metric, ours: float, ours_R: np.ndarray, theirs: float, theirs_R: np.ndarray, confidence: float
+) -> Interval | None:
+    """Return the share of the other model's quality: our score over its, or of an error, of which less is better, its
+    over ours, so that twice its perplexity is 50 %. None where the share is meaningless: of a score near zero, and of
+    errors of which one is 0, on all rows or on a resample (errors have no scale, so no other one is too small)."""
+    if not metric.lower_is_better:
+        return bounds(ours / theirs, ours_R / theirs_R, confidence) if divides(theirs, theirs_R) else None
+    if all(value > 0 and values_R.min() > 0 for value, values_R in ((ours, ours_R), (theirs, theirs_R))):
+        return bounds(theirs / ours, theirs_R / ours_R, confidence)
+    return None
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """A candidate's score, its difference from the teacher on the same rows, and the share of the teacher's score that
-    it retains."""
+    """A candidate's score, its difference from the teacher on the same rows, and the share of the teacher's quality
+    that it retains (``retained_share``)."""
 
     score: Interval
     difference: Interval
@@ -95,7 +102,7 @@ def compare(
     ours_S = np.asarray([metric_value(metric, each, references_N, units_N) for each in ours_SN])
     theirs = metric_value(metric, theirs_N, references_N, units_N)
     ours = float(ours_S.mean())
-    retained = bounds(ours / theirs, ours_R / theirs_R, confidence) if shares(metric, theirs, theirs_R) else None
+    retained = retained_share(metric, ours, ours_R, theirs, theirs_R, confidence)
     # The difference decides how many layers can be dropped: as in ``paired_difference``, its interval takes account of
     # a small number of seeds.
     gaps_R = values[:-1].mean(0) - theirs_R

@@ -85,7 +85,7 @@ def analyse_texts(model: Mapping[str, np.ndarray], labels_N: np.ndarray, bins: i
         "length": sum(len(text.split()) for text in texts) / max(1, right),
         "sentence_chrf": float(alone_N.mean()),
         "worst_chrf": float(alone_N[: max(1, len(alone_N) // 10)].mean()),
-        "signature": signature_of_bleu(),
+        "signature": signature_of_bleu(labels_N),
     }
 
 

@@ -92,11 +92,17 @@ def test_a_difference_has_a_side() -> None:
     assert paired_difference(METRICS["accuracy"], better, worse, truth[0]).value == pytest.approx(0.1)
 
 
-def test_an_error_is_never_called_retained() -> None:
-    """Half the teacher's error would read as 50 % retained."""
-    predictions, references = ANSWERS["values"]
-    assert METRICS["mse"].lower_is_better
-    assert compare(METRICS["mse"], predictions[None] / 2, predictions, references).retained is None
+def test_of_an_error_the_teachers_over_ours_is_retained() -> None:
+    """Half the teacher's error would read as 50 % retained, and was refused before: a language model that is worse
+    must retain less than all, at any scale of its errors."""
+    errors, truth = RANDOM.normal(size=80), np.zeros(80)
+    for scale in (1.0, 1e-4):
+        found = compare(METRICS["mse"], 2**0.5 * scale * errors[None], scale * errors, truth).retained
+        assert found is not None and (found.low, found.value, found.high) == pytest.approx([0.5] * 3)
+    wide = compare(METRICS["mse"], RANDOM.normal(size=(2, 80)) * 1.5, errors, truth).retained
+    assert wide is not None and wide.low < wide.value < 1 and wide.value < wide.high
+    for ours, theirs in ((errors, truth), (truth, errors), (truth, truth)):
+        assert compare(METRICS["mse"], ours[None], theirs, truth).retained is None, "one of them has no error"
 
 
 def test_a_teacher_near_zero_gives_no_share() -> None:

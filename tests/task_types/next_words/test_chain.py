@@ -52,12 +52,27 @@ def values_for(model: Path, table: Path) -> dict[str, Any]:
             "split": "validation",
             "criteria": [
                 {"metric": "word_perplexity", "at_most": 1e12},
+                {"metric": "retained", "at_least": 0.01},
                 {"metric": "token_bytes", "at_most": 0.5, "of_teacher": True},
             ],
             "register_as": "writer",
         },
         "resources": {"cores": 2, "threads_alone": 1},
     }
+
+
+def require_shares(result: dict[str, Any], home: Home, page: str) -> None:
+    """What a student retains of its teacher is its teacher's perplexity over its own, wherever it is told."""
+    models = {one["name"]: one for one in result["models"]}
+    teacher, half = (models[name]["metrics"]["validation"]["word_perplexity"]["value"] for name in ("teacher", "half"))
+    share = models["half"]["retained"]["validation"]
+    assert share["value"] == pytest.approx(teacher / half) and 0 < share["low"] <= share["value"] <= share["high"]
+    said = "Of the teacher: the teacher&#39;s word_perplexity over the model&#39;s, as less of it is better."
+    assert said in page and f"{100 * share['value']:.1f} %" in page
+    entry = next(one for one in result["registered"] if one["candidate"] == "half")
+    assert any(one.startswith("retained ") and one.endswith(": met") for one in entry["reasons"])
+    logged = Tracker(home.own_tracking_uri, home.artifacts).client.search_runs(["0", "1", "2"], "tags.role = 'student'")
+    assert [one.data.metrics["retained_pct"] for one in logged] == [pytest.approx(100 * share["value"])]
 
 
 def require_answers_to_questions(result: dict[str, Any], home: Home, page: str, graphs: list[str]) -> None:
@@ -112,6 +127,7 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     page = next(home.root.rglob("report.html")).read_text()
     assert "Likelihood of held-out documents" in page and ">None<" not in page
     require_answers_to_questions(result, home, page, graphs)
+    require_shares(result, home, page)
     folder = tmp_path / "model"
     number = next(one["version"] for one in result["registered"] if one["candidate"] == "half")
     Tracker(home.own_tracking_uri, home.artifacts).download("writer", str(number), folder)
@@ -119,6 +135,7 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     assert one["token_perplexity"] < other["token_perplexity"]  # type: ignore[operator]
     card = (folder / "README.md").read_text()
     assert "pipeline_tag: text-generation" in card and "| memory of a token | 256 bytes | counted |" in card
+    assert "| share of the teacher, validation (the teacher's word_perplexity over the model's, as less of it" in card
     assert "| accuracy, judging set asked, 24 rows" in card and "| accuracy of guessing, judging set asked, 24" in card
     written = list[str]()
     programs = card.split("```python\n")[1:]
