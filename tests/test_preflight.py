@@ -293,8 +293,14 @@ def test_a_floor_that_no_score_reaches_is_refused_before_anything_runs() -> None
     given["gate"] = {"split": "validation"}
     with pytest.raises(ValueError, match=r"teacher\.floor is 90, and accuracy is at most 1; state it as a share"):
         Recipe.model_validate({"name": "percent", **given})
-    words = {"task": {"name": "words", "kind": "next-words"}, "data": {"source": "documents"}, "teacher": {"floor": -30}}
-    with pytest.raises(ValueError, match=r"teacher\.floor is -30, and word_perplexity is an error, which is at least 0"):
+    words = {
+        "task": {"name": "words", "kind": "next-words"},
+        "data": {"source": "documents"},
+        "teacher": {"floor": -30},
+    }
+    with pytest.raises(
+        ValueError, match=r"teacher\.floor is -30, and word_perplexity is an error, which is at least 0"
+    ):
         Recipe.model_validate({"name": "negative", **given, **words})
 
 

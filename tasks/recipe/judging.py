@@ -179,8 +179,8 @@ class Criterion(Knobs):
 
     metric: str = Field(
         description=f"A metric of the task, {HEADLINE} for its headline metric, or one of "
-        f"{', '.join((*FIGURES, *COSTS))}. retained is the share of the teacher's headline score; of an error, such as a "
-        f"perplexity, the teacher's over the model's."
+        f"{', '.join((*FIGURES, *COSTS))}. retained is the share of the teacher's headline score; of an error, such as "
+        f"a perplexity, the teacher's over the model's."
     )
     at_least: float | None = Field(None, description="Lowest acceptable value.")
     at_most: float | None = Field(None, description="Highest acceptable value.")

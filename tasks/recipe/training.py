@@ -276,7 +276,9 @@ def require_reachable_floors(teachers: Mapping[str, Teacher], headline: str) -> 
     for where, teacher in teachers.items():
         floor = teacher.floor
         if floor is not None and floor > 1 and headline not in ERROR_METRICS:
-            raise ValueError(f"{where}.floor is {floor:g}, and {headline} is at most 1; state it as a share, such as 0.9")
+            raise ValueError(
+                f"{where}.floor is {floor:g}, and {headline} is at most 1; state it as a share, such as 0.9"
+            )
         if floor is not None and floor < 0 and headline in ERROR_METRICS:
             raise ValueError(
                 f"{where}.floor is {floor:g}, and {headline} is an error, which is at least 0; state the largest one "

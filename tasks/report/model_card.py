@@ -285,9 +285,7 @@ def quality_rows(model: ResultRow) -> list[str]:
     how = f" ({own})" if own else ""
     for split, metrics in model.metrics.items():
         rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
-        rows.append(
-            f"| share of the teacher, {split}{how} | {with_interval(model.share(split), '.2%')} | measured |"
-        )
+        rows.append(f"| share of the teacher, {split}{how} | {with_interval(model.share(split), '.2%')} | measured |")
         rows.append(
             f"| agreement with the teacher, {split} | {format_figure((model.agreement or {}).get(split))} | measured |"
         )

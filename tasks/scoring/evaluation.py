@@ -215,7 +215,7 @@ def bound_interval(
     where rows differ, or where theirs is so small that a share of it is meaningless, and where rows are of fewer groups
     than percentiles need.
     """
-    from tasks.scoring.quality.intervals import bounds, divides, enough, retained_share
+    from tasks.scoring.quality.intervals import bounds, divides, enough, retained_share, why_no_share
     from tasks.scoring.quality.resampling import resampled
     from tasks.scoring.quality.verdicts import FEWEST_GROUPS
 
@@ -234,16 +234,6 @@ def bound_interval(
     if found is None:
         raise DataError(why_no_share(function, metric, value, other, by))
     return Gain(found.value, found.low, found.high)
-
-
-def why_no_share(function: Metric, metric: str, ours: float, theirs: float, by: str) -> str:
-    """Return why a share of another model's figure is meaningless."""
-    if by == "retained" and function.lower_is_better:
-        return (
-            f"of an error it is the teacher's over ours, and one of {theirs:.3g} and {ours:.3g} {metric} is 0, on all "
-            f"rows or on some drawn ones; write a bound on {metric} instead"
-        )
-    return f"a share of {theirs:.3g} {metric} is not meaningful"
 
 
 @dataclass(frozen=True)

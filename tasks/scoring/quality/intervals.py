@@ -72,6 +72,16 @@ def retained_share(
     return None
 
 
+def why_no_share(metric: Metric, name: str, ours: float, theirs: float, by: str) -> str:
+    """Return why a share of another model's figure is meaningless."""
+    if by == "retained" and metric.lower_is_better:
+        return (
+            f"of an error it is the teacher's over ours, and one of {theirs:.3g} and {ours:.3g} {name} is 0, on all "
+            f"rows or on some drawn ones; write a bound on {name} instead"
+        )
+    return f"a share of {theirs:.3g} {name} is not meaningful"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A candidate's score, its difference from the teacher on the same rows, and the share of the teacher's quality

@@ -92,7 +92,10 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("run train.yaml --set students.haf.layers=2", "the entry 'haf' does not exist; known are half"),
         ("run train.yaml --set gate.criteria.0.metric=retaind", "unknown metric 'retaind'; did you mean 'retained'?"),
         ("run train.yaml --set teacher.learning_rate=2e5", "--set teacher.learning_rate: must be at most 1 (given:"),
-        ("run train.yaml --set teacher.floor=85", "--set teacher.floor: teacher.floor is 85, and accuracy is at most 1; state it"),
+        (
+            "run train.yaml --set teacher.floor=85",
+            "--set teacher.floor: teacher.floor is 85, and accuracy is at most 1; state it",
+        ),
         ("run train.yaml --set gate.criteria.0.at_least=95", "retained is 95, and scores are shares of 1; write 0.95"),
         (
             "run train.yaml --set 'gate.criteria=[{metric: accuracy, at_least: -2, of_teacher: true, by: difference}]'",
