@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -77,19 +78,29 @@ def test_a_drawn_student_of_a_teacher_with_a_shared_block_shares_it_while_it_lea
     assert first.attention is second.attention and first.ffn is not second.ffn
 
 
-@pytest.mark.parametrize("by", ["width-pruning", "weight-pruning", "lottery-ticket", "quantization"])
-def test_makers_that_change_layers_one_by_one_refuse_a_block_that_all_share(by: str) -> None:
-    """They would cut the one block once for each layer. Neuron pruning cuts it once."""
+def chain(by: str, share: str = "ffn") -> dict[str, Any]:
+    """Return a recipe of a student that shares a block, and of a model that is made from it."""
     shared = {"name": "a", "by": "distillation", "from": "teacher", "start": "albert", "seeds": [0]}
-    shared["shape"] = {"layers": 4, "share": "ffn"}
-    cut = {"name": "b", "by": "neuron-pruning", "from": "a"}
-    plain = {"name": "r", "task": "sst2", "gate": {"split": "validation"}, "candidates": [shared, cut]}
-    assert [one.name for one in Recipe.model_validate(plain).planned] == ["a", "b"]
-    recipe = {"name": "r", "task": "sst2", "candidates": [shared, {"name": "b", "by": by, "from": "a"}]}
+    shared["shape"] = {"layers": 4, "share": share}
+    recipe = {"name": "r", "task": "sst2", "data": {"holdout_rows": 2000}}
+    recipe["candidates"] = [shared, {"name": "b", "by": by, "from": "a"}]
     if by == "quantization":
         recipe["exports"] = {"formats": ["onnx", "int8"]}
+    return recipe
+
+
+@pytest.mark.parametrize("by", ["width-pruning", "head-pruning"])
+def test_makers_that_change_layers_one_by_one_refuse_a_block_that_all_share(by: str) -> None:
+    """They would cut the one block once for each layer."""
     with pytest.raises(ValueError, match="candidate b changes layers one by one, and all layers of a share one block"):
-        Recipe.model_validate(recipe | {"data": {"holdout_rows": 2000}})
+        Recipe.model_validate(chain(by))
+
+
+@pytest.mark.parametrize("share", SHARED_PARTS)
+@pytest.mark.parametrize("by", ["neuron-pruning", "weight-pruning", "lottery-ticket", "quantization"])
+def test_makers_that_change_each_matrix_once_take_a_block_that_all_share(by: str, share: str) -> None:
+    """All but the pruning of neurons were refused."""
+    assert [one.name for one in Recipe.model_validate(chain(by, share)).planned] == ["a", "b"]
 
 
 @pytest.mark.parametrize("whose", ["a", "teacher"])
@@ -105,7 +116,7 @@ def test_a_block_that_the_section_on_pretraining_shares_is_refused_likewise(whos
         "pretraining": section,
         "candidates": [
             {"name": "a", "by": "pretraining", "from": "pretrained"},
-            {"name": "b", "by": "weight-pruning", "from": whose},
+            {"name": "b", "by": "width-pruning", "from": whose},
         ],
     }
     said = f"candidate b changes layers one by one, and all layers of {whose} share one block"

@@ -129,11 +129,6 @@ class QuantizedCandidate(GridKnobs, CandidateKnobs):
             )
 
     @property
-    def changes_each_layer(self) -> bool:
-        """True: the weights of each layer change."""
-        return True
-
-    @property
     def planned_role(self) -> str:
         """A model of few bits, or the control."""
         return "quantized" if self.rounding == "while-training" and self.ranges != "calibrated" else "baseline"

@@ -77,7 +77,7 @@ class CandidateKnobs(Knobs):
 
     @property
     def changes_each_layer(self) -> bool:
-        """Whether its maker changes the weights of layers one by one."""
+        """Whether its maker changes layers one by one, and a block that layers share once for each of them."""
         return False
 
     @property

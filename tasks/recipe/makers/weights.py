@@ -94,11 +94,6 @@ class SparseCandidate(MaskKnobs, CandidateKnobs):
         return self.pattern == "2:4"
 
     @property
-    def changes_each_layer(self) -> bool:
-        """Layer by layer."""
-        return True
-
-    @property
     def as_control(self) -> tuple[str, str]:
         """Weights chosen at random."""
         return "scores", "random"
@@ -158,11 +153,6 @@ class LotteryCandidate(TicketKnobs, CandidateKnobs):
         description="The training of each round, instead of the recipe's second phase. The weights of its last step "
         "are used.",
     )
-
-    @property
-    def changes_each_layer(self) -> bool:
-        """Layer by layer."""
-        return True
 
     @property
     def planned_role(self) -> str:
