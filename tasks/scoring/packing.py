@@ -10,12 +10,10 @@ import json
 import zipfile
 from pathlib import Path
 
-from tasks.architectures.known_architectures import architecture_of
 from tasks.engine.checkpoint_files import SNAPSHOTS
 from tasks.engine.job import Job
 from tasks.recipe.slices import PackSlice
 from tasks.scoring.onnx_models import is_export
-from tasks.scoring.speed.flops import read_config
 
 ARCHIVE, LEVEL = "packed.zip", 9
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".pte")
@@ -50,18 +48,14 @@ def write_archive(folder: Path, archive: Path, level: int = LEVEL) -> int:
 
 
 def nonzero_share(folder: Path) -> float:
-    """Return the share of a checkpoint's parameters that are not 0; copies of shared weights are counted once."""
+    """Return the share of a checkpoint's parameters that are not 0."""
     import numpy as np
     from safetensors import safe_open
 
-    config = read_config(folder)
-    is_copy = architecture_of(config).is_copy
     there = size = 0
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="np") as tensors:
             for name in tensors.keys():  # noqa: SIM118 - safe_open is no mapping
-                if is_copy(config, name):
-                    continue
                 values = tensors.get_tensor(name)
                 there, size = there + int(np.count_nonzero(values)), size + values.size
     return there / size

@@ -21,7 +21,6 @@ def folder_with(share: float, folder: Path) -> Path:
     values[generator.random((64, 64)) >= share] = 0
     (folder / "onnx").mkdir(parents=True)
     save_file({"weight": values, "bias": np.ones(64, np.float32)}, folder / "model.safetensors")
-    (folder / "config.json").write_text('{"model_type": "bert"}')
     (folder / "onnx/README.md").write_text("nothing\n")
     return folder
 
