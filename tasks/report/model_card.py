@@ -14,7 +14,7 @@ from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.baseline_comparison import Bounded, baseline_sentence
 from tasks.report.format.means import VARIED
-from tasks.report.format.numbers import plural, share_in_words
+from tasks.report.format.numbers import plural, share_label
 from tasks.report.format.speeds import format_latency, milliseconds, times_as_fast
 from tasks.report.hub_header import header
 from tasks.report.tables.card_rows import explained_figures, more_rows
@@ -281,11 +281,10 @@ def text_rows(model: ResultRow) -> list[str]:
 
 def quality_rows(model: ResultRow) -> list[str]:
     """Return the rows on quality for every split."""
-    rows, own = [], share_in_words(model.headline)
-    how = f" ({own})" if own else ""
+    rows = []
     for split, metrics in model.metrics.items():
         rows += [f"| {name}, {split} | {with_interval(score, '.4f')} | measured |" for name, score in metrics.items()]
-        rows.append(f"| share of the teacher, {split}{how} | {with_interval(model.share(split), '.2%')} | measured |")
+        rows.append(f"| {share_label(model.headline, split)} | {with_interval(model.share(split), '.2%')} | measured |")
         rows.append(
             f"| agreement with the teacher, {split} | {format_figure((model.agreement or {}).get(split))} | measured |"
         )

@@ -53,6 +53,13 @@ def share_in_words(headline: str) -> str:
     return f"the teacher's {headline} over the model's, as less of it is better"
 
 
+def share_label(headline: str, where: str) -> str:
+    """Return the name of the row with a model's share of the teacher on some rows, and how the share is computed where
+    it is no plain quotient."""
+    how = share_in_words(headline)
+    return f"share of the teacher, {where} ({how})" if how else f"share of the teacher, {where}"
+
+
 def signed(value: Any) -> str:
     """Return a figure with its sign, with a typographic minus."""
     return figure(value, "+.3f").replace("-", "−")

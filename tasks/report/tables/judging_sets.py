@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tasks.report.format.baseline_comparison import Bounded
 from tasks.report.format.markdown_table import line
-from tasks.report.format.numbers import plural, share_in_words
+from tasks.report.format.numbers import plural, share_label
 from tasks.report.tables.results import DASH, number, over_seeds, with_interval
 from tasks.results.facts import SetFacts
 from tasks.results.row import UNDEFINED, ResultRow, SetScores
@@ -203,10 +203,8 @@ def card_rows(model: ResultRow) -> list[str]:
         rows += [
             f"| {metric}, {where} | {with_interval(score)} | measured |" for metric, score in found.metrics.items()
         ]
-        how = f" ({share_in_words(led_by)})" if share_in_words(led_by) else ""
-        rows.append(
-            f"| share of the teacher, {where}{how} | {number((found.retained or UNDEFINED).value, '.2%')} | measured |"
-        )
+        share = number((found.retained or UNDEFINED).value, ".2%")
+        rows.append(f"| {share_label(led_by, where)} | {share} | measured |")
         rows.append(
             f"| {led_by}, difference to the teacher, {where} | {gap(found.difference or UNDEFINED)} | measured |"
         )

@@ -104,7 +104,7 @@ def test_texts_that_chose_the_pieces_are_divided_as_before(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["wordpiece", "byte_pairs", "character_pairs"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(words=st.lists(st.sampled_from(" ".join(LEARNED[:4] + ["filming goods overall"]).split()), max_size=12))
 def test_any_text_of_kept_pieces_is_divided_as_before(name: str, words: list[str]) -> None:
     made = MADE[name]
@@ -115,7 +115,7 @@ def test_any_text_of_kept_pieces_is_divided_as_before(name: str, words: list[str
 
 
 @pytest.mark.parametrize("name", sorted(MADE))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40))
 def test_no_ascii_text_becomes_unknown_that_was_known(name: str, text: str) -> None:
     made = MADE[name]

@@ -15,15 +15,14 @@ from tasks.architectures.albert import SHARED_PARTS, is_copied_part
 from tasks.methods.quantization.grids import as_blocks
 from tasks.methods.quantization.learned_ranges import STATED_RANGES
 from tasks.scoring.predict import outputs_of
-from tasks.training.data.rows import read_task
 from tasks.training.models.fake_quantization import linear_maps
 from tasks.training.models.snapshots import read_snapshot
-from tasks.training.models.students import load_classifier
 from tasks.training.shrinking.quantization import train_on_grid
 from tasks.training.shrinking.tickets import train_round
 from tasks.training.shrinking.weight_pruning import matrices_of, prune_while_training
 from tests.families import write_tiny
 from tests.training.shrinking.test_quantization import job as job_of_grid
+from tests.training.shrinking.test_quantization import loaded
 from tests.training.shrinking.test_static_ranges import stated, trained
 from tests.training.shrinking.test_tickets import IDLE
 from tests.training.shrinking.test_tickets import job as job_of_ticket
@@ -61,18 +60,15 @@ def require_equal_copies(folder: Path, rows: Path) -> None:
     """Copies are equal, and a program without our code gets the same answers from them."""
     copies = copies_and_first(folder)
     assert copies and all(torch.equal(*both) for both in copies)
-    texts, found = texts_in(rows)[:4], []
+    texts = texts_in(rows)[:4]
     plain = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
-        for text in texts:
-            found.append(plain(**tokenizer([text], truncation=True, max_length=32, return_tensors="pt")).logits[0])
+        found = [
+            plain(**tokenizer([text], truncation=True, max_length=32, return_tensors="pt")).logits[0] for text in texts
+        ]
     ours = outputs_of(folder, texts, None, 32, task_type="classification")["logits"]
     torch.testing.assert_close(torch.stack(found), torch.from_numpy(ours), atol=1e-5, rtol=0)
-
-
-def loaded(folder: Path, rows: Path) -> Any:
-    return load_classifier(folder, read_task(rows, "classification"), torch.device("cpu")).eval()
 
 
 @pytest.mark.parametrize("scores", ["magnitude", "movement", "soft-movement"])
