@@ -52,7 +52,7 @@ class Training(Knobs):
     clip: float = Field(1.0, gt=0, description="Largest gradient norm.")
     dropout: float | None = Field(None, ge=0, lt=1, description="Dropout while training; empty keeps the model's own.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="auto: bfloat16 arithmetic where the hardware has it."
+        "auto", description="auto: bfloat16 arithmetic where the hardware is faster with it."
     )
     max_length: int = Field(128, ge=8, le=8192, description="Longest input in tokens; truncation is reported.")
     evaluations: int = Field(

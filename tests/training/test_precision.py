@@ -10,6 +10,7 @@ import torch
 
 from tasks.errors import ModelError
 from tasks.task_types.heads import HEADS
+from tasks.training import precision
 from tasks.training.data.rows import Task
 from tasks.training.models.students import freeze, load_classifier, load_masked_lm
 from tasks.training.precision import NarrowLayerNorm, arithmetic, device, narrow_norms, store_as_multiplied
@@ -24,11 +25,11 @@ def test_weights_stored_as_they_are_multiplied_change_no_number(tiny_bert: Path)
         )
     )
     ids_BT = torch.randint(5, 60, (4, 12))
-    for precision, narrowed in (("bf16", True), ("fp32", False)):
+    for wanted, narrowed in (("bf16", True), ("fp32", False)):
         model = copy.deepcopy(wide)
-        store_as_multiplied(model, precision)
+        store_as_multiplied(model, wanted)
         assert (model.classifier.weight.dtype == torch.bfloat16) == narrowed
-        with torch.no_grad(), arithmetic(precision, CPU):
+        with torch.no_grad(), arithmetic(wanted, CPU):
             ours, theirs = (
                 model(input_ids=ids_BT, output_hidden_states=True),
                 wide(input_ids=ids_BT, output_hidden_states=True),
@@ -54,6 +55,32 @@ def test_words_are_looked_up_as_they_are_where_a_vocabulary_head_shares_their_ta
             wide(input_ids=ids_BT, output_hidden_states=True),
         )
     assert torch.equal(ours.logits, theirs.logits) and torch.equal(ours.hidden_states[0], theirs.hidden_states[0])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "faster"),
+    [
+        ("GenuineIntel", "avx512f avx512_bf16 amx_tile amx_bf16", True),
+        ("GenuineIntel", "avx512f avx512_bf16", False),
+        ("AuthenticAMD", "avx512f avx512_bf16", True),
+        ("AuthenticAMD", "avx512f avx512_vnni", False),
+    ],
+)
+def test_bf16_is_chosen_where_its_products_are_faster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vendor: str, flags: str, faster: bool
+) -> None:
+    """Of Intel's processors with AMX and with AMX hidden, the second multiplies float32 twice as fast."""
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: fpu {flags}\n\n")
+    monkeypatch.setattr(precision, "PROCESSORS", tmp_path / "cpuinfo")
+    assert precision.is_bf16("auto", CPU) == faster
+    assert not precision.is_bf16("fp32", CPU) and precision.is_bf16("bf16", CPU), "who names one gets it"
+
+
+def test_where_no_processor_is_described_products_are_in_float32(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(precision, "PROCESSORS", tmp_path / "none")
+    assert not precision.is_bf16("auto", CPU)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU that is asked for is there")
