@@ -177,8 +177,8 @@ def check_knobs(student: Student, config: ModelConfig) -> None:
     other = [knob for knob in own_knobs_apart(student) if knob not in legal]
     if other:
         raise ModelError(
-            f"student {student.name}: a {name} model has no {', '.join(other)}; remove that, its shape has the knobs "
-            f"{', '.join(legal)}"
+            f"student {student.name}: a model of type {name} has no {', '.join(other)}; remove that, its shape has the "
+            f"knobs {', '.join(legal)}"
         )
     require_narrow_embedding(student, whole(config, "hidden"))
 
@@ -205,7 +205,7 @@ def check_origin(student: Student, config: ModelConfig) -> None:
     if target is not None and model_type_of(config) not in target.from_teachers:
         raise ModelError(
             f"student {student.name}: start: {student.start} copies the layers of a model among "
-            f"{', '.join(target.from_teachers)}, and the teacher is a {model_type_of(config)}; use start: teacher"
+            f"{', '.join(target.from_teachers)}, and the teacher is of type {model_type_of(config)}; use start: teacher"
         )
     if target is not None:
         target.check_shape(shape_of(config), student)
@@ -313,7 +313,7 @@ def check_words(recipe: Recipe, config: ModelConfig) -> None:
     words = recipe.augmentation
     if words is not None and words.masked_lm == "teacher" and not architecture_of(config).has_masked_lm:
         raise ModelError(
-            f"augmentation.masked_lm: teacher needs a masked language model, and a {config.get('model_type')} is not "
+            f"augmentation.masked_lm: teacher needs a masked language model, and {config.get('model_type')} is not "
             f"one; name another model, or use augmentation.word_vectors only"
         )
     saved = config.get("architectures") or []

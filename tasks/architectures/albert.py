@@ -324,8 +324,8 @@ ALBERT = Architecture(
     distinct_layers=groups,
     layers=("encoder.albert_layer_groups",),
     keep_layers=keep_turns,
-    on_dropping="ALBERT's layers share their weights: dropping layers repeats them fewer times, which saves time but "
-    "no parameters",
+    on_dropping="ALBERT's layers share weights: dropping layers saves time, and parameters only where no layer that "
+    "stays has the same ones",
     plain=True,
     always_widens=True,
     word_head=words,

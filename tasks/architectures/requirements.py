@@ -27,7 +27,7 @@ def require_signal(config: Any, signal: str, where: str = "") -> None:
     architecture = architecture_of(config)
     if signal not in architecture.signals:
         raise ModelError(
-            f"{at(where)}{signal} cannot be read from a {model_type_of(config)} model, because "
+            f"{at(where)}{signal} cannot be read from a model of type {model_type_of(config)}, because "
             f"{architecture.because}; {INSTEAD[signal]}, or use one of "
             f"{', '.join(sorted(name for name, other in ARCHITECTURES.items() if signal in other.signals))}"
         )
@@ -50,7 +50,7 @@ def require_alone(config: Any, where: str = "") -> None:
     (``stands_alone``)."""
     if not architecture_of(config).stands_alone:
         raise ModelError(
-            f"{at(where)}layers of a {model_type_of(config)} model cannot be replaced one by one; use "
+            f"{at(where)}layers of a model of type {model_type_of(config)} cannot be replaced one by one; use "
             f"method: layers, or a teacher among "
             f"{', '.join(sorted(name for name, other in ARCHITECTURES.items() if other.stands_alone))}"
         )
@@ -60,8 +60,8 @@ def require_global(config: Any, where: str = "") -> None:
     """Raise ModelError for comparing attention distributions if some layers have local attention only."""
     if architecture_of(config).reach is not everywhere:
         raise ModelError(
-            f"{at(where)}a {model_type_of(config)} model has local attention, so its attention distributions cannot "
-            f"be compared as a whole; use method: relations or layers"
+            f"{at(where)}a model of type {model_type_of(config)} has local attention, so its attention distributions "
+            "cannot be compared as a whole; use method: relations or layers"
         )
 
 

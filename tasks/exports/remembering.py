@@ -50,8 +50,8 @@ def memory_of(model: Any, ids_BT: Tensor) -> dict[str, Tensor]:
         parts = keys_and_values(model(input_ids=ids_BT, use_cache=True).cache)
     if parts is None:
         raise ModelError(
-            f"a {model.config.model_type} model remembers other things than the keys and values of all tokens, such "
-            f"as those of a window, and such graphs are not built"
+            f"a model of type {model.config.model_type} remembers other things than the keys and values of all tokens, "
+            "such as those of a window, and such graphs are not built"
         )
     return dict(zip(past_names(len(parts) // 2), parts, strict=True))
 

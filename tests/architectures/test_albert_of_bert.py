@@ -287,7 +287,7 @@ def test_its_knobs_are_refused_for_another_start_and_a_wide_table_before_any_sta
             recipe(SHARED_SHAPE | {"embedding": 64}, task_distillation={"intermediate": WIDTHS_EQUAL}), base, {}
         )
     electra = write_tiny("electra", tmp_path / "electra")
-    with pytest.raises(ModelError, match="copies the layers of a model among bert, and the teacher is a electra"):
+    with pytest.raises(ModelError, match="copies the layers of a model among bert, and the teacher is of type electra"):
         check_students(recipe(SHARED_SHAPE), electra, {})
 
 

@@ -156,7 +156,7 @@ def test_its_graph_goes_on_as_it_does(teacher: Any, base: Path, tmp_path: Path, 
         ({"mixer": "favor"}, "mixer is favor, which cannot write"),
         ({"mixer": ["linear"]}, "1 mixers are named for 2 layers"),
         ({"mixer": "linear", "hidden": 16}, "so it has its widths; remove hidden, or set drawn: true"),
-        ({"mixer": "lsra", "start": "limbeck-encoder"}, "among bert, and the teacher is a gpt2"),
+        ({"mixer": "lsra", "start": "limbeck-encoder"}, "among bert, and the teacher is of type gpt2"),
     ],
 )
 def test_what_cannot_be_built_is_refused_in_a_sentence(base: Path, student: dict[str, Any], sentence: str) -> None:

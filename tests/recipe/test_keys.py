@@ -55,7 +55,7 @@ def test_knobs_of_another_method_are_refused() -> None:
 
 def test_self_attention_is_for_layers_that_look_everywhere() -> None:
     SelfAttention().check("here", {"model_type": "bert"}, Sizes(2, 8, 4), Sizes(4, 16, 4))
-    with pytest.raises(ModelError, match="here: a modernbert model has local attention"):
+    with pytest.raises(ModelError, match="here: a model of type modernbert has local attention"):
         SelfAttention().check("here", {"model_type": "modernbert"}, Sizes(2, 8, 4), Sizes(4, 16, 4))
     with pytest.raises(ModelError, match="2 heads against the teacher's 4"):
         SelfAttention().check("here", {"model_type": "bert"}, Sizes(2, 8, 2), Sizes(4, 16, 4))

@@ -207,14 +207,14 @@ MAKERS = [
     by_inner_layers,
     by_answers,
 ]
-OF_A_LLAMA = "a llama cannot be made narrower|of a llama cannot be removed|model of the family llama cannot"
+OF_A_LLAMA = "llama cannot be made narrower|of a model of type llama cannot be removed|model of the family llama cannot"
 REFUSED = {
     **{
         (name, one.__name__): OF_A_LLAMA
         for name in DECODERS
         for one in (by_neurons, by_width, by_heads, by_a_round, by_bits, by_static_ranges, by_a_supernet)
     },
-    **{(name, "by_inner_layers"): "attention scores cannot be read from a llama model" for name in DECODERS},
+    **{(name, "by_inner_layers"): "attention scores cannot be read from a model of type llama" for name in DECODERS},
 }
 """What a type and a maker cannot do together, and the sentence."""
 

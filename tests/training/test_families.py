@@ -239,7 +239,7 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
             contributions=tmp_path / "shares",
         )
     )
-    assert len(dropped["kept_layers"]) == 3 and ("fewer times" in dropped.get("note", "")) == (name == "albert")
+    assert len(dropped["kept_layers"]) == 3 and ("saves time, and parameters only" in dropped.get("note", "")) == (name == "albert")
     for made in (teacher, tmp_path / "student", tmp_path / "dropped"):
         same_after_reload(made)
     found = shape_of(json.loads((tmp_path / "student" / "config.json").read_text()))
@@ -513,8 +513,8 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
             "xlnet",
             {},
             {"task_distillation": {"intermediate": {}}},
-            "small, task_distillation.intermediate: attention scores cannot be read from a xlnet model, because its "
-            "attention is one function.*"
+            "small, task_distillation.intermediate: attention scores cannot be read from a model of type xlnet, "
+            "because its attention is one function.*"
             "set matching.attention: 0 and copy hidden states, or use one of albert, bert",
         ),
         (
@@ -523,7 +523,7 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
             {"task_distillation": {"intermediate": {}}},
             "because its attention .*adds position .* copy hidden states",
         ),
-        ("xlnet", {}, {"augmentation": {"masked_lm": "teacher"}}, "a xlnet is not one; name another model"),
+        ("xlnet", {}, {"augmentation": {"masked_lm": "teacher"}}, "and xlnet is not one; name another model"),
         ("xlnet", {"hidden": 18, "start": "random"}, {}, "width 18 does not divide by 4 heads"),
         ("modernbert", {"hidden": 12, "start": "random"}, {}, "choose another number of heads"),
         ("distilbert", {"hidden": 32, "start": "embeddings"}, {}, "is wider"),
@@ -545,7 +545,7 @@ def test_what_a_family_cannot_do_is_refused_before_anything_is_spent(
             "xlnet",
             {"method": "relations"},
             "general_distillation",
-            "queries, keys and values cannot be read from a xlnet model.* use method: layers",
+            "queries, keys and values cannot be read from a model of type xlnet.* use method: layers",
         ),
         ("deberta-v2", {"method": "relations"}, "task_distillation", None),
         (
@@ -565,7 +565,7 @@ def test_what_a_family_cannot_do_is_refused_before_anything_is_spent(
             "albert",
             {"method": "replacing"},
             "task_distillation",
-            "layers of a albert model cannot be replaced one by one; use method: layers",
+            "layers of a model of type albert cannot be replaced one by one; use method: layers",
         ),
         ("roberta", {"method": "replacing"}, "task_distillation", None),
     ],
@@ -607,6 +607,7 @@ def test_what_a_family_can_do_is_not_refused(written: dict[str, Path], name: str
 @pytest.mark.parametrize("name", sorted({*NAMES} - {*OF[STATES]}))
 def test_the_engine_refuses_too(teachers: dict[str, Path], name: str) -> None:
     with pytest.raises(
-        ModelError, match="queries, keys and values cannot be read from a xlnet model, because .* use method: layers"
+        ModelError,
+        match="queries, keys and values cannot be read from a model of type xlnet, because .* use method: layers",
     ):
         Capture(load_classifier(teachers[name], TASK, CPU), states=[0])

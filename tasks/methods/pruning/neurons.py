@@ -27,8 +27,8 @@ def feed_forward_maps(model: Any) -> list[tuple[nn.Linear, nn.Linear]]:
     paths = architecture.feed_forward
     if paths is None:
         raise ModelError(
-            f"neurons of a {model.config.model_type} cannot be removed: its feed-forward blocks are not two linear "
-            f"maps of [texts, tokens, width]; drop layers instead"
+            f"neurons of a model of type {model.config.model_type} cannot be removed: its feed-forward blocks are not "
+            "two linear maps of [texts, tokens, width]; drop layers instead"
         )
     blocks = (block for layer in encoder_layers(model) for block in [layer, *getattr(layer, architecture.stacked, ())])
     pairs = ([block.get_submodule(path) for path in paths] for block in blocks)

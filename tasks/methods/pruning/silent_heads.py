@@ -27,8 +27,8 @@ def maps_of_heads(model: Any) -> list[AttentionMaps]:
         return attention_maps(model)
     except ModelError:
         raise ModelError(
-            f"heads of a {model.config.model_type} cannot be removed alone: its attention is not four linear maps as "
-            f"wide as its hidden states in each layer; prune neurons or drop layers instead"
+            f"heads of a model of type {model.config.model_type} cannot be removed alone: its attention is not four "
+            "linear maps as wide as its hidden states in each layer; prune neurons or drop layers instead"
         ) from None
 
 

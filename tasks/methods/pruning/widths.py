@@ -55,8 +55,8 @@ def attention_maps(model: Any) -> list[AttentionMaps]:
             isinstance(one, nn.Linear) and tuple(one.weight.shape) == (width, width) for one in maps
         ):
             raise ModelError(
-                f"a {model.config.model_type} cannot be made narrower: its attention is not four linear maps as wide "
-                f"as its hidden states in each layer; prune neurons or drop layers instead"
+                f"a model of type {model.config.model_type} cannot be made narrower: its attention is not four linear "
+                "maps as wide as its hidden states in each layer; prune neurons or drop layers instead"
             )
         found.append(AttentionMaps(tuple(maps[:3]), maps[3]))
     return found
@@ -90,7 +90,7 @@ def narrowed(model: Any, kept_D: Sequence[int], kept_LH: Sequence[Sequence[int]]
     if before.keys() != after.keys():
         extra = sorted(before.keys() ^ after.keys())[0]
         raise ModelError(
-            f"a {model.config.model_type} of width {len(kept_D)} has other parameters than one of width "
+            f"a model of type {model.config.model_type} and width {len(kept_D)} has other parameters than one of width "
             f"{width} ({extra}); prune neurons or drop layers instead"
         )
     for name, value in after.items():

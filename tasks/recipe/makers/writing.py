@@ -132,12 +132,12 @@ def require_stacks(recipe: WritingSections, config: Mapping[str, object]) -> Non
     has_two = bool(config.get("is_encoder_decoder")) or shape_of(config).get("decoder_layers") is not None
     if recipe.task_type.writes and not has_two:
         raise ModelError(
-            f"the teacher is a {own} model, without a decoder beside an encoder, and {name} is of type {kind}, whose "
+            f"the teacher is of type {own}, without a decoder beside an encoder, and {name} is of type {kind}, whose "
             f"models read a source and write a text; name a marian, bart or t5 model"
         )
     if recipe.task_type.continues_texts and has_two:
         raise ModelError(
-            f"the teacher is a {own} model, which reads a source with one stack and writes with another, and {name} is "
+            f"the teacher is of type {own}, which reads a source with one stack and writes with another, and {name} is "
             f"of type {kind}, whose models continue texts; name a gpt2, llama or qwen3 model, or set task.kind: seq2seq"
         )
 

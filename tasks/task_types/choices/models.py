@@ -53,7 +53,7 @@ class AutoModelForOptions(LoadedByConfig, AutoModelForMultipleChoice):
         plain = plain_class_for(AutoModelForMultipleChoice, config)
         if plain is None:
             raise ModelError(
-                f"a {config.model_type} model has no class for multiple choice in transformers; name a BERT, RoBERTa, "
-                f"DistilBERT, ALBERT, ELECTRA, DeBERTa or ModernBERT"
+                f"a model of type {config.model_type} has no class for multiple choice in transformers; name a BERT, "
+                "RoBERTa, DistilBERT, ALBERT, ELECTRA, DeBERTa or ModernBERT"
             )
         return class_with(OneByOne, plain)

@@ -175,7 +175,9 @@ class AutoModel(LoadedByConfig, PlainAutoModel):
         """Return the class with pooling. Raises ModelError for a model that is no encoder of transformers."""
         plain = plain_class_for(PlainAutoModel, config)
         if plain is None:
-            raise ModelError(f"a {config.model_type} model has no encoder in transformers; name a BERT-like encoder")
+            raise ModelError(
+                f"a model of type {config.model_type} has no encoder in transformers; name a BERT-like encoder"
+            )
         stated = {
             name: getattr(config, name) for name in (POOLING_IN_CONFIG, PROMPTS_IN_CONFIG) if hasattr(config, name)
         }

@@ -91,8 +91,8 @@ class AutoModelForMaskedLM(LoadedByConfig, PlainAutoModel):
         plain = plain_class_for(PlainAutoModel, config)
         if plain is None or getattr(config, "is_encoder_decoder", False):
             raise ModelError(
-                f"a {config.model_type} model finds no hidden words; name an encoder that does, such as a bert or "
-                f"roberta model"
+                f"a model of type {config.model_type} finds no hidden words; name an encoder that does, such as a bert "
+                "or roberta model"
             )
         return class_with(MaskedWords, plain)
 

@@ -76,8 +76,8 @@ class AutoModelForCausalLM(LoadedByConfig, PlainAutoModel):
         encoder = sees_all is not None or config.model_type in SEE_ALL
         if plain is None or encoder or getattr(config, "is_encoder_decoder", False):
             raise ModelError(
-                f"a {config.model_type} model is no decoder that reads a text from left to right, so it cannot predict "
-                f"the next word; name one, such as a gpt2, llama or qwen3 model"
+                f"a model of type {config.model_type} is no decoder that reads a text from left to right, so it cannot "
+                "predict the next word; name one, such as a gpt2, llama or qwen3 model"
                 + (", or set task.kind: masked-words" if sees_all is not None else "")
             )
         return class_with(NextWords, plain)

@@ -59,8 +59,8 @@ class AutoModelForSeq2SeqLM(LoadedByConfig, PlainAutoModel):
         plain = plain_class_for(PlainAutoModel, config)
         if plain is None:
             raise ModelError(
-                f"a {config.model_type} model reads a text and writes none; name a model with an encoder and a "
-                f"decoder, such as a marian, bart or t5 model"
+                f"a model of type {config.model_type} reads a text and writes none; name a model with an encoder and "
+                "a decoder, such as a marian, bart or t5 model"
             )
         return class_with(ReadsAndWrites, plain)
 

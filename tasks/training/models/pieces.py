@@ -22,8 +22,8 @@ def keep_pieces(model: Any, kept: Sequence[int]) -> None:
     pad, config = model.config.pad_token_id, model.config
     if pad is not None and architecture_of(config).reserved_positions and new_ids.get(pad) != pad:
         raise ModelError(
-            f"a {config.model_type} counts positions from its padding token, whose number {pad} would change; this "
-            f"vocabulary cannot be trimmed"
+            f"a model of type {config.model_type} counts positions from its padding token, whose number {pad} would "
+            "change; this vocabulary cannot be trimmed"
         )
     chosen_V = torch.tensor(kept, device=table.weight.device)
     rows_VD = table.weight.detach()[chosen_V].clone()
@@ -54,8 +54,8 @@ def keep_answered_pieces(model: Any, table: nn.Embedding, smaller: nn.Embedding,
     ]
     if further:
         raise ModelError(
-            f"a {model.config.model_type} has a further table of its vocabulary ({further[0]}), so its vocabulary "
-            f"cannot be trimmed; prune neurons or drop layers instead"
+            f"a model of type {model.config.model_type} has a further table of its vocabulary ({further[0]}), so its "
+            "vocabulary cannot be trimmed; prune neurons or drop layers instead"
         )
     tied, bias = head.weight is table.weight, head.bias
     head.weight = smaller.weight if tied else nn.Parameter(head.weight.detach()[chosen_V].clone())

@@ -90,7 +90,7 @@ def smaller(config: Any, shape: SimpleNamespace) -> Any:
     for knob, name in architecture.shape.items():
         value = getattr(shape, knob, None)
         if value is not None and not hasattr(config, name):
-            raise ModelError(f"a {config.model_type} model has no {name}; remove {knob}")
+            raise ModelError(f"a model of type {config.model_type} has no {name}; remove {knob}")
         if value is not None:
             setattr(small, name, value)
     architecture.follow(small, initial_layers(shape.layers, depth))
@@ -179,7 +179,7 @@ def in_architecture(target: Architecture, start: str, model: Any, shape: SimpleN
     if build is None:
         raise ModelError(
             f"start: {start} copies the layers of a model among {', '.join(target.from_teachers)}, and the "
-            f"teacher is a {config.model_type}; use start: teacher"
+            f"teacher is a model of type {config.model_type}; use start: teacher"
         )
     own = {knob: value for knob, value in shape_of(config).items() if knob != "layers"}
     other = [knob for knob, value in own.items() if getattr(shape, knob, None) not in (None, value)]

@@ -42,8 +42,8 @@ class Supernet(nn.Module):
         every = [value for layer in layers for value in layer.parameters()]
         if len(layers) != model.config.num_hidden_layers or len(set(every)) < len(every):
             raise ModelError(
-                f"a supernet drops layers one by one, and layers of a {model.config.model_type} share their weights; "
-                f"drop layers or prune neurons instead"
+                f"a supernet drops layers one by one, and layers of a model of type {model.config.model_type} share "
+                "their weights; drop layers or prune neurons instead"
             )
         self.stack = next(name for name, module in model.named_modules() if module is layers)
         own = dict(model.named_parameters())

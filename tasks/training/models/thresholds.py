@@ -46,7 +46,9 @@ def settle_in_bias(
     lower_bias(model, moved_C)
     after = ask_again()
     if np.abs(next(iter(after.values())) - (logits_NC - moved_C)).max() > LARGEST_ERROR:
-        raise ModelError(f"the bias of a {model.config.model_type} model's head does not move its outputs alone")
+        raise ModelError(
+            f"the bias of the head of a model of type {model.config.model_type} does not move its outputs alone"
+        )
     model.config.limbeck_thresholds = [round(float(one), 6) for one in thresholds_C]
     return after
 
@@ -101,6 +103,8 @@ def lower_bias(model: Any, moved_C: np.ndarray) -> None:
         if isinstance(layer, nn.Linear) and not name.startswith(encoder) and layer.out_features == len(moved_C)
     ]
     if not linears or linears[-1].bias is None:
-        raise ModelError(f"the head of a {model.config.model_type} model has no bias that could hold thresholds")
+        raise ModelError(
+            f"the head of a model of type {model.config.model_type} has no bias that could hold thresholds"
+        )
     with torch.no_grad():
         linears[-1].bias.sub_(torch.as_tensor(moved_C).to(linears[-1].bias))

@@ -50,7 +50,7 @@ class AttentionBlocks(Objective):
         if student.config.model_type not in NAME_IN_LAYER:
             raise ModelError(
                 f"method attention-outputs trains other attentions (start: {' or '.join(OWN_TYPES)}), and the student "
-                f"is a {student.config.model_type}; use method: layers"
+                f"is a model of type {student.config.model_type}; use method: layers"
             )
         self.modules, self.student, self.teacher = student, student, teacher
         self.block = NAME_IN_LAYER[student.config.model_type]

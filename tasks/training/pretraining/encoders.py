@@ -80,8 +80,8 @@ def load_pretrained(folder: Path, place: torch.device, *, seed: int) -> Any:
     family = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
     if family not in FAMILIES:
         raise ModelError(
-            f"pretraining goes on from a model among {', '.join(FAMILIES)}, and this one is a {family}; let it begin "
-            f"with a new model (start: random)"
+            f"pretraining goes on from a model among {', '.join(FAMILIES)}, and this one is of type {family}; "
+            "let it begin with a new model (start: random)"
         )
     torch.manual_seed(seed)
     options = {"dtype": torch.float32, "attn_implementation": "eager", "use_safetensors": True}

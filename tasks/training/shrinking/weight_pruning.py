@@ -97,8 +97,8 @@ def matrices_of(model: Any) -> list[nn.Linear]:
     found = [module for layer in encoder_layers(model) for module in layer.modules() if isinstance(module, nn.Linear)]
     if not found:
         raise ModelError(
-            f"weights of a {model.config.model_type} cannot be pruned: its layers have no linear maps; drop layers "
-            f"instead"
+            f"weights of a model of type {model.config.model_type} cannot be pruned: its layers have no linear maps; "
+            "drop layers instead"
         )
     return list(dict.fromkeys(found))
 

@@ -106,5 +106,7 @@ def test_a_model_without_silent_heads_or_with_other_attention_stays_as_it_is() -
     config = transformers.AlbertConfig(vocab_size=20, hidden_size=8, num_attention_heads=2, intermediate_size=8)
     albert = transformers.AlbertForSequenceClassification(config)
     assert leave_out_silent_heads(albert) == 0
-    with pytest.raises(ModelError, match="heads of a albert cannot be removed alone: its attention is not four"):
+    with pytest.raises(
+        ModelError, match="heads of a model of type albert cannot be removed alone: its attention is not four"
+    ):
         maps_of_heads(albert)

@@ -108,6 +108,6 @@ def test_what_cannot_be_pruned_is_refused_in_a_sentence() -> None:
         vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, pad_token_id=0
     )
     with pytest.raises(
-        ModelError, match="neurons of a modernbert cannot be removed: its feed-forward blocks are not two"
+        ModelError, match="neurons of a model of type modernbert cannot be removed: its feed-forward blocks are not two"
     ):
         feed_forward_maps(transformers.ModernBertForSequenceClassification(config))

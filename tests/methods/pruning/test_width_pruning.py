@@ -141,5 +141,5 @@ def test_what_cannot_be_narrowed_is_refused_in_a_sentence() -> None:
     with pytest.raises(RecipeError, match=r"keep: 0.9 of 2 heads is all of them, .* give a smaller share"):
         heads_to_keep(2, 0.9)
     config = transformers.AlbertConfig(vocab_size=20, hidden_size=8, num_attention_heads=2, intermediate_size=8)
-    with pytest.raises(ModelError, match="a albert cannot be made narrower"):
+    with pytest.raises(ModelError, match="a model of type albert cannot be made narrower"):
         attention_maps(transformers.AlbertForSequenceClassification(config))

@@ -114,7 +114,9 @@ def test_an_option_has_the_score_that_transformers_own_class_gives_it_in_a_row(t
 
 
 def test_an_architecture_without_such_a_class_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ModelError, match="a gpt2 model has no class for multiple choice in transformers; name a BERT"):
+    with pytest.raises(
+        ModelError, match="a model of type gpt2 has no class for multiple choice in transformers; name a BERT"
+    ):
         AutoModelForOptions.from_config(AutoConfig.for_model("gpt2"))
 
 

@@ -125,7 +125,7 @@ def test_all_that_learns_is_in_the_file(family: str, tmp_path: Path) -> None:
 def test_a_model_without_a_decoder_is_refused() -> None:
     from transformers import BertConfig
 
-    with pytest.raises(ModelError, match="a bert model reads a text and writes none"):
+    with pytest.raises(ModelError, match="a model of type bert reads a text and writes none"):
         HEAD.auto_class().from_config(BertConfig())
 
 

@@ -123,7 +123,7 @@ def test_a_model_of_another_build_keeps_its_own_attention() -> None:
     assert own_attention(model).config._attn_implementation == "eager"
     with pytest.raises(
         ModelError,
-        match="cannot be read from a llama model, because its attention looks back alone, and no check of that "
+        match="cannot be read from a model of type llama, because its attention looks back alone, and no check of that "
         "exists here; set matching.attention: 0 .* use one of albert, bert",
     ):
         Capture(model, attention=[0])

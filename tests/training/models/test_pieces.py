@@ -43,7 +43,7 @@ def test_logits_of_the_kept_pieces_are_what_they_were(name: str, tmp_path: Path)
 
 
 def test_a_further_table_of_the_vocabulary_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="a mobilebert has a further table of its vocabulary"):
+    with pytest.raises(ModelError, match="a model of type mobilebert has a further table of its vocabulary"):
         keep_pieces(loaded("mobilebert", tmp_path / "mobilebert"), range(12))
 
 

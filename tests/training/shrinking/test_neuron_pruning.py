@@ -138,5 +138,5 @@ def test_windows_are_drawn_of_all_rows_and_whole_rows_as_ever() -> None:
 
 def test_a_family_with_other_blocks_is_refused(rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny("modernbert", tmp_path / "modernbert"), rows, tmp_path / "whole")
-    with pytest.raises(ModelError, match="neurons of a modernbert cannot be removed"):
+    with pytest.raises(ModelError, match="neurons of a model of type modernbert cannot be removed"):
         prune_neurons(job(tmp_path / "half", HALF, base=whole, rows=rows))
