@@ -239,7 +239,9 @@ def test_every_job_of_the_engine(written: dict[str, Path], rows: Path, name: str
             contributions=tmp_path / "shares",
         )
     )
-    assert len(dropped["kept_layers"]) == 3 and ("saves time, and parameters only" in dropped.get("note", "")) == (name == "albert")
+    assert len(dropped["kept_layers"]) == 3 and ("parameters only where" in dropped.get("note", "")) == (
+        name == "albert"
+    )
     for made in (teacher, tmp_path / "student", tmp_path / "dropped"):
         same_after_reload(made)
     found = shape_of(json.loads((tmp_path / "student" / "config.json").read_text()))
