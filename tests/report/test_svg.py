@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.report.format.chains import chains
 from tasks.report.format.pareto import Front, Point
-from tasks.report.page.charts import DropPoint, drop_chart, front_chart, reliability_chart
+from tasks.report.page.charts import DropPoint, axis_of, drop_chart, front_chart, reliability_chart
 from tasks.report.page.curves import curve_chart, spread
 from tasks.report.page.lineage_chart import levels_of, without_shortcuts
 from tasks.report.page.svg import (
@@ -98,6 +98,23 @@ def test_names_stand_apart_from_the_front_where_there_is_room_and_lead_to_their_
     labels = Labels(Plot(0, 340, 0, 200, float, float), [(55, 95, 65, 105), (55, 105, 65, 125)], stairs)
     labels.place(60, 100, "a name")
     assert not any(overlap(labels.taken[-1], other) for other in [*labels.taken[:-1], *stairs])
+
+
+def test_errors_that_differ_widely_stand_on_a_logarithmic_axis() -> None:
+    """A dropped model of perplexity 588 laid all others on one line."""
+    points = tuple(
+        Point(name, "student", cost, score)
+        for name, cost, score in (("half", 2.0, 11.3), ("teacher", 3.0, 16.7), ("cut", 2.5, 588.0))
+    )
+    found = Front("size", "MB", points, frozenset({"half"}), ())
+    as_error, as_score = (ET.fromstring(front_chart(found, name)) for name in ("word_perplexity", "accuracy"))
+    titles = [{text.text for text in drawn.iter("text")} for drawn in (as_error, as_score)]
+    assert (
+        "word_perplexity, logarithmic" in titles[0] and "accuracy" in titles[1] and "size, MB" in titles[0] & titles[1]
+    )
+    assert {"10", "100"} <= titles[0], "its ticks are figures, not their logarithms"
+    close, wide = (axis_of([one.score for one in points], 230, 30, linear=linear) for linear in (True, False))
+    assert abs(close.place(11.3) - close.place(16.7)) < 3 < 15 < abs(wide.place(11.3) - wide.place(16.7))
 
 
 def test_values_are_shown_under_the_pointer_by_the_style_sheet_alone() -> None:

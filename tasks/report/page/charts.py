@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -15,6 +16,7 @@ from tasks.report.page.svg import (
     Box,
     Labels,
     Plot,
+    Scale,
     axes,
     box,
     boxes_of_stairs,
@@ -34,36 +36,29 @@ from tasks.report.page.svg import (
 )
 from tasks.results.error_analysis import Bin, ErrorAnalysis
 from tasks.results.row import Estimate
+from tasks.task_types.types import ERROR_METRICS
 
 WIDE, HIGH = 360.0, 270.0
 CROWD = 9
-WIDER_THAN = 6.0  # costs whose ratio of largest to smallest exceeds this get a logarithmic axis
+WIDER_THAN = 6.0  # costs, and errors, whose ratio of largest to smallest exceeds this get a logarithmic axis
+
+
+class Axis(NamedTuple):
+    """One direction of a chart: the map from figures to coordinates, its ticks, and a note for its title."""
+
+    place: Scale
+    ticks: list[tuple[float, str]]
+    note: str
 
 
 def front_chart(found: Front, headline: str) -> Markup:
     """Draw score against cost: each model's mark and interval, the front as a step line, and as many names as fit."""
-    costs = [point.cost for point in found.points]
-    log = max(costs) / min(costs) > WIDER_THAN
-    low, high = (min(costs) / 1.25, max(costs) * 1.25) if log else padded(costs, 0.12)
-    bottom, top = padded(
-        [value for point in found.points for value in (point.low, point.score, point.high) if value is not None]
-    )
-    plot = Plot(
-        52,
-        WIDE - 14,
-        30,
-        HIGH - 40,
-        scale(max(low, 1e-9) if log else low, high, 52, WIDE - 14, log=log),
-        scale(bottom, top, HIGH - 40, 30),
-    )
-    across = [(at, tick_label(at)) for at in log_ticks(low, high)] if log else labelled(ticks(max(0.0, low), high))
+    scores = [value for point in found.points for value in (point.low, point.score, point.high) if value is not None]
+    across = axis_of([point.cost for point in found.points], 52, WIDE - 14, share=0.12)
+    up = axis_of(scores, HIGH - 40, 30, linear=headline not in ERROR_METRICS)
+    plot = Plot(52, WIDE - 14, 30, HIGH - 40, across.place, up.place)
     parts = [
-        axes(
-            plot,
-            across,
-            labelled(ticks(bottom, top)),
-            (f"{found.title}, {found.unit}{', logarithmic' if log else ''}", headline),
-        )
+        axes(plot, across.ticks, up.ticks, (f"{found.title}, {found.unit}{across.note}", f"{headline}{up.note}")),
     ]
     best = sorted((point for point in found.points if point.name in found.best), key=lambda point: point.cost)
     stairs = [(plot.x(point.cost), plot.y(point.score)) for point in best]
@@ -80,6 +75,18 @@ def front_chart(found: Front, headline: str) -> Markup:
     ]
     words = f"{headline} against {found.title}; on the front: {', '.join(point.name for point in best)}"
     return drawing(WIDE, HIGH, words, parts)
+
+
+def axis_of(values: Sequence[float], start: float, end: float, *, share: float = 0.08, linear: bool = False) -> Axis:
+    """Return the axis between two coordinates on which all values fit, with ``share`` of their range beside them: a
+    logarithmic one if they differ widely, are all positive, and need not be linear."""
+    low, high = min(values), max(values)
+    if not linear and low > 0 and high / low > WIDER_THAN:
+        low, high = low / 1.25, high * 1.25
+        marks = [(at, tick_label(at)) for at in log_ticks(low, high)]
+        return Axis(scale(low, high, start, end, log=True), marks, ", logarithmic")
+    first, last = padded(values, share)
+    return Axis(scale(first, last, start, end), labelled(ticks(max(0.0, first) if low >= 0 else first, last)), "")
 
 
 def whisker(plot: Plot, point: Point) -> Markup:
