@@ -1,5 +1,5 @@
-"""Comparison of every candidate with the recipe's labels-only baselines of its own size and with its controls, and with
-no other models.
+"""Comparison of every candidate with the recipe's labels-only baselines of its own size, with its controls, with those
+that it names, and with no other models.
 
 A control differs from a candidate in nothing but the choice that it is to judge: what it removes is drawn at random, or
 it is rounded after its training. What is made from a control in the same way is one, too. A labels-only baseline is a
@@ -43,7 +43,8 @@ async def contrast_all(
         if are_of_one_size(ours.name, theirs, scored, shapes)
     ]
     controls = [(ours.name, control) for ours in candidates for control in controls_of(recipe, ours.name)]
-    pairs += [pair for pair in controls if pair not in pairs]
+    named = {(ours.name, other): knobs for ours in candidates for other, knobs in named_by(recipe, ours.name).items()}
+    pairs = list(dict.fromkeys([*pairs, *controls, *named]))
     found = await asyncio.gather(
         *(
             contrast_models(
@@ -60,10 +61,17 @@ async def contrast_all(
         pair: artifact.read(ContrastFacts) for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
     }  # a plan has no figures
     said = verdicts(known, recipe.scoring.confidence, shared.groups)
-    for name, control in controls:
-        for split, one in said.get(name, {}).get(control, {}).items():
-            said[name][control][split] = one.model_copy(update={"control": True})
+    for name, other in {*controls, *named}:
+        also = {"control": (name, other) in controls, "differs": named.get((name, other), ())}
+        for split, one in said.get(name, {}).get(other, {}).items():
+            said[name][other][split] = one.model_copy(update=also)
     return said
+
+
+def named_by(recipe: Recipe, name: str) -> dict[str, tuple[str, ...]]:
+    """Return the candidates to which one is compared because it names them, with the knobs in which both differ."""
+    known = {one.name: one for one in recipe.planned}
+    return {other: known[name].differs_in(known[other]) for other in known[name].compared_to} if name in known else {}
 
 
 def controls_of(recipe: Recipe, name: str) -> list[str]:

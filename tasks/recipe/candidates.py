@@ -156,7 +156,9 @@ def tokenizes_corpus(general: GeneralDistillation | None, candidates: Sequence[C
     return general is not None or any(isinstance(one, TrimmedCandidate) and "corpus" in one.of for one in candidates)
 
 
-SAME_AS_OF_STUDENTS = ("name", "role", "start", "stages", "signal", "general", "intermediate", "prediction", "seeds")
+SAME_AS_OF_STUDENTS = (
+    *("name", "role", "compared_to", "start", "stages", "signal", "general", "intermediate", "prediction", "seeds"),
+)
 """Knobs of a distilled candidate that an entry of ``students`` has, too."""
 
 

@@ -11,6 +11,7 @@ from tasks.modeling.names import OWN_TYPES
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.distillation import Intermediate
 from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Exports, Gate
+from tasks.recipe.knobs import did_you_mean, require_distinct
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.students import LayerDropping, Student
@@ -119,6 +120,7 @@ def require_chains(candidates: Sequence[CandidateKnobs], section: Pretraining | 
     for one in candidates:
         require_origin(one, known)
         require_own_blocks(one, known, section)
+        require_compared(one, known)
         if one.planned_role == "step" and all(other.made_from != one.name for other in candidates):
             raise ValueError(
                 f"candidate {one.name} is a step, and no candidate is made from it; name it as from: {one.name} of "
@@ -129,6 +131,23 @@ def require_chains(candidates: Sequence[CandidateKnobs], section: Pretraining | 
             raise ValueError(
                 f"candidate {one.name} has the seeds {list(one.planned_seeds)}, and {one.made_from}, which it is made "
                 f"from seed by seed, has {list(known[one.made_from].planned_seeds)}; give it some of these"
+            )
+
+
+def require_compared(candidate: CandidateKnobs, known: dict[str, CandidateKnobs]) -> None:
+    """Raise ValueError for a candidate that is to be compared to itself, or to what the recipe does not make."""
+    require_distinct(candidate.compared_to, f"candidate {candidate.name}: compared_to")
+    legal = [name for name in known if name != candidate.name]
+    for name in candidate.compared_to:
+        if name == TEACHER:
+            raise ValueError(
+                f"candidate {candidate.name} is to be compared to the teacher, to which all candidates are; leave it "
+                f"out of compared_to"
+            )
+        if name not in legal:
+            raise ValueError(
+                f"candidate {candidate.name} is to be compared to {name!r}, which is no other candidate of this "
+                f"recipe; {did_you_mean(name, legal)}legal are {', '.join(legal) or 'none'}"
             )
 
 

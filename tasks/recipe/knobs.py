@@ -157,6 +157,16 @@ def runtime_knob(default: Any, description: str, **limits: Any) -> Any:
     return Field(default, description=description, json_schema_extra={"semantic": False}, **limits)
 
 
+class Compared(Knobs):
+    """What a candidate says of the others that it is to be told apart from."""
+
+    compared_to: tuple[Name, ...] = runtime_knob(
+        (),
+        "Other candidates, or baselines, to which it is compared; best those that differ from it in one choice. The "
+        "paired difference is told with its interval, and the knobs in which both differ.",
+    )
+
+
 def did_you_mean(name: str, legal: Iterable[str]) -> str:
     """Return the beginning of a hint at the nearest legal name; empty without one."""
     near = get_close_matches(name, list(legal), 1)

@@ -18,6 +18,7 @@ from tasks.recipe.knobs import (
     LARGEST_LAYERS,
     LARGEST_WIDTH,
     Choices,
+    Compared,
     Knobs,
     Name,
     added_knob,
@@ -193,7 +194,7 @@ class Shape(Knobs):
         return self
 
 
-class Student(Shape):
+class Student(Shape, Compared):
     """One small model; several students are branches of one run."""
 
     name: Name = runtime_knob(..., "Short name, for example 4x312.")

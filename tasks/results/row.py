@@ -68,8 +68,7 @@ class Means(Stated):
 
 
 class Comparison(Estimate):
-    """A paired difference to a labels-only baseline or a control, its p-value corrected for the number of comparisons,
-    and the verdict."""
+    """A paired difference to a baseline or a control, its p-value corrected for all comparisons, and the verdict."""
 
     p: Number = 1.0
     seeds: tuple[int, int]
@@ -77,6 +76,7 @@ class Comparison(Estimate):
     verdict: str
     control: bool = False
     """Whether the other model is a control: made in the same way, without the choice that is judged."""
+    differs: tuple[str, ...] = ()  # knobs in which both differ, where the recipe names the other in ``compared_to``
 
 
 class SetScores(Stated):

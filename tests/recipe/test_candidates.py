@@ -83,6 +83,13 @@ def test_forms_offer_candidates_by_their_names_in_recipes() -> None:
             [{"name": "cut", "from": "teacher"}],
             "not 'nothing'; legal are distillation, layer-dropping, vocabulary-trimming, neuron-pruning, width-pruning",
         ),
+        (
+            [{**CUT, "compared_to": ["haf"]}],
+            "compared to 'haf', which is no other .*did you mean 'half'. legal are half",
+        ),
+        ([{**CUT, "compared_to": ["cut"]}], "compared to 'cut', which is no other candidate of this recipe"),
+        ([{**CUT, "compared_to": ["half", "half"]}], "compared_to .* contain duplicates; list each once"),
+        ([{**CUT, "compared_to": ["teacher"]}], "compared to the teacher, to which all candidates are; leave it out"),
         ([{**CUT, "seeds": [1, 1]}], r"seeds \[1, 1\] contain duplicates; list each once"),
         ([CUT, {**DISTILLED, "seeds": [3]}], r"has the seeds \[3\], and cut, which it is made from seed by seed"),
         ([{**DISTILLED, "from": "teacher"}], "distilled is a new student; give it a shape, for example"),

@@ -129,6 +129,18 @@ def test_a_comparison_is_a_line_below_and_says_how_far_it_carries() -> None:
     assert baseline_lines(models, "holdout") == [] == baseline_lines(MODELS, "validation")
 
 
+def test_of_models_that_a_recipe_compares_it_is_told_in_what_they_differ() -> None:
+    found = compared(0.012, 0.004, 0.02, "better")["validation"] | {"differs": ["feed_forward", "mixer"]}
+    model = row("lsra", against={"softmax": {"validation": found}})
+    assert baseline_lines([model], "validation")[0].startswith(
+        "lsra against softmax (other feed_forward, mixer): +0.012"
+    )
+    said = baseline_comparison.baseline_sentence(typed([model])[0], "validation")
+    assert (
+        "that of `softmax` (+0.012 [+0.004, +0.020], 3 seeds against 3), which differs in feed_forward, mixer." in said
+    )
+
+
 def test_the_teacher_is_not_compared_with_itself() -> None:
     line = next(line for line in results_markdown(MODELS).splitlines() if line.startswith("| teacher"))
     assert line.count("—") == 3 and "98.1%" not in line and "x |" not in line

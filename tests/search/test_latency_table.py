@@ -95,7 +95,7 @@ def test_a_shared_block_is_counted_once(tmp_path: Path) -> None:
 def test_a_width_that_a_config_cannot_state_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     """It was refused behind the training of the teacher: at the embeddings' width, an ELECTRA has no map from them."""
     electra = write_tiny("electra", tmp_path / "electra")
-    with pytest.raises(LimbeckError, match="a electra of width 8 has other parameters than one of width 16"):
+    with pytest.raises(LimbeckError, match="of type electra and width 8 has other parameters than one of width 16"):
         measured_table(electra, tmp_path / "table", widths=(1.0, 0.5))
 
 

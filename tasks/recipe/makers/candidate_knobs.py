@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from tasks.recipe.knobs import Knobs, Name, require_distinct, runtime_knob
+from tasks.recipe.knobs import Compared, Name, require_distinct, runtime_knob
 from tasks.recipe.training import Pretraining, TaskTraining, sharing_of
 
 PRETRAINED, TEACHER = "pretrained", "teacher"
 
 
-class CandidateKnobs(Knobs):
+class CandidateKnobs(Compared):
     """What every candidate has: its name, the model that it is made from, and its seeds."""
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
@@ -139,7 +140,12 @@ class CandidateKnobs(Knobs):
 
     def knobs_but(self, *apart: str) -> dict[str, object]:
         """Return all that decides what is made, without some knobs."""
-        return self.model_dump(exclude={"name", "seeds", "role", *apart}, by_alias=False)
+        return self.model_dump(exclude={"name", "seeds", "role", "compared_to", *apart}, by_alias=False)
+
+    def differs_in(self, other: CandidateKnobs) -> tuple[str, ...]:
+        """Return the names of all knobs that decide what is made, and that differ from another candidate's."""
+        ours, theirs = (by_knob(one.knobs_but()) for one in (self, other))
+        return tuple(sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name)))
 
     def width_and_heads(self, width: int, heads: int) -> tuple[int, int]:
         """Return its width and its heads in each layer, made from a model of such a width and so many heads."""
@@ -167,3 +173,14 @@ class CutKnobs(CandidateKnobs):
     def role_by_maker(self) -> str:
         """Its role where it is judged, a name of ``ROLES``."""
         return "student"
+
+
+def by_knob(knobs: Mapping[str, object], section: str = "") -> dict[str, object]:
+    """Return the knobs of all sections by their names; those of a shape without its name."""
+    found: dict[str, object] = {}
+    for name, value in knobs.items():
+        if isinstance(value, Mapping):
+            found |= by_knob(value, "" if name == "shape" else f"{section}{name}.")
+        else:
+            found[f"{section}{name}"] = value
+    return found

@@ -16,9 +16,14 @@ def baseline_lines(models: Sequence[ResultRow], split: str) -> list[str]:
     if not said:
         return []
     return [
-        *(f"{name} against {baseline}: {gap(one)}, {one.verdict}" for name, baseline, one in said),
+        *(f"{name} against {baseline}{unlike(one.differs)}: {gap(one)}, {one.verdict}" for name, baseline, one in said),
         caveat([one for _, _, one in said]),
     ]
+
+
+def unlike(knobs: Sequence[str]) -> str:
+    """Return in brackets the knobs in which two models differ; empty if none are known."""
+    return f" (other {', '.join(knobs)})" if knobs else ""
 
 
 class Bounded(Protocol):
@@ -61,10 +66,16 @@ def baseline_sentence(model: ResultRow, split: str) -> str:
     if not found:
         return ""
     parts = [
-        f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)}), {CONTROL if one.control else LABELS_ALONE}"
-        for baseline, one in found
+        f"{WORDS[one.verdict]} `{baseline}` ({gap(one)}, {seeds_of(one)}), {what_it_is(one)}" for baseline, one in found
     ]
     return f"Over seeds, its {model.headline} on {split} is {', and '.join(parts)}."
+
+
+def what_it_is(one: Comparison) -> str:
+    """Return in words what the other model of a comparison is."""
+    if one.differs:
+        return f"which differs in {', '.join(one.differs)}"
+    return "its control" if one.control else "a model of the same size trained on labels alone"
 
 
 def seeds_of(one: Comparison) -> str:
@@ -73,7 +84,6 @@ def seeds_of(one: Comparison) -> str:
     return f"{ours} seed{'s' if ours > 1 else ''} against {theirs}"
 
 
-LABELS_ALONE, CONTROL = "a model of the same size trained on labels alone", "its control"
 WORDS = {
     "better": "better than that of",
     "worse": "worse than that of",

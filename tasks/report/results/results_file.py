@@ -62,6 +62,7 @@ class BaselineComparison(Figure):
     seeds: tuple[int, int]
     verdict: Literal["better", "worse", "inside the noise", "not known by one seed", "not known by so few groups"]
     control: bool = False
+    differs: tuple[str, ...] = ()
 
 
 class Judged(Strict):

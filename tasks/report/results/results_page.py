@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.ports.markdown import escaped
-from tasks.report.format.baseline_comparison import gap
+from tasks.report.format.baseline_comparison import gap, unlike
 from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import plural, share_in_words
@@ -31,7 +31,7 @@ READING = f"""Scores are means over seeds, ± the standard deviation over seeds,
 {VARIED}. *Registered* is the score of the one
 seed that was chosen on the selection rows, which is the model that can be pulled; files of older releases do not have it. *Against a baseline
 or control* is the paired difference to a model of the same size trained on labels alone, or to one made in the same way without the choice that is judged (at random, rounded
-after training), with its own interval; *better* and *worse* are corrected for all comparisons of
+after training), or to one that the recipe names (*other* and the knobs in which both differ), with its own interval; *better* and *worse* are corrected for all comparisons of
 one run (Holm); without such a model in the recipe, there is no comparison. Steps and minutes are those of a candidate's own stages, per seed:
 general distillation, augmentation and the teacher are shared and counted once for the run."""  # noqa: E501
 COLUMNS = (
@@ -225,8 +225,13 @@ def bounds(figure: Figure, form: str) -> str:
 
 def baseline_cell(entry: Entry, split: str) -> str:
     """Return the verdicts on a model against its labels-only baselines and controls."""
-    said = [(baseline, splits[split]) for baseline, splits in entry.against.items() if split in splits]
-    return "; ".join(f"{one.verdict}, `{baseline}`: {gap(one)}{lonely(one.seeds)}" for baseline, one in said) or DASH
+    said = [
+        f"{one.verdict}, `{baseline}`{unlike(one.differs)}: {gap(one)}{lonely(one.seeds)}"
+        for baseline, splits in entry.against.items()
+        for one in [splits.get(split)]
+        if one is not None
+    ]
+    return "; ".join(said) or DASH
 
 
 def lonely(seeds: tuple[int, int]) -> str:

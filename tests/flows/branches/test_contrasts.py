@@ -138,6 +138,26 @@ def test_a_plain_baseline_stays_the_same_model_however_others_are_taught(
     assert "distill-predictions/half s0" in missed and "distill-predictions/plain" not in missed
 
 
+def test_a_candidate_is_compared_to_those_that_it_names_whatever_their_size(
+    first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
+) -> None:
+    """Two students with other attentions had no interval of their difference: no baseline is of their size."""
+    named = [STUDENTS[0] | {"compared_to": ["top-1", "plain"]}, STUDENTS[1]]
+    again = run_recipe(recipe(tiny_bert, tiny_rows, students=named), home=home)
+    labels = {stage["label"] for stage in again["stages"] if stage["name"] == "contrast-models"}
+    assert labels == {"half against plain", "top-2 against plain", "half against top-1"}
+    assert "distill-predictions" not in executed(again), "a name is no part of a key"
+    before, said = (
+        next(model["against"] for model in result["models"] if model["name"] == "half") for result in (first, again)
+    )
+    unlike = said["top-1"]["validation"]
+    assert {"by", "layers", "drop"} <= set(unlike["differs"])
+    assert unlike["low"] <= unlike["value"] <= unlike["high"] and unlike["seeds"] == [2, 1]
+    assert said["plain"]["validation"]["differs"] == ["signal", "stages"]
+    assert said["plain"]["validation"]["value"] == before["plain"]["validation"]["value"]
+    assert "differs" not in before["plain"]["validation"] and not said["plain"]["validation"]["control"]
+
+
 def test_without_a_plain_baseline_nothing_is_claimed(
     first: dict[str, Any], home: Home, tiny_bert: Path, tiny_rows: Path
 ) -> None:
