@@ -6,14 +6,15 @@ before anything runs. A further maker adds its knobs here, as one more class of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from tasks.catalog import TaskSpec
 from tasks.modeling.names import OWN_TYPES, in_each_layer
-from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal
+from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal, TaskDistillation
 from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
@@ -34,7 +35,7 @@ from tasks.recipe.students import (
     require_start,
     takes_layers,
 )
-from tasks.recipe.training import Pretraining, TaskTraining
+from tasks.recipe.training import Pretraining, TaskTraining, Teacher
 
 
 class DistilledCandidate(CandidateKnobs):
@@ -249,3 +250,45 @@ def require_maker(given: Any) -> Any:
 
 CandidateSection = Annotated[AnyCandidate, Discriminator(maker_of), BeforeValidator(require_maker)]
 """An entry of ``candidates``, read with the knobs of its maker."""
+
+
+# --- tasks whose labels judge, and are never learned ----------------------------------------------------------------
+
+
+def require_vectors_alone(
+    spec: TaskSpec, teachers: Mapping[str, Teacher], planned: Sequence[CandidateKnobs], section: TaskDistillation
+) -> None:
+    """Reject a task without second texts, and trainings on labels; ``section`` is the recipe's of task distillation.
+    Raises ValueError."""
+    if spec.pair is None:
+        raise ValueError(
+            f"task.pair names no column, and {spec.name}, of type {spec.kind}, is judged on pairs of texts; name the "
+            f"column of second texts; texts without a second one are learned from as transfer text (section transfer)"
+        )
+    for where, teacher in teachers.items():
+        if not teacher.already_finetuned:
+            raise ValueError(
+                f"{where} would be fine-tuned on labels, and labels of type {spec.kind} judge alone; set "
+                f"{where}.already_finetuned: true, and name a model whose vectors are good"
+            )
+    learner = next((one.name for one in planned if one.signal_of_training == "labels"), None)
+    if learner is not None:
+        raise ValueError(
+            f"{learner} would be trained on labels, and labels of type {spec.kind} judge alone; set its signal: teacher"
+        )
+    own = {one.name: one.intermediate for one in planned if isinstance(one, DistilledCandidate)}
+    inner = {"task_distillation": section.intermediate, **own}
+    replacing = next((where for where, phase in inner.items() if phase is not None and phase.method == "replacing"), "")
+    if replacing:
+        raise ValueError(
+            f"{replacing} replaces layers with the loss on labels (method: replacing), and labels of type {spec.kind} "
+            f"judge alone; use another method"
+        )
+    last: list[tuple[str, TaskTraining]] = [("task_distillation.prediction", section.prediction)]
+    last += [(one.name, phase) for one in planned for phase in one.trainings.values()]
+    hard = next((where for where, phase in last if getattr(phase, "hard_weight", 0.0) == 1), "")
+    if hard:
+        raise ValueError(
+            f"{hard} would learn from labels only (hard_weight: 1), and labels of type {spec.kind} judge alone; set a "
+            f"hard_weight below 1"
+        )

@@ -194,7 +194,11 @@ class Data(Knobs):
     validation_share: float = Field(
         0.1, gt=0, lt=0.5, description="Share of train used as validation where the source has no validation split."
     )
-    train_rows: int | None = Field(None, ge=1, description="Use at most this many training rows (a seeded sample).")
+    train_rows: int | None = Field(
+        None,
+        ge=1,
+        description="Use at most this many training rows (a seeded sample; of the groups of data.group, whole ones).",
+    )
     seed: int = Field(0, ge=0, description="Seed of the split.")
     judge: dict[Name, JudgingSet | None] = runtime_knob(
         {},

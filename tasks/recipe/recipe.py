@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
-from tasks.recipe.candidates import CandidateSection, DistilledCandidate
+from tasks.recipe.candidates import CandidateSection, DistilledCandidate, require_vectors_alone
 from tasks.recipe.chains import (
     LEAST_LAYERS,
     check_ensemble,
@@ -35,7 +35,6 @@ from tasks.recipe.student_checks import (
     check_stages,
     check_units,
     judging_metrics,
-    require_vectors_alone,
 )
 from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
 from tasks.recipe.training import (
@@ -155,7 +154,7 @@ class Recipe(DerivedKnobs):
             raise ValueError(f"task.headline is {spec.headline!r}, which is not one of task.metrics; add it there")
         if not self.task_type.learns_labels:
             colleagues = {f"ensemble.teachers.{number - 2}": one for number, one in self.colleagues}
-            require_vectors_alone(spec, {"teacher": self.teacher, **colleagues}, self.planned)
+            require_vectors_alone(spec, {"teacher": self.teacher, **colleagues}, self.planned, self.task_distillation)
         if spec.labels and not self.task_type.has_classes:
             raise ValueError(f"task.labels names classes, and {spec.name} is a {spec.kind}; leave labels out")
 

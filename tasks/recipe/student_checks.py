@@ -20,7 +20,7 @@ from tasks.recipe.distillation import GeneralDistillation, Intermediate, Predict
 from tasks.recipe.judging import Exports, Scoring
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
-from tasks.recipe.training import Ensemble, Teacher
+from tasks.recipe.training import Ensemble
 from tasks.task_types.types import OF_GROUPS, TaskType
 
 
@@ -257,26 +257,6 @@ def own_knobs_apart(student: Student) -> list[str]:
                 f"{student.start}; remove them, or set that start"
             )
     return [knob for knob in given if knob not in own]
-
-
-def require_vectors_alone(spec: TaskSpec, teachers: Mapping[str, Teacher], planned: Sequence[CandidateKnobs]) -> None:
-    """Reject a task without second texts, and trainings on labels. Raises ValueError."""
-    if spec.pair is None:
-        raise ValueError(
-            f"task.pair names no column, and {spec.name}, of type {spec.kind}, is judged on pairs of texts; name the "
-            f"column of second texts; texts without a second one are learned from as transfer text (section transfer)"
-        )
-    for where, teacher in teachers.items():
-        if not teacher.already_finetuned:
-            raise ValueError(
-                f"{where} would be fine-tuned on labels, and labels of type {spec.kind} judge alone; set "
-                f"{where}.already_finetuned: true, and name a model whose vectors are good"
-            )
-    learner = next((one.name for one in planned if one.signal_of_training == "labels"), None)
-    if learner is not None:
-        raise ValueError(
-            f"{learner} would be trained on labels, and labels of type {spec.kind} judge alone; set its signal: teacher"
-        )
 
 
 # --- rows that are judged together ------------------------------------------------------------------------------------

@@ -134,8 +134,10 @@ def divide(
     purged_N = (first_N < NONE) & ~is_drawn_N
     if purged_N.sum() > MOST_PURGED * len(train):
         raise DataError(refusal(train, held, first_N, int(purged_N.sum())))
-    remaining = stratified(groups, classes)
-    rest = [row for group in remaining for row in group if not (purged_N[row] or is_drawn_N[row])][: data.train_rows]
+    remaining = [
+        [row for row in group if not (purged_N[row] or is_drawn_N[row])] for group in stratified(groups, classes)
+    ]
+    rest = at_most(remaining, data.train_rows, whole=train.groups is not None)
     if not rest:
         raise DataError(f"{train.file} has {len(train)} rows and none remains for training; hold out fewer")
     words_N = np.asarray([sum(len(sentence.split()) for sentence in row) for row in sentences])
@@ -170,6 +172,17 @@ def drawable(groups: list[list[int]], sentences: Sequence[Sentences], data: Data
     different = list(dict.fromkeys(sentence for row in sentences for sentence in row))
     alone = dict(zip(different, standing_alone(different).tolist(), strict=True))
     return [group for group in groups if all(alone[sentence] for sentence in sentences[group[0]])]
+
+
+def at_most(groups: Sequence[Sequence[int]], most: int | None, *, whole: bool) -> list[int]:
+    """Return the rows of the first groups, at most so many; if groups stay ``whole``, none is cut but one that alone
+    has more rows."""
+    rows: list[int] = []
+    for group in groups:
+        if whole and most is not None and rows and len(rows) + len(group) > most:
+            break
+        rows += group
+    return rows[:most]
 
 
 def stratified(groups: Sequence[Sequence[int]], classes: Sequence[Any]) -> list[Sequence[int]]:

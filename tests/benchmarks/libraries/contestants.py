@@ -21,8 +21,8 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainingArguments
 
-from tasks.ports.machine import device_class
 from tasks.training.distill import distill_intermediate, distill_prediction
+from tasks.training.precision import is_faster_in_bf16
 from tests.benchmarks.libraries.lesson import Batch, Lesson, inputs_of
 from tests.benchmarks.measure import Lap, timed
 from tests.benchmarks.peers import Distiller, Pupil, in_bf16, inner_loss
@@ -89,7 +89,7 @@ def trained_by_trainer(lesson: Lesson, model: nn.Module, loss: Any) -> Lap:
                 train_sampling_strategy="sequential",
                 remove_unused_columns=False,
             ),
-            own_loss=in_bf16(loss) if "bf16" in device_class() else loss,
+            own_loss=in_bf16(loss) if is_faster_in_bf16(torch.device("cpu")) else loss,
             train_dataset=lesson.batches,
             data_collator=lambda examples: examples[0],
             optimizers=(optimizer, LambdaLR(optimizer, lesson.share())),
@@ -233,7 +233,7 @@ def torchdistill_settings(lesson: Lesson) -> dict[str, Any]:
 
 def narrow(bf16: bool) -> Any:
     """Return the arithmetic of a training: bfloat16 if asked for and there, else float32."""
-    return torch.autocast("cpu", torch.bfloat16) if bf16 and "bf16" in device_class() else nullcontext()
+    return torch.autocast("cpu", torch.bfloat16) if bf16 and is_faster_in_bf16(torch.device("cpu")) else nullcontext()
 
 
 OTHERS: dict[str, Contestant] = {

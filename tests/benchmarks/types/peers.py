@@ -31,7 +31,7 @@ from tasks.training.distill import distill_prediction
 from tests.benchmarks.measure import Contest, Figure, Lap, timed
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.types.school import School, open_school
-from tests.benchmarks.types.trainers import PEERS
+from tests.benchmarks.types.trainers import PEERS, Peer
 
 SEEDS, RESAMPLES = (0, 1, 2), 2000
 OURS = "our training on kept answers"
@@ -41,7 +41,7 @@ def type_peers(setting: Setting) -> list[Figure]:
     """Train students both ways in turn, seed after seed, and judge them."""
     with tempfile.TemporaryDirectory() as folder:
         school = open_school(Path(folder), setting.quick)
-        peer, seeds = PEERS[school.kind], SEEDS[: 1 if setting.quick else setting.repeats]
+        peer, seeds = peer_of(school.kind), SEEDS[: 1 if setting.quick else setting.repeats]
         answers, answering = answer_once(school, len(seeds))
         found: dict[str, list[np.ndarray]] = {OURS: [], peer.name: []}
         laps: dict[str, list[Lap]] = {OURS: [], peer.name: []}
@@ -56,6 +56,13 @@ def type_peers(setting: Setting) -> list[Figure]:
                 value = metric_value(METRICS[metric], found[name][-1], rows.labels_N, rows.units_N)
                 setting.tell(f"seed {seed}, {name}: {metric} {value:.4f}, {lap.cpu:.0f} s")
     return figures(school.recipe, found, Contest(laps, []), rows)
+
+
+def peer_of(kind: str) -> Peer:
+    """Return the usual way for a task type; raises SystemExit with a sentence if none is written here."""
+    if kind not in PEERS:
+        raise SystemExit(f"no usual way is measured here for tasks of type {kind}; legal are {', '.join(PEERS)}")
+    return PEERS[kind]
 
 
 def answer_once(school: School, students: int) -> tuple[Path, Lap]:

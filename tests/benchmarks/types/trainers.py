@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-from tasks.ports.machine import device_class
 from tasks.recipe.slices import PredictionSlice
+from tasks.training.precision import is_faster_in_bf16
 from tests.benchmarks.measure import Lap, timed
 from tests.benchmarks.peers import Distiller, in_bf16
 from tests.benchmarks.types.school import School
@@ -58,7 +58,7 @@ def beside_teacher(
                     train_sampling_strategy="group_by_length",
                     remove_unused_columns=False,
                 ),
-                own_loss=in_bf16(loss) if "bf16" in device_class() else loss,
+                own_loss=in_bf16(loss) if is_faster_in_bf16(torch.device("cpu")) else loss,
                 train_dataset=examples(school, tokenizer),
                 data_collator=DataCollatorForSeq2Seq(tokenizer, student),
             ).train()
@@ -167,7 +167,7 @@ def by_sentence_transformers(school: School, seed: int) -> tuple[Path, Lap]:
             args=SentenceTransformerTrainingArguments(
                 str(school.scratch / f"trainer-{seed}"),
                 **settings_of(school, seed, 2 if rows.pairs else 1),
-                bf16="bf16" in device_class(),
+                bf16=is_faster_in_bf16(torch.device("cpu")),
             ),
             train_dataset=Dataset.from_dict({"sentence": texts, "label": vectors.tolist()}),
             loss=MSELoss(student),

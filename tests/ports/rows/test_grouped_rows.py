@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,19 @@ def test_larger_groups_divide_and_are_drawn(tmp_path: Path) -> None:
     rows = read_split(tmp_path / "out", "validation")
     assert rows.units is not None and rows.groups is not None
     assert len(set(rows.units)) == 3 * len(set(rows.groups))
+
+
+@pytest.mark.parametrize("group", [None, "book"])
+def test_fewer_training_rows_are_whole_groups(group: str | None, tmp_path: Path) -> None:
+    """The last group was cut: a question with one of its two answers, a passage with some of its questions."""
+    table, size = write_answers(tmp_path), 2 if group is None else 6
+    knobs = RowsSlice(task=ANSWERS, selection_rows=12, group=group, train_rows=4 * size + 1)
+    prepare_rows(table, knobs, tmp_path / "out")
+    rows = read_split(tmp_path / "out", "train")
+    by_group = Counter(map(str, rows.units or []) if group is None else rows.texts)  # a book has one passage
+    assert sorted(by_group.values()) == [size] * 4
+    prepare_rows(table, knobs.model_copy(update={"train_rows": 1}), tmp_path / "one")
+    assert len(read_split(tmp_path / "one", "train").texts) == 1, "at most so many, however large a group is"
 
 
 def test_a_question_in_several_groups_is_refused(tmp_path: Path) -> None:

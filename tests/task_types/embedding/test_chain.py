@@ -26,9 +26,9 @@ from tasks.recipe.slices import RowsSlice
 from tasks.task_types.answers import ANSWERS
 from tests.forked.interpreter import forked_processes
 from tests.forked.strangers import ask_stranger
+from tests.methods.oracles import Oracle, reads
 from tests.tiny import WORDS
 
-ORACLE = Path(__file__).resolve().parents[3] / "shared" / "oracles" / "task_metrics.json"
 HERE = np.random.default_rng(5)
 TASK = {"name": "sts", "kind": "embedding", "text": "a", "pair": "b", "label": "similarity"}
 FAST = {"steps": 4, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
@@ -150,12 +150,10 @@ def test_metrics_of_ranks_are_scikit_learns() -> None:
         assert metrics[f"recall_at_{places}"](ranks_Q, ones_Q) == pytest.approx((ranks_Q <= places).mean())
 
 
-def test_metrics_of_ranks_are_the_oracles() -> None:
+@reads("task_metrics", "ranking")
+def test_metrics_of_ranks_are_the_oracles(oracle: Oracle) -> None:
     """The oracle's queries with one passage; that with three is one unit a passage here (``of_ranks.py``)."""
-    if not ORACLE.is_file():
-        pytest.skip(f"no golden numbers at {ORACLE}: the metrics of search are compared with scikit-learn alone")
-    case = next(one for one in json.loads(ORACLE.read_text())["cases"] if one["name"] == "ranking")
-    compared = 0
+    case, compared = oracle.content, 0
     for number, (truth, scores) in enumerate(zip(case["relevance"], case["scores"], strict=True)):
         if sum(truth) == 1:
             rank = np.asarray([1.0 + sum(score > scores[truth.index(1)] for score in scores)])
@@ -252,6 +250,14 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
         ({"teacher": {"model": "x"}}, "teacher.already_finetuned: true, and name a model whose vectors are good"),
         ({"task": {"name": "sts", "kind": "embedding"}}, "task.pair names no column"),
         ({"students": [{"name": "alone", "layers": 2, "signal": "labels"}]}, "alone would be trained on labels"),
+        (
+            {"task_distillation": {"prediction": FAST | {"hard_weight": 1}}},
+            r"task_distillation.prediction would learn from labels only \(hard_weight: 1\), and labels of type",
+        ),
+        (
+            {"task_distillation": {"intermediate": {"method": "replacing"}, "prediction": FAST}},
+            r"task_distillation replaces layers with the loss on labels \(method: replacing\), and labels of type",
+        ),
         ({"task": TASK | {"metrics": ["accuracy"]}}, "legal are spearman, pearson"),
     ],
 )
