@@ -44,6 +44,7 @@ from flows.recipes.starter_text import (
 )
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
+from tasks.task_types.texts.templates import is_template
 from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TASK_TYPES, TaskType, task_type
 
 if TYPE_CHECKING:
@@ -235,9 +236,18 @@ def ask_for_text(values: Mapping[str, list[Any]], chosen: ColumnChoice, ask: Ask
 
 def reasons_of(chosen: ColumnChoice, wishes: Wishes, values: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return a sentence about each column that the user did not name."""
+    if chosen.pair and is_template(chosen.pair):  # of which options of the command name no part
+        told = [f"text: {chosen.text}, {chosen.why_text}", f"pair: {chosen.pair}; the recipe may name other columns"]
+        return told + label_reasons(chosen, wishes, values)
     told = [] if wishes.text else [f"text: {chosen.text}, {chosen.why_text} (--text names another)"]
     if chosen.pair and not wishes.pair:
         told.append(f"pair: {chosen.pair}, a second text (--text alone leaves it out)")
+    return told + label_reasons(chosen, wishes, values)
+
+
+def label_reasons(chosen: ColumnChoice, wishes: Wishes, values: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return a sentence about the column of the label, if the user did not name it."""
+    told = []
     if not wishes.label and has_label(chosen, values):
         why = "by its name" if chosen.is_sure else "a guess: no column has the usual name of a label"
         parts = chosen.label.split(", ")
