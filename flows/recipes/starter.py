@@ -3,12 +3,18 @@ reasons of every choice."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.recipes.starter_faults import (
+    require_lists_as_lists,
+    require_no_empty_label,
+    require_texts,
+    require_usable_labels,
+    unread_columns,
+)
 from flows.recipes.starter_messages import (
     all_differ,
     names_without_header,
@@ -52,7 +58,6 @@ if TYPE_CHECKING:
 
 AskUser = Callable[[str, Sequence[str]], str]
 """Asks the user a question with several answers, of which the first is the default."""
-DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,11 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     values = with_joined(values, wishes.label)
     chosen, reasons = columns_chosen(path.name, values, wishes, ask)
     reasons += names_without_header(chosen, given)
+    own_columns = [*opened.columns, *values] if given.columns else opened.columns
+    unread = (values, chosen, own_columns)
     values, chosen, given = renamed(values, chosen, given)
     kind, guess = guessed(path.name, values, chosen)
+    reasons += unread_columns(*unread, guess.reason)
     further = metrics_that_fit(kind, guess)
     if chosen.label in opened.classes:
         guess = replace(guess, labels=None)  # the file itself declares them, in order
@@ -177,7 +185,10 @@ def columns_chosen(
     from tasks.task_types.readers import columns_of_types
 
     wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
-    if not wished and (own := columns_of_types(values, wishes.task)) is not None:
+    if not wished and (own := columns_of_types(file, values, wishes.task)) is not None:
+        require_texts(file, values, own)
+        if not wishes.task:
+            require_no_empty_label(file, values, own)
         return own, reasons_of(own, wishes, values)
     if len(set(wished)) < len(wished):
         raise RecipeError(f"--text, --label and --pair name {', '.join(wished)}; name a column of its own by each")
@@ -186,6 +197,7 @@ def columns_chosen(
             raise RecipeError(
                 f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
             )
+    lists = [name for name, column in values.items() if any(isinstance(value, list) for value in column)]
     values = {name: in_one_value(column) for name, column in values.items()}
     nested = {
         name: column for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)
@@ -193,12 +205,18 @@ def columns_chosen(
     if named := next((name for name in wished if name in nested), None):
         raise DataError(f"{file}: the column {named!r} holds objects, or lists of other things than labels")
     values = {name: column for name, column in values.items() if name not in nested}
+    texts = {name: column for name, column in values.items() if name not in lists or name == wishes.label}
     chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)
+    if chosen is not None and {*lists} & {chosen.text, chosen.pair}:  # a list of labels is one, and no text
+        texts[chosen.label] = values[chosen.label]
+        chosen = choose_columns(texts, wishes.text, chosen.label, wishes.pair)
     chosen = columns_without_label(values, wishes, chosen) or chosen
     if chosen is None:
-        raise DataError(nothing_to_learn(file, values, nested))
-    if any(DECIMAL_COMMA.fullmatch(value) for value in values.get(chosen.label, ()) if isinstance(value, str)):
-        raise DataError(f"{file}: the column {chosen.label!r} has numbers with decimal commas; write them with points")
+        require_lists_as_lists(file, values, list(values))
+        several = {name: values.pop(name) for name in lists if name in values and len(set(values[name])) > 1}
+        raise DataError(nothing_to_learn(file, values, nested | several))
+    require_usable_labels(file, values, chosen)
+    require_texts(file, values, chosen)
     chosen = replace(chosen, task=task_type(wishes.task).name if wishes.task else None)
     if ask is not None and not chosen.is_sure and chosen.other_labels:
         label = ask("Which column holds the labels?", [chosen.label, *chosen.other_labels])

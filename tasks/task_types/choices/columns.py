@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.errors import DataError
 from tasks.task_types.choices.options import OPTION_LETTERS, options_in
 from tasks.task_types.choices.places import FEWEST_OPTIONS, place_of_label
 from tasks.task_types.common_rows import are_strings, known_values, mean_words
@@ -24,6 +25,10 @@ LABEL_NAMES = (
     *("answer_idx", "answer_index", "correct_index", "correct_option", "correct_answer_id"),
 )
 LIST_NAMES = ("choices", "options", "endings", "answers", "candidates", "choices_text", "alternatives")
+SURE_LISTS = ("choices", "options", "endings", "alternatives", "choices_text")
+"""Names of columns of lists that are options, whatever stands beside them."""
+SIGN = re.compile(r"\W*[A-Za-z]\W*|-?\d{1,2}(\.0)?")
+"""A letter, or a number, as a label that names an option has it."""
 NUMBERED = re.compile(r"(.*?)[ _-]?(\d{1,2}|[A-Ha-h])")
 """The name of one of several columns: a word and a number, or a letter."""
 COLUMN_WORDS = ("choice", "option", "op", "ending", "hypothesis", "sol", "answer", "alternative", "candidate")
@@ -43,6 +48,7 @@ def columns_of_options(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | N
     some = {name: values[:ROWS_OF_A_GUESS] for name, values in columns.items()}
     if (apart := right_beside_wrong(some)) is not None:
         return apart
+    require_lists_of_options(some)
     for field, used in option_fields(some):
         others = {name: values for name, values in some.items() if name not in used}
         text, before, why = texts_beside(others, field)
@@ -52,7 +58,39 @@ def columns_of_options(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | N
         label = label_of_options(some, others, rendered(pair, some, len(some[used[0]]))[0], used)
         if label is not None:
             return ColumnChoice(text, pair, label, is_sure=True, why_text=why)
+        if used[0].lower() in SURE_LISTS:
+            require_other_labels(some, others, used[0], rendered(pair, some, len(some[used[0]]))[0])
     return None
+
+
+def require_lists_of_options(columns: Mapping[str, Sequence[Any]]) -> None:
+    """Raise DataError for a column of options that are objects, such as ``{A: …, B: …}``."""
+    for name in columns:
+        cells = known_values(columns[name])
+        if (
+            name.lower() in SURE_LISTS
+            and cells
+            and all(isinstance(cell, Mapping) and "text" not in cell for cell in cells)
+        ):
+            raise DataError(
+                f"the column {name!r} holds objects of options; write the texts of each row as a list, in the order of "
+                f"their letters, or each in a column of its own"
+            )
+
+
+def require_other_labels(
+    columns: Mapping[str, Sequence[Any]], others: Mapping[str, Sequence[Any]], options: str, pairs: Sequence[Any]
+) -> None:
+    """Raise DataError for a column of labels that are the places or letters of options, and name none of some row."""
+    known = {name.lower(): name for name in others}
+    for name in (known[one] for one in LABEL_NAMES if one in known):
+        for row, (label, pair) in enumerate(zip(columns[name], pairs, strict=True), start=1):
+            if not isinstance(pair, str) or not SIGN.fullmatch(str(label)):
+                continue
+            try:
+                place_of_label(label, options_in(pair))
+            except ValueError as error:
+                raise DataError(f"{options} holds options, and {name} does not name them; row {row}: {error}") from None
 
 
 def right_beside_wrong(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
@@ -94,12 +132,13 @@ def are_named_as_options(word: str, names: Sequence[str]) -> bool:
 
 
 def are_lists_of_texts(values: Sequence[Any]) -> bool:
-    """Tell whether a column holds lists of at least two texts, also as the ``text`` of an object."""
+    """Tell whether nearly all cells of a column are lists of at least two texts, also as the ``text`` of an object."""
     cells = [cell.get("text") if isinstance(cell, Mapping) else cell for cell in known_values(values)]
-    return bool(cells) and all(
+    fitting = sum(
         isinstance(cell, list) and len(cell) >= FEWEST_OPTIONS and all(isinstance(one, str) and one for one in cell)
         for cell in cells
     )
+    return bool(cells) and fitting >= SHARE_OF_LABELS * len(cells)
 
 
 def texts_beside(columns: Mapping[str, Sequence[Any]], field: str) -> tuple[str | None, str | None, str]:

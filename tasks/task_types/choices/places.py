@@ -9,6 +9,8 @@ from tasks.task_types.choices.options import OPTION_LETTERS, options_in
 from tasks.task_types.texts.templates import on_one_line
 
 FEWEST_OPTIONS = 2
+AROUND_LETTERS = "(). :"
+"""Signs that often stand around the letter of an option, as in (A) and A."""
 LONGEST_NAMED = 40
 """Characters of an option that a message quotes."""
 
@@ -28,8 +30,9 @@ def are_letters_or_places(labels: Sequence[Any], pairs: Sequence[Any]) -> bool:
 
 def place_of_sign(text: str, options: Sequence[str]) -> int | None:
     """Return the place of an option by its letter, or by its place as a text; None for any other text."""
-    if len(text) == 1 and text.upper() in OPTION_LETTERS[: len(options)]:
-        return OPTION_LETTERS.index(text.upper())
+    letter = text.strip(AROUND_LETTERS).upper()
+    if len(letter) == 1 and letter in OPTION_LETTERS[: len(options)]:
+        return OPTION_LETTERS.index(letter)
     return int(text) if text.isdecimal() and int(text) < len(options) else None
 
 
@@ -62,6 +65,11 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
     ending = same or [place for place, option in enumerate(options) if option.endswith(f" {text}")]
     if ending:
         return ending[0]
+    # another case names an option only if no other one has the same letters
+    alike = [place for place, option in enumerate(options) if option.casefold().endswith(text.casefold())]
+    alike = [place for place in alike if options[place].casefold() == text.casefold()] or alike
+    if len(alike) == 1 and len(text) > 1 and is_whole_end(options[alike[0]], text):
+        return alike[0]
     if (sign := place_of_sign(text, options)) is not None:
         return sign
     listed = ", ".join(in_quotes(option) for option in options[:4])
@@ -69,6 +77,12 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
         f"the label {in_quotes(text)} names none of {len(options)} options ({listed}); write a place from 0 on, a "
         f"letter, or the text, or name the column of their keys beside the label, as in label: answer, keys"
     )
+
+
+def is_whole_end(option: str, text: str) -> bool:
+    """Tell whether a text is an option, or its last words, but for the case."""
+    before = option[: len(option) - len(text)]
+    return not before or before.endswith(" ")
 
 
 def place_of_key(label: Mapping[str, object], options: Sequence[str]) -> int | None:

@@ -23,6 +23,9 @@ from tasks.task_types.types import OPTIONS_COLUMN, RIGHT_OPTION, TEXT
 if TYPE_CHECKING:
     import pyarrow as pa
 
+PLACES_LOOKED_AT = 30
+"""Places of right options from which on one of them is 0, unless they are counted from 1."""
+
 
 def place_type() -> pa.DataType:
     """Return the Arrow type of places."""
@@ -77,6 +80,16 @@ def equal_options(rows: TableRows, names: Sequence[str] | None) -> list[str]:
     return [f"{rows.file}: {several:,} rows have two equal options"] if several else []
 
 
+def places_from_one(rows: TableRows) -> list[str]:
+    """Return a sentence about places of which none is 0, which may be counted from 1: every right option would then be
+    its neighbour."""
+    places = [int(label) for label in rows.columns["label"] if str(label).isdecimal()]
+    if len(places) < PLACES_LOOKED_AT or len(places) < len(rows.columns["label"]) / 2 or min(places) != 1:
+        return []
+    where = f"in column {rows.names['label']!r}"
+    return [f"{rows.file}: no place {where} is 0; if yours are counted from 1, subtract 1, or write letters"]
+
+
 def require_a_choice(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Accept any places: a model does not see them."""
 
@@ -106,7 +119,7 @@ def ask_beside_options(pair: str | None) -> bool:
 
 def rows_about_options(rows: TableRows, names: Sequence[str] | None) -> list[str]:
     """Return sentences about rows with two equal options, and about rows that lack their paragraph."""
-    told = equal_options(rows, names)
+    told = [*equal_options(rows, names), *places_from_one(rows)]
     lacking = (
         sum(is_nothing(text) for text in rows.columns["text"]) if ask_beside_options(rows.names.get("pair")) else 0
     )
