@@ -94,11 +94,8 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     values = with_joined(values, wishes.label)
     chosen, reasons = columns_chosen(path.name, values, wishes, ask)
     reasons += names_without_header(chosen, given)
-    own_columns = [*opened.columns, *values] if given.columns else opened.columns
-    unread = (values, chosen, own_columns)
     values, chosen, given = renamed(values, chosen, given)
     kind, guess = guessed(path.name, values, chosen)
-    reasons += unread_columns(*unread, guess.reason)
     further = metrics_that_fit(kind, guess)
     if chosen.label in opened.classes:
         guess = replace(guess, labels=None)  # the file itself declares them, in order
@@ -107,12 +104,13 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     named = bool(wishes.text or wishes.pair or given.columns)  # by the user, or by nobody
     plain = named or not has_forms(own, chosen)
     form = PairForm(chosen.text, chosen.pair) if plain else form_of_pairs(values, chosen)
-    name = recipe_name(source)
+    read = replace(chosen, text=form.text, pair=form.pair)
+    reasons += unread_columns(values, read, opened.columns, guess.reason)
     fields = {
         "schema": SCHEMA_FILE,
         "file": path.name,
         "out": out,
-        "name": name,
+        "name": recipe_name(source),
         "kind": kind,
         "reason": guess.reason,
         "columns": "\n".join(

@@ -93,12 +93,12 @@ def unread_columns(
     """Return sentences about the columns that a recipe does not read, but for ids, empty ones, and those of which the
     ``reason`` of its type says so; ``own`` are the columns of the file, and none is named where others are derived from
     them."""
-    if chosen.text not in own and columns_in(chosen.text)[0] not in own:
+    if not {*columns_in(chosen.text)} & {*own}:
         return []
     used = {one for name in (chosen.text, chosen.pair) if name for one in columns_in(name)}
     used |= {chosen.label, *chosen.label.split(", ")}
-    names = [name for name in values if name not in used and name.lower() not in NAMES_OF_IDS]
-    names = [name for name in names if known_values(values[name]) and not used & {*name.split(", ")}]
+    names = [name for name in values if name in own and name not in used and name.lower() not in NAMES_OF_IDS]
+    names = [name for name in names if known_values(values[name])]
     names = [name for name in names if f"{name} is not read" not in reason]
     if not names:
         return []

@@ -232,3 +232,15 @@ def test_columns_that_are_read_and_ids_are_no_news(tmp_path: Path) -> None:
     whole: Table = {"id": list(AT), **CHOICES, "label": each(lambda row: row % 4), "empty": [""] * ROWS}
     assert "not read" not in said(tmp_path, whole, ".parquet")
     assert "not read: author" in said(tmp_path, {**whole, "author": ASKED}, ".parquet")
+
+
+def test_columns_of_a_template_are_read(tmp_path: Path) -> None:
+    """A question and its several answers become one text, of which the choice of columns knows nothing."""
+    table: Table = {
+        "paragraph": [PASSAGES[row // 6] for row in AT],
+        "question": [ASKED[row // 3] for row in AT],
+        "answer": each(lambda row: f"{drawn(3)} {row}"),
+        "label": each(lambda row: row % 2),
+    }
+    found = said(tmp_path, table, ".parquet")
+    assert "they are judged together" in found and "not read" not in found
