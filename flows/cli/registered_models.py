@@ -221,7 +221,7 @@ def predict(
     """Predict one text, a pipe, or every row of a table; prints one JSON line for each, with all columns of the
     table."""
     from flows.inference.inputs import text_inputs
-    from flows.inference.predictions import json_lines, predicted, require_output, save_predictions
+    from flows.inference.predictions import asked_of, json_lines, predicted, require_output, save_predictions
 
     if output is not None:
         require_output(output, given)
@@ -234,7 +234,7 @@ def predict(
     from flows.inference.model_folders import opened_model
 
     with opened_model(model, tracker) as found:
-        for note in (found.note, missing_texts(inputs)):
+        for note in (found.note, missing_texts(asked_of(found.path, inputs))):
             if note:
                 print(f"limbeck: {note}", file=sys.stderr)
         table = predicted(found.path, inputs, max_length, export_format, new_tokens)

@@ -32,6 +32,8 @@ class TextInputs:
     table: Any
     text: str
     pair: str | None
+    needs_text: bool = True
+    """Whether a row without its first text asks nothing of the model (``asked_of``)."""
 
     @property
     def texts(self) -> list[str]:
@@ -50,8 +52,9 @@ class TextInputs:
 
     @property
     def filled(self) -> list[int]:
-        """The rows that have a text."""
-        return [row for row, text in enumerate(self.texts) if text.strip()]
+        """The rows that have a text, or as much of one as the model needs."""
+        asked = self.texts if self.needs_text or self.pairs is None else self.pairs
+        return [row for row, text in enumerate(asked) if text.strip()]
 
 
 def as_texts(table: Any, column: str) -> list[str]:

@@ -6,14 +6,16 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flows.inference.inputs import TextInputs
 from tasks.errors import DataError
 from tasks.scoring.continuing import continued_texts
-from tasks.scoring.predict import predict_texts
+from tasks.scoring.predict import predict_texts, stored_type
 from tasks.task_types.interfaces import Printed
+from tasks.task_types.readers import READERS
 
 PREFIX = "predicted_"
 """Put before all names of a prediction if a column of the table has one of them, for example ``label``."""
@@ -29,6 +31,7 @@ def predicted(
 ) -> Any:
     """Return the table of the inputs with the model's predictions as further columns, row by row; a row without text
     has none."""
+    inputs = asked_of(folder, inputs)
     every: list[Printed | None] = [None] * inputs.table.num_rows
     answers = answers_to(folder, inputs, max_length, export_format, new_tokens)
     for row, answer in zip(inputs.filled, answers, strict=True):
@@ -45,6 +48,7 @@ def answers_to(
 ) -> list[Printed]:
     """Return the predictions of the rows that have a text, or with ``new_tokens`` the words by which a language model
     continues it."""
+    inputs = asked_of(folder, inputs)
     rows, texts, pairs = inputs.filled, inputs.texts, inputs.pairs
     second = pairs and [pairs[row] for row in rows]
     with quiet_loading():
@@ -52,6 +56,13 @@ def answers_to(
             written = continued_texts(folder, [texts[row] for row in rows], new_tokens, export_format)
             return [{"continuation": text} for text in written]
         return predict_texts(folder, [texts[row] for row in rows], second, max_length, export_format)
+
+
+def asked_of(folder: Path, inputs: TextInputs) -> TextInputs:
+    """Return inputs that know whether a model needs the first text of each row: a question with options may lack its
+    paragraph."""
+    without = READERS[stored_type(folder)].asked_without_text
+    return inputs if without is None else replace(inputs, needs_text=not without(inputs.pair))
 
 
 @contextmanager

@@ -3,12 +3,18 @@ reasons of every choice."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.recipes.starter_faults import (
+    require_lists_as_lists,
+    require_no_empty_label,
+    require_texts,
+    require_usable_labels,
+    unread_columns,
+)
 from flows.recipes.starter_messages import (
     all_differ,
     names_without_header,
@@ -44,6 +50,7 @@ from flows.recipes.starter_text import (
 )
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
+from tasks.task_types.texts.templates import is_template
 from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TASK_TYPES, TaskType, task_type
 
 if TYPE_CHECKING:
@@ -51,7 +58,6 @@ if TYPE_CHECKING:
 
 AskUser = Callable[[str, Sequence[str]], str]
 """Asks the user a question with several answers, of which the first is the default."""
-DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 
 
 @dataclass(frozen=True)
@@ -98,12 +104,13 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     named = bool(wishes.text or wishes.pair or given.columns)  # by the user, or by nobody
     plain = named or not has_forms(own, chosen)
     form = PairForm(chosen.text, chosen.pair) if plain else form_of_pairs(values, chosen)
-    name = recipe_name(source)
+    read = replace(chosen, text=form.text, pair=form.pair)
+    reasons += unread_columns(values, read, opened.columns, guess.reason)
     fields = {
         "schema": SCHEMA_FILE,
         "file": path.name,
         "out": out,
-        "name": name,
+        "name": recipe_name(source),
         "kind": kind,
         "reason": guess.reason,
         "columns": "\n".join(
@@ -176,7 +183,10 @@ def columns_chosen(
     from tasks.task_types.readers import columns_of_types
 
     wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
-    if not wished and (own := columns_of_types(values, wishes.task)) is not None:
+    if not wished and (own := columns_of_types(file, values, wishes.task)) is not None:
+        require_texts(file, values, own)
+        if not wishes.task:
+            require_no_empty_label(file, values, own)
         return own, reasons_of(own, wishes, values)
     if len(set(wished)) < len(wished):
         raise RecipeError(f"--text, --label and --pair name {', '.join(wished)}; name a column of its own by each")
@@ -185,6 +195,7 @@ def columns_chosen(
             raise RecipeError(
                 f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
             )
+    lists = [name for name, column in values.items() if any(isinstance(value, list) for value in column)]
     values = {name: in_one_value(column) for name, column in values.items()}
     nested = {
         name: column for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)
@@ -192,12 +203,18 @@ def columns_chosen(
     if named := next((name for name in wished if name in nested), None):
         raise DataError(f"{file}: the column {named!r} holds objects, or lists of other things than labels")
     values = {name: column for name, column in values.items() if name not in nested}
+    texts = {name: column for name, column in values.items() if name not in lists or name == wishes.label}
     chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)
+    if chosen is not None and {*lists} & {chosen.text, chosen.pair}:  # a list of labels is one, and no text
+        texts[chosen.label] = values[chosen.label]
+        chosen = choose_columns(texts, wishes.text, chosen.label, wishes.pair)
     chosen = columns_without_label(values, wishes, chosen) or chosen
     if chosen is None:
-        raise DataError(nothing_to_learn(file, values, nested))
-    if any(DECIMAL_COMMA.fullmatch(value) for value in values.get(chosen.label, ()) if isinstance(value, str)):
-        raise DataError(f"{file}: the column {chosen.label!r} has numbers with decimal commas; write them with points")
+        require_lists_as_lists(file, values, list(values))
+        several = {name: values.pop(name) for name in lists if name in values and len(set(values[name])) > 1}
+        raise DataError(nothing_to_learn(file, values, nested | several))
+    require_usable_labels(file, values, chosen)
+    require_texts(file, values, chosen)
     chosen = replace(chosen, task=task_type(wishes.task).name if wishes.task else None)
     if ask is not None and not chosen.is_sure and chosen.other_labels:
         label = ask("Which column holds the labels?", [chosen.label, *chosen.other_labels])
@@ -235,9 +252,18 @@ def ask_for_text(values: Mapping[str, list[Any]], chosen: ColumnChoice, ask: Ask
 
 def reasons_of(chosen: ColumnChoice, wishes: Wishes, values: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return a sentence about each column that the user did not name."""
+    if chosen.pair and is_template(chosen.pair):  # of which options of the command name no part
+        told = [f"text: {chosen.text}, {chosen.why_text}", f"pair: {chosen.pair}; the recipe may name other columns"]
+        return told + label_reasons(chosen, wishes, values)
     told = [] if wishes.text else [f"text: {chosen.text}, {chosen.why_text} (--text names another)"]
     if chosen.pair and not wishes.pair:
         told.append(f"pair: {chosen.pair}, a second text (--text alone leaves it out)")
+    return told + label_reasons(chosen, wishes, values)
+
+
+def label_reasons(chosen: ColumnChoice, wishes: Wishes, values: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return a sentence about the column of the label, if the user did not name it."""
+    told = []
     if not wishes.label and has_label(chosen, values):
         why = "by its name" if chosen.is_sure else "a guess: no column has the usual name of a label"
         parts = chosen.label.split(", ")

@@ -198,10 +198,22 @@ def summary(model: ResultRow, teacher: ResultRow, recipe: Recipe, data: CardFact
 def usage(task: TaskSpec) -> str:
     """Return the lines of code that run the model; a pair is passed as two texts."""
     code = VIEWS[task.kind].code
-    lines = code.checkpoint.replace("{text}", arguments_with_prompt(task))
+    asked = arguments_with_prompt(task)
+    lines = with_stated_prompts(task, code.checkpoint.replace("{text}", asked), f".encode([{asked}])")
     if task.pair and beginning(task.pair):
         lines = f"# second texts are written as {json.dumps(task.pair, ensure_ascii=False)}\n{lines}"
     return lines.replace("truncation=True", f"truncation={python_of(task)}")
+
+
+def with_stated_prompts(task: TaskSpec, lines: str, call: str) -> str:
+    """Return the lines of code of an embedder in which the ``call`` of sentence-transformers names its prompts: a text
+    that had one already would be read with both where the folder states one of every text."""
+    first, second = (json.dumps(beginning(name), ensure_ascii=False) for name in (task.text, task.pair or ""))
+    if (first, second) == ('""', '""'):
+        return lines
+    plain = VIEWS[task.kind].code.text(bool(task.pair))
+    also = f"\n# and of second texts: .encode([{plain}], prompt={second})" if first != second else ""
+    return lines.replace(call, f".encode([{plain}], prompt={first})  # without it in the text{also}")
 
 
 def python_of(task: TaskSpec) -> str:

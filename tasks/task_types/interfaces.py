@@ -115,8 +115,7 @@ class Reader:
     """Return facts about the labels of the validation split."""
     judging_labels: Callable[[TableRows, JudgingLabels, Sequence[str] | None], tuple[list[Any], list[int] | None]]
     """Return a judging set's labels as the task's, and of each class its merged one; DataError for another label."""
-    names_in_config: Callable[[ModelConfig], tuple[str, ...] | None]
-    """Return the names of the classes of a model, from its config."""
+    names_in_config: Callable[[ModelConfig], tuple[str, ...] | None]  # names of the classes in the config of a model
     guess: Callable[[Mapping[str, Sequence[Any]], ColumnChoice], TableGuess | None]
     """Return how a table (its columns by name) would be used with the chosen columns; None if it does not fit."""
     rows_have_classes: bool = True  # whether a row's label is a named class: every split then needs rows of each
@@ -133,6 +132,7 @@ class Reader:
     divided_by: str = ""  # the role of the column by which rows are divided unless a recipe names groups
     reads_apart: bool = False  # whether a model reads the texts of a pair one by one, each as a row of its own
     derive: DerivedColumns | None = None  # adds columns that stand in others, and says which
+    asked_without_text: Callable[[str | None], bool] | None = None  # whether, by its second text, a row needs no first
     second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone
 
 

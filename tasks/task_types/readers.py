@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tasks.errors import DataError
 from tasks.task_types.chats.rows import READER as CHATS
 from tasks.task_types.choices.rows import READER as CHOICES
 from tasks.task_types.classification.rows import READER as CLASSIFICATION
@@ -38,11 +39,16 @@ READERS: dict[str, Reader] = {
 }
 
 
-def columns_of_types(values: Mapping[str, Sequence[Any]], task: str | None) -> ColumnChoice | None:
-    """Return columns that a single type of task can read, with that type; None if there are none."""
+def columns_of_types(file: str, values: Mapping[str, Sequence[Any]], task: str | None) -> ColumnChoice | None:
+    """Return columns that a single type of task can read, with that type; None if there are none. Raises DataError for
+    columns of a type that it cannot read as they are."""
     for name in [task] if task in READERS else READERS:
         find = READERS[name].columns_of
-        if find is not None and (found := find(values)) is not None:
+        try:
+            found = None if find is None else find(values)
+        except DataError as error:
+            raise DataError(f"{file}: {error}") from error
+        if found is not None:
             return replace(found, task=name)
     return None
 

@@ -16,7 +16,7 @@ import pytest
 from tests.architecture.sources import ROOT, SOURCES, of_every, parsed
 
 FORMATS: dict[str, tuple[str, ...]] = {
-    "tasks.ports.rows.row_files": ("*.parquet", "task.json"),
+    "tasks.ports.rows.row_files": ("*.parquet", "task.json", "before.json"),
     "tasks.ports.rows.document_files": ("documents.parquet",),
     "tasks.ports.rows.demo_language": ("train.parquet", "validation.parquet"),
     "tasks.prepare_rows": ("leaks.json",),

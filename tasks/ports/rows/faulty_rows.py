@@ -32,21 +32,28 @@ class UsableRows:
 
 def usable_rows(read: ReadRows, spec: TaskSpec, reader: Reader, names: Sequence[str] | None) -> UsableRows:
     """Return the rows that can be used. Raises DataError for an illegal label."""
-    told, empty = empty_texts(read.rows, spec)
+    told, empty = empty_texts(read.rows, spec, reader)
     faults = (*read.broken, *told)
     try:
         labels = reader.labels(table_rows(read, spec), names)
     except DataError as error:
         raise DataError("; ".join([*faults, str(error)])) from error
     kept = [row for row in range(len(labels)) if row not in empty]
-    rows = replace(read.rows, labels=labels).take(kept)
+    rows = with_empty_texts(replace(read.rows, labels=labels).take(kept))
     return UsableRows(drop_unlabelled(rows, rows.labels), len(empty), faults)
 
 
-def empty_texts(rows: Split, spec: TaskSpec) -> tuple[list[str], set[int]]:
-    """Return sentences about the rows without a text, and the places of these rows from 0 on."""
+def with_empty_texts(rows: Split) -> Split:
+    """Return rows whose absent texts are empty: those that may be asked without one."""
+    return replace(rows, texts=[text or "" for text in rows.texts])
+
+
+def empty_texts(rows: Split, spec: TaskSpec, reader: Reader) -> tuple[list[str], set[int]]:
+    """Return sentences about the rows without a text that they need, and the places of these rows from 0 on."""
     told, places = [], set()
-    for column, values in ((spec.text, rows.texts), (spec.pair, rows.pairs or [])):
+    may_lack = (reader.asked_without_text is not None and reader.asked_without_text(spec.pair), False)
+    both = ((spec.text, rows.texts), (spec.pair, rows.pairs or []))
+    for (column, values), is_optional in zip(both, may_lack, strict=True):
         cells: Sequence[Any] = values
         reasons = {place: cell.reason for place, cell in enumerate(cells) if isinstance(cell, Unrendered)}
         if reasons:
@@ -54,7 +61,9 @@ def empty_texts(rows: Split, spec: TaskSpec) -> tuple[list[str], set[int]]:
             told.append(f"{rows.file}, row {first + 1}: {reasons[first]}{more}")
             places |= set(reasons)
         for noun, is_fault in (("is empty", is_empty), ("is no text but a number or a list", is_other)):
-            found = [place for place, text in enumerate(values) if is_fault(text)]
+            found = [
+                place for place, text in enumerate(values) if is_fault(text) and not (is_optional and is_empty(text))
+            ]
             if found:
                 told.append(
                     f"{rows.file}, row {found[0] + 1}: the text in column {column!r} {noun}{row_count_note(found)}"

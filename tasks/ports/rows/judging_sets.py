@@ -18,10 +18,10 @@ from tasks.catalog import GLUE, TaskSpec
 from tasks.contracts import Artifact
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest, resolve_data
-from tasks.ports.rows.faulty_rows import empty_texts
+from tasks.ports.rows.faulty_rows import empty_texts, with_empty_texts
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
 from tasks.ports.rows.prepared import digest_of, numbered_rows, require_whole_units, texts_apart
-from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_merged, write_split
+from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_beginnings, write_merged, write_split
 from tasks.ports.rows.seen import read_sentences
 from tasks.ports.rows.splits import MOST_PURGED, Split, divided_by_text
 from tasks.ports.rows.table_files import format_of, tables_in
@@ -38,6 +38,7 @@ from tasks.recipe.slices import JudgingRowsSlice
 from tasks.results.facts import SetFacts, SetPurge
 from tasks.task_types.interfaces import JudgingLabels
 from tasks.task_types.readers import READERS
+from tasks.task_types.texts.templates import beginning
 
 SPLIT = "validation"
 """All rows of a set judge: they lie where those of a validation split would."""
@@ -94,6 +95,7 @@ def prepare_judging_set(source: Path, knobs: JudgingRowsSlice, rows: Path, outpu
     reader, groups = READERS[knobs.task_type], split.numbers.tolist()
     written, own = texts_apart(split, groups, reader.second_alone) if reader.reads_apart else (split, groups)
     write_split(output, SPLIT, numbered_rows(written, 0, own), reader.label_type())
+    write_beginnings(output, split.before)
     write_merged(output, facts.merged)
     return facts
 
@@ -148,7 +150,7 @@ def labelled_rows(
     drawn_by = knobs.drawn_by if knobs.drawn_by and has_columns(files[0], knobs.drawn_by, knobs.format) else None
     read = read_split(files, spec, reader.columns, drawn_by, given=knobs.format, derive=reader.derive)
     labels, merged = reader.judging_labels(table_rows(read, spec), given, names)
-    told, empty = empty_texts(read.rows, spec)
+    told, empty = empty_texts(read.rows, spec, reader)
     faults = [*read.broken, *told]
     if faults and knobs.faulty_rows == "refuse":
         raise DataError(
@@ -156,7 +158,7 @@ def labelled_rows(
             f"them out"
         )
     kept = [row for row in range(len(labels)) if row not in empty]
-    return replace(read.rows, labels=labels).take(kept), merged, faults, len(empty)
+    return with_empty_texts(replace(read.rows, labels=labels).take(kept)), merged, faults, len(empty)
 
 
 def sampled(split: Split, count: int) -> list[int]:
@@ -220,7 +222,7 @@ def documents(source: Path, column: str, most: int | None) -> Iterator[Sentences
         if most is not None and words >= most:
             return
         words += len(text.split())
-        yield from sentences_of([text])
+        yield from sentences_of([text], before=[beginning(column)])
 
 
 # --- purge of train ---------------------------------------------------------------------------------------------------

@@ -43,11 +43,24 @@ def folded(text: str | None) -> str:
     return " ".join((text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold().split())
 
 
-def sentences_of(texts: Iterable[str], pairs: Iterable[str | None] | None = None) -> list[Sentences]:
-    """Return the folded sentences of rows; a missing second text is left out."""
+def sentences_of(
+    texts: Iterable[str], pairs: Iterable[str | None] | None = None, before: Sequence[str] = ()
+) -> list[Sentences]:
+    """Return the folded sentences of rows; a missing second text is left out, and so is a missing first text beside a
+    second one. Of the prompts ``before`` a text, none counts: rows have them in common."""
     if pairs is None:
-        return [(folded(text),) for text in texts]
-    return [(folded(text), folded(pair)) if pair else (folded(text),) for text, pair in zip(texts, pairs, strict=True)]
+        return [(folded(without_prompt(text, before)),) for text in texts]
+    both = [
+        (folded(without_prompt(text, before)), folded(without_prompt(pair, before)))
+        for text, pair in zip(texts, pairs, strict=True)
+    ]
+    return [(text, pair) if text and pair else (text or pair,) for text, pair in both]
+
+
+def without_prompt(text: str | None, before: Sequence[str]) -> str | None:
+    """Return a text without the prompt that it begins with, the longest of some."""
+    found = [prompt for prompt in before if prompt and text and text.startswith(prompt)]
+    return text[len(max(found, key=len)) :] if text and found else text
 
 
 def batches(rows: Iterable[Sentences]) -> Iterator[list[Sentences]]:

@@ -22,7 +22,7 @@ from tasks.ports.rows.faulty_rows import (
     without_classes,
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
-from tasks.ports.rows.row_files import RowFacts, StoredRows, write_facts, write_split
+from tasks.ports.rows.row_files import RowFacts, StoredRows, write_beginnings, write_facts, write_split
 from tasks.ports.rows.splits import Split, divide, divided_by_text, leakage_of, overlap_of_groups
 from tasks.ports.rows.tables import (
     read_documents,
@@ -36,6 +36,7 @@ from tasks.recipe.slices import RowsSlice
 from tasks.results.facts import RowsFacts
 from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
+from tasks.task_types.texts.templates import beginning, prompt_in
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
 
@@ -99,6 +100,7 @@ def write_rows(
             rows, groups = texts_apart(rows, groups, None if split == "train" else reader.second_alone)
         write_split(output, split, numbered_rows(rows, start, groups), reader.label_type())
         start += len(rows)
+    write_beginnings(output, splits["train"].before, [prompt_in(spec.text), prompt_in(spec.pair or "")])
     write_facts(
         output,
         RowFacts(
@@ -191,9 +193,10 @@ def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, ro
     of the held-back ``rows`` that overlap with it."""
     texts, pairs = read_texts(source, text, pair)
     output.mkdir(parents=True, exist_ok=True)
-    unlabelled = Split(source.name, texts, pairs, [None] * len(texts))
+    unlabelled = Split(source.name, texts, pairs, [None] * len(texts), before=(beginning(text), beginning(pair or "")))
     write_split(output, "train", numbered_rows(unlabelled, TRANSFER_IDS))
-    return {"rows": len(texts), "leaked": leaked(sentences_of(texts, pairs), held_sentences(rows))}
+    write_beginnings(output, unlabelled.before)
+    return {"rows": len(texts), "leaked": leaked(unlabelled.sentences, held_sentences(rows))}
 
 
 def leakage_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, object]:
@@ -207,6 +210,6 @@ def leakage_of_corpus(source: Path, column: str, most: int | None, rows: Path) -
             if most is not None and words >= most:
                 return
             words += len(text.split())
-            yield from sentences_of([text])
+            yield from sentences_of([text], before=[beginning(column)])
 
     return {"leaked": leaked(documents(), held), "words": words}

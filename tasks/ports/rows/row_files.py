@@ -2,8 +2,9 @@
 
 A folder holds one Parquet file a split (``id``, ``text``, ``pair``, ``label`` and ``group``, the last three null where
 there is none, and ``unit`` where rows are judged in groups) and ``task.json``. Of a task that file says what the engine
-must know of it, of a judging set which classes are merged. Engines read these files, so this module imports nothing of
-ours but errors.
+must know of it, of a judging set which classes are merged. ``before.json`` holds what stands before all texts and
+second texts, and which of it are prompts; it is absent where nothing does. Engines read these files, so this module
+imports nothing of ours but errors.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TASK = "task.json"
+TASK, BEGINNINGS = "task.json", "before.json"
 COLUMNS, UNIT = ["id", "text", "pair", "label", "group"], "unit"
 
 
@@ -126,6 +127,22 @@ def columns_of(folder: Path, split: str, names: list[str]) -> dict[str, list[Any
 def present(pairs: list[Any]) -> list[Any] | None:
     """Return second texts, or None where no row has one."""
     return pairs if any(pair is not None for pair in pairs) else None
+
+
+def write_beginnings(folder: Path, before: Sequence[str], prompts: Sequence[str] = ("", "")) -> None:
+    """Write what stands before all texts and all second texts, and which of it are ``prompts``: words that are followed
+    by one column alone. Nothing is written where nothing stands there."""
+    if any(before):
+        (folder / BEGINNINGS).write_text(json.dumps({"before": list(before), "prompts": list(prompts)}))
+
+
+def read_beginnings(folder: Path, key: str = "before") -> tuple[str, str]:
+    """Read what stands before all texts and all second texts, or by the ``key`` prompts which of it are prompts; empty
+    for nothing."""
+    if not (folder / BEGINNINGS).is_file():
+        return "", ""
+    first, second = json.loads((folder / BEGINNINGS).read_text())[key]
+    return first, second
 
 
 def copy_without(folder: Path, output: Path, split: str, gone_N: np.ndarray) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.ports.rows.overlap import GREAT, GREAT_SHARE, Sentences, sentences_of
-from tasks.ports.rows.row_files import has_split, read_texts
+from tasks.ports.rows.row_files import has_split, read_beginnings, read_texts
 
 
 def digest_of_sentence(sentence: str) -> int:
@@ -30,8 +30,8 @@ def sentence_digests(rows: Iterable[Sentences]) -> list[list[int]]:
 
 
 def read_sentences(folder: Path, split: str) -> list[Sentences]:
-    """Read the folded sentences of a split of prepared rows."""
-    return sentences_of(*read_texts(folder, split))
+    """Read the folded sentences of a split of prepared rows, without the prompts before them."""
+    return sentences_of(*read_texts(folder, split), read_beginnings(folder))
 
 
 def rows_seen(folder: Path, split: str, learned: np.ndarray) -> int:

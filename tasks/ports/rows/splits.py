@@ -56,9 +56,7 @@ class Split:
     @property
     def sentences(self) -> list[Sentences]:
         """The folded texts of every row."""
-        first, second = self.before
-        pairs = self.pairs and [pair and pair.removeprefix(second) for pair in self.pairs]
-        return sentences_of([text.removeprefix(first) for text in self.texts], pairs)
+        return sentences_of(self.texts, self.pairs, self.before)
 
     @property
     def numbers(self) -> np.ndarray:

@@ -13,6 +13,8 @@ from tasks.errors import ModelError
 MODULES_FILE, ENCODER_FILE = "modules.json", "config_sentence_transformers.json"
 POOLING_FILE, READING_FILE = "1_Pooling/config.json", "sentence_bert_config.json"
 """Where sentence-transformers states how token states become a vector, and how a text is read."""
+PROMPTS_IN_CONFIG = "limbeck_prompts"
+"""Where a config states prompts, if it has any."""
 DISTILLED_MODULES = ("Transformer", "Pooling", "Normalize")
 COSINE = (None, "cosine", "cos_sim")
 

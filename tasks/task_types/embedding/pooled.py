@@ -24,13 +24,14 @@ from tasks.task_types.embedding.modules import (
     ENCODER_FILE,
     MODULES_FILE,
     POOLING_FILE,
+    PROMPTS_IN_CONFIG,
     content,
     further_steps,
     prompts_in,
 )
 
-POOLING_IN_CONFIG, PROMPTS_IN_CONFIG = "limbeck_pooling", "limbeck_prompts"
-"""Where a config states how token states become a vector (one of ``POOLING_WAYS``), and prompts, if it has any."""
+POOLING_IN_CONFIG = "limbeck_pooling"
+"""Where a config states how token states become a vector (one of ``POOLING_WAYS``)."""
 OF_SENTENCE_TRANSFORMERS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",

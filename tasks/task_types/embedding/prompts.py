@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tasks.errors import RecipeError
-from tasks.task_types.embedding.modules import ENCODER_FILE, prompts_in
+from tasks.task_types.embedding.modules import ENCODER_FILE, PROMPTS_IN_CONFIG, Prompts, prompts_in
 from tasks.task_types.texts.templates import beginning, is_template
 from tasks.task_types.types import RETRIEVAL, SENTENCE_VECTORS, TASK_TYPES
 
 OF_QUERIES, OF_PASSAGES = ("query",), ("document", "passage", "corpus")
 """Names under which sentence-transformers looks for the prompts of the texts of a search, in its order."""
+
+
+def state_prompts(config: Any, text: str, pair: str) -> None:
+    """State in the config of an embedder the prompts before texts and second texts of a recipe, where its own folder
+    states none: the folders of its students then name them, as sentence-transformers reads them. One prompt of both is
+    that of every text; two are those of queries and documents."""
+    if hasattr(config, PROMPTS_IN_CONFIG) or not (text or pair):
+        return
+    both = text == pair
+    named = {OF_QUERIES[0]: text, OF_PASSAGES[0]: pair}
+    setattr(config, PROMPTS_IN_CONFIG, Prompts(named, OF_QUERIES[0] if both else None).stated)
 
 
 class TextColumns(Protocol):

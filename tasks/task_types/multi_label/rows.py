@@ -139,6 +139,7 @@ def names_of_labels(rows: TableRows) -> list[str]:
     sorted."""
     first = next((cell for cell in rows.columns["label"] if isinstance(cell, Mapping)), None)
     written = written_labels(rows, None)
+    require_no_bits(rows, written)
     if first is not None or rows.declared:
         names = list(first if first is not None else rows.declared)
     else:
@@ -150,6 +151,25 @@ def names_of_labels(rows: TableRows) -> list[str]:
             f"possible: join rare ones, or set kind: classification if each row has one"
         )
     return names
+
+
+def require_no_bits(rows: TableRows, written: Sequence[Sequence[Any] | None]) -> None:
+    """Raise DataError for lists of 0 and 1 for each label, which would be read as the labels 0 and 1."""
+    known = [cell for cell in written if cell]
+    lengths, values = {len(cell) for cell in known}, {str(one) for cell in known for one in cell}
+    if len(lengths) == 1 and values <= {"0", "1"} and any(len({*cell}) < len(cell) for cell in known):
+        raise DataError(
+            f"{rows.file}: the lists in column {rows.names['label']!r} have a 0 or a 1 for each of {lengths.pop()} "
+            f"labels, which have no names there; give the names of the labels that apply, or a column for each label"
+        )
+
+
+def labels_that_differ_by_case(rows: TableRows, names: Sequence[str] | None) -> list[str]:
+    """Return a sentence about labels that are the same but for capital letters."""
+    folded = Counter(name.casefold() for name in names or ())
+    alike = [name for name in names or () if folded[name.casefold()] > 1]
+    told = f"the labels {', '.join(alike[:LISTED_LABELS])} differ by capital letters alone, and are different labels"
+    return [f"{rows.file}: {told}; write them alike if they are one"] if alike else []
 
 
 def set_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None]:
@@ -254,7 +274,12 @@ def guess_sets(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> Ta
     cells = columns[chosen.label]
     rows = TableRows("the table", {"label": chosen.label}, {"label": cells})
     try:
-        names, written = names_of_labels(rows), written_labels(rows, None)
+        written = written_labels(rows, None)
+    except DataError:
+        return None
+    require_no_bits(rows, written)
+    try:
+        names = names_of_labels(rows)
     except DataError:
         return None
     sizes = [len(cell) for cell in written if cell is not None]
@@ -271,6 +296,8 @@ def guess_sets(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> Ta
 def holds_several(cells: Sequence[Any], written: Sequence[Sequence[Any] | None]) -> bool:
     """Tell whether rows really have several labels: some have more than one and, of texts, whose separator may be part
     of a name, at least half of the labels come in several combinations."""
+    if any(isinstance(cell, list) for cell in cells):
+        return True  # nothing else is learned from lists
     if not any(len(labels or ()) > 1 for labels in written) or not any(isinstance(cell, str) for cell in cells):
         return any(len(labels or ()) > 1 for labels in written)
     combinations = Counter(label for labels in {frozenset(labels or ()) for labels in written} for label in labels)
@@ -308,6 +335,7 @@ READER = Reader(
     judging_labels=judging_sets,
     names_in_config=names_in_config,
     guess=guess_sets,
+    notes=labels_that_differ_by_case,
     strata=rarest_labels,
     classes_of=bits_of,
     renumber=set_without,

@@ -235,9 +235,17 @@ def columns_with_answers(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice |
         if standing_share(passages, first_cells(columns, both)) >= STANDING:
             return ColumnChoice(question, passage, both, why_text=why)
         why = f"{why}; {starts} does not say where, and is not read"
-    if standing_share(passages, first_cells(columns, answers)) < STANDING:
+    cells = first_cells(columns, answers)
+    if standing_share(passages, cells) < STANDING and not have_places(cells):
         return None
     return ColumnChoice(question, passage, answers, why_text=why)
+
+
+def have_places(cells: Sequence[Any]) -> bool:
+    """Tell whether a column holds answers with their places, as SQuAD does, though these may be wrong: a run then says
+    which."""
+    known = [one for cell in cells for one in (cell if isinstance(cell, list) and cell else [cell]) if one]
+    return bool(known) and all(isinstance(one, Mapping) and {"text", "answer_start"} <= {*one} for one in known)
 
 
 def first_cells(columns: Mapping[str, Sequence[Any]], label: str) -> Sequence[Any]:
@@ -268,7 +276,8 @@ def guess_answers(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) ->
         return None
     cells, passages = first_cells(columns, chosen.label), columns[chosen.pair][:ROWS_GUESSED_FROM]
     if standing_share(passages, cells) < STANDING:
-        return None
+        reason = f"{chosen.label} has answers to {chosen.text}, and their places in {chosen.pair}"
+        return TableGuess(PLACED_FIT, reason, ("squad_f1", "squad_exact")) if have_places(cells) else None
     placed = all(not isinstance(cell, str) or cell.strip()[:1] in ("{", "[") for cell in cells if cell is not None)
     if not placed and chosen.task is None:
         return None

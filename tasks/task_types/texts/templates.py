@@ -130,6 +130,13 @@ def beginning(name: str) -> str:
     return "".join(part for part in takewhile(lambda part: isinstance(part, str), parts) if isinstance(part, str))
 
 
+def prompt_in(name: str) -> str:
+    """Return the prompt of a template: what stands before its only column, behind which nothing stands; else empty."""
+    *before, last = template_parts(name) if is_template(name) else [""]
+    is_prompt = isinstance(last, Field) and not last.first and not any(isinstance(part, Field) for part in before)
+    return beginning(name) if is_prompt else ""
+
+
 def rendered(name: str, columns: Mapping[str, Sequence[Any]], rows: int) -> tuple[list[Any], Counter[str]]:
     """Return a template filled with the columns of every row, and sentences about passages that may not be meant, with
     the number of their rows. A name that is no template gives its column as it is; a row in which a column is empty

@@ -31,6 +31,8 @@ SURE_FIT = 1.0
 COLUMNS_OF_WORDS = ("tokens", "words", "sentence", "text")
 COLUMNS_OF_TAGS = ("ner_tags", "tags", "ner", "labels", "entities", "label")
 LOOKED_AT = 1000
+SHARE_AS_LONG = 0.95
+"""Share of the rows that must have as many tags as words for a guess."""
 """Rows of a table whose tags are looked at for a guess."""
 
 
@@ -71,7 +73,7 @@ def names_of_tags(rows: TableRows) -> list[str]:
     tags = rows.declared or sorted({str(tag) for label in rows.columns["label"] for tag in written_tags(label) or ()})
     found = [split_tag(tag) for tag in tags]
     wrong = [tag for tag, one in zip(tags, found, strict=True) if one is None]
-    if wrong and all(tag.lstrip("-").isdigit() for tag in wrong):
+    if wrong and len(wrong) == len(tags) and all(tag.lstrip("-").isdigit() for tag in wrong):
         raise DataError(
             f"{rows.file}: the tags in column {rows.names['label']!r} are numbers, and the file does not name them; "
             f"name them in task.labels, in order, as in [O, B-PER, I-PER]"
@@ -99,7 +101,7 @@ def not_a_tag(rows: TableRows, row: int, tag: Any) -> str:
     where = f", row {row}" if row else ""
     return (
         f"{rows.file}{where}: the tag {tag!r} in column {rows.names['label']!r} is neither O nor a letter and a type, "
-        f"such as B-PER and I-PER (BIO, IOB1, BILOU or BIOES)"
+        f"such as B-PER and I-PER (BIO, IOB1, BILOU or BIOES); write the words of an entity so, and {O_TAG} for others"
     )
 
 
@@ -224,7 +226,8 @@ def judging_tags(
 
 
 def columns_with_tags(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
-    """Return a column of lists of words and one of lists as long; None if there are none."""
+    """Return a column of lists of words and one of lists as long, or texts of both; None if there are none."""
+    columns = in_parts(columns)
     lists = {
         name: [value for value in values[:LOOKED_AT] if value is not None]
         for name, values in columns.items()
@@ -243,6 +246,25 @@ def columns_with_tags(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | No
     return None
 
 
+def in_parts(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Return the first rows of columns; where one holds texts of tags, such as ``B-PER O``, texts are lists."""
+    some = {name: values[:LOOKED_AT] for name, values in columns.items()}
+    if not any(map(are_texts_of_tags, some.values())):
+        return some
+    return {
+        name: [value.split() if isinstance(value, str) else value for value in values] for name, values in some.items()
+    }
+
+
+def are_texts_of_tags(values: Sequence[Any]) -> bool:
+    """Tell whether a column holds texts of tags alone, with spaces between them."""
+    known = [value for value in values if value not in (None, "")]
+    if not known or not all(isinstance(value, str) for value in known):
+        return False
+    found = [[split_tag(part) for part in value.split()] for value in known]
+    return all(tag is not None for row in found for tag in row) and any(len(row) > 1 for row in found)
+
+
 def are_words(values: Sequence[Any]) -> bool:
     """Tell whether all lists are of texts that are not all tags."""
     flat = [word for value in values for word in value]
@@ -250,9 +272,10 @@ def are_words(values: Sequence[Any]) -> bool:
 
 
 def are_as_long(words: Sequence[Any], tags: Sequence[Any]) -> bool:
-    """Tell whether each row has as many tags as words."""
+    """Tell whether nearly each row has as many tags as words: one that has not is refused by its number."""
     both = [(one, other) for one, other in zip(words, tags, strict=True) if one is not None and other is not None]
-    return bool(both) and all(isinstance(other, (list, tuple)) and len(one) == len(other) for one, other in both)
+    as_long = sum(isinstance(other, (list, tuple)) and len(one) == len(other) for one, other in both)
+    return bool(both) and as_long >= SHARE_AS_LONG * len(both)
 
 
 def may_be_tags(name: str, words: Sequence[Any], tags: Sequence[Any]) -> bool:
@@ -264,6 +287,7 @@ def may_be_tags(name: str, words: Sequence[Any], tags: Sequence[Any]) -> bool:
 
 def guess_tags(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return how a table with a list of words and a list of tags would be used; None for any other table."""
+    columns = in_parts(columns)
     rows = zip(columns[chosen.text], columns[chosen.label], strict=True)
     both = [(text, label) for text, label in rows if text is not None and label is not None][:LOOKED_AT]
     if not both or not all(isinstance(one, (list, tuple)) for pair in both for one in pair):

@@ -62,6 +62,22 @@ def test_a_table_keeps_its_columns_ids_and_rows(predict: Predict, folder: Path, 
     assert "1 row without text: their predictions are null" in ended.error
 
 
+def test_a_question_with_options_may_lack_its_paragraph(predict: Predict, tmp_path: Path) -> None:
+    """Where the second texts ask, an empty paragraph is no missing row; where options stand alone, it is."""
+    from transformers import AutoConfig, BertForMultipleChoice
+
+    from tasks.task_types.choices.head import configure_options
+
+    folder = write_classifier(tmp_path / "chooser")
+    configure_options(config := AutoConfig.from_pretrained(folder), [])
+    BertForMultipleChoice(config).save_pretrained(folder)
+    (tmp_path / "rows.csv").write_text("support,question,a,b\nthe film,was it good,yes,no\n,was it bad,yes,no\n")
+    asked = predict(folder, "rows.csv", "--text", "support", "--pair", "{question} {a | b}")
+    assert [row["choice"] in (0, 1) for row in rows_of(asked)] == [True, True] and "without text" not in asked.error
+    alone = predict(folder, "rows.csv", "--text", "support", "--pair", "{a | b}")
+    assert [row["choice"] for row in rows_of(alone)][1] is None and "1 row without text" in alone.error
+
+
 def test_texts_are_put_together_from_columns(predict: Predict, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("word,text,at,to\nfilm,the film was good,4,8\nplot,bad plot,9,13\n")
     template = "{word}: {text *at:to*}"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from flows.recipes.checks import planned_facts
 from tasks.catalog import TaskSpec
 from tasks.ports.rows.data_leakage import leaked
 from tasks.ports.rows.overlap import sentences_of
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
-from tasks.ports.rows.seen import read_sentences
+from tasks.ports.rows.row_files import read_texts
+from tasks.ports.rows.seen import learned_digests, read_sentences, rows_seen
 from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.held_back import choice_lines, group_lines, held_back_lines
 from tests.contenders import recipe_for
@@ -71,6 +75,26 @@ def test_rows_of_different_groups_that_share_words_are_counted_and_said(tmp_path
     assert not any(
         "share a text" in line for line in held_back_lines(planned_facts(facts.replaced(leaked_in_part={}), {}))
     )
+
+
+@pytest.mark.parametrize("prompt", ["", "passage: ", "represent this passage so that it is found by a question: "])
+def test_text_for_transfer_is_compared_without_its_prompt(prompt: str, tmp_path: Path) -> None:
+    """A short text with a prompt before it shares no eight words with itself under another prompt, and one of eight
+    words makes all texts overlap."""
+    rows = [{"q": f"question {row}", "p": f"answer number {row}"} for row in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = TaskSpec(name="s", kind="retrieval", text="query: {q}", pair=f"{prompt}{{p}}", label="label")
+    knobs = RowsSlice(task=task, selection_rows=0, holdout_rows=0, validation_share=0.3)
+    facts = prepare_rows(tmp_path / "rows.jsonl", knobs, tmp_path / "prepared")
+    held = read_texts(tmp_path / "prepared", "validation")[0]
+    texts = [held[1].removeprefix(prompt), "something else", "quite another text"]
+    (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts) + "\n")
+    for template in ("text", f"{prompt}{{text}}", "query: {text}"):
+        source, output = tmp_path / "texts.csv", tmp_path / f"transfer {template}".replace(":", "")
+        said = prepare_transfer(source, template, None, output, tmp_path / "prepared")
+        assert said == {"rows": 3, "leaked": {"selection": 0, "validation": 1}}
+        assert rows_seen(tmp_path / "prepared", "validation", learned_digests([output])) == 1
+    assert facts.rows["validation"] * 2 == len(held)
 
 
 def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Path) -> None:

@@ -98,9 +98,29 @@ def test_equal_options_are_counted(tmp_path: Path) -> None:
     assert any("1 rows have two equal options" in line for line in facts.read)
 
 
+@pytest.mark.parametrize("absent", ["", None, "  "])
+def test_a_question_without_its_paragraph_is_asked_and_counted(tmp_path: Path, absent: str | None) -> None:
+    """Some questions of SciQ have no paragraph: without them, the model would be judged on easier rows."""
+    columns = {**TWO, "p": [absent, "It is three."]}
+    rows, facts = prepared(tmp_path, columns, {**LISTED, "text": "p", "pair": "{q} {o[]}"})
+    assert rows.texts == [absent or "", "It is three."] and rows.pairs == ["Q? one\nQ? two", "R? three\nR? four"]
+    assert any("1 rows have no text in column 'p', and are asked without it" in line for line in facts.read)
+    assert not facts.faulty
+
+
+def test_questions_without_a_paragraph_share_no_text_with_each_other(tmp_path: Path) -> None:
+    """An empty paragraph is none that two rows have in common: they are drawn like others, and not purged."""
+    columns = {**questions(60), "context": [""] * 60, "q": [f"what of number {number}" for number in range(60)]}
+    write_table(tmp_path / "train.parquet", columns)
+    task = TaskSpec(name="about", kind="choices", text="context", pair="{q} {choices[]}", label="label")
+    facts = prepare_rows(tmp_path, RowsSlice(task=task, selection_rows=0), tmp_path / "rows")
+    assert facts.rows["validation"] > 0 and facts.purged.rows == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "task", "sentence"),
     [
+        ({"q": ["Q?", ""]}, LISTED, "row 2: the text in column 'q' is empty"),
         ({"a": [2, 0]}, LISTED, "row 1: the label 2 is none of 0 to 1, the places of 2 options; places are counted"),
         ({"a": ["C", "A"]}, LISTED, "row 1: the label 'C' names none of 2 options ('one', 'two'); write a place"),
         ({"a": ["five", "three"]}, LISTED, "row 1: the label 'five' names none of 2 options"),
@@ -172,13 +192,33 @@ TABLES: dict[str, tuple[dict[str, list[Any]], dict[str, Any], str]] = {
         "cop names the right one",
     ),
     "sciq": (
-        {"question": ASKED, "distractor2": THIRDS, "distractor1": SECONDS, "correct_answer": FIRSTS, "support": ASKED},
+        {
+            "question": ASKED,
+            "distractor2": THIRDS,
+            "distractor1": SECONDS,
+            "correct_answer": FIRSTS,
+            "support": [""] * 30,
+        },
         {
             "text": "question",
             "pair": "{correct_answer | distractor1 | distractor2}",
             "label": "correct_answer",
         },
         "correct_answer names the right one; guessing is right in 33%",
+    ),
+    "sciq with its paragraphs": (
+        {
+            "question": ASKED,
+            "distractor1": SECONDS,
+            "correct_answer": FIRSTS,
+            "support": ["", *(f"Paragraph {number} says it." for number in range(29))],
+        },
+        {
+            "text": "support",
+            "pair": "{question} {correct_answer | distractor1}",
+            "label": "correct_answer",
+        },
+        'support is read; without it (text: question, pair: "{correct_answer | distractor1}") this is a test of knowl',
     ),
     "swag": (
         {"sent1": ASKED, "sent2": ["He"] * 30, "ending0": FIRSTS, "ending1": SECONDS, "label": [0, 1] * 15},

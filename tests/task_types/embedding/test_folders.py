@@ -18,12 +18,15 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError, RecipeError
 from tasks.exports.jobs import JOBS
 from tasks.ports.files.model_files import model_files
+from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.data import TransferText
+from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.report.model_card import usage
 from tasks.report.tables.exports_section import snippet
 from tasks.scoring.predict import predict_texts
 from tasks.task_types.embedding.pooled import AutoModel, pooling_of
 from tasks.task_types.embedding.prompts import require_prompts
+from tasks.training.finetune import finetune
 from tasks.training.models.students import build_student, save_model
 from tests.exports.test_exports import write_rows
 from tests.forked.strangers import ask_stranger
@@ -201,6 +204,7 @@ def test_a_prompt_of_every_text_stands_before_texts_to_predict(folder: Path) -> 
     assert predict_texts(folder, ["it"]) == wanted
 
 
+TEACHER_KNOBS = TeacherSlice(task_type="retrieval", model="mine").model_dump(mode="json")
 SEARCH = {"name": "mine", "kind": "retrieval", "text": "{question}", "pair": "context", "label": "none"}
 
 
@@ -243,6 +247,51 @@ def test_prompts_that_cannot_be_read_are_one_sentence(said: dict[str, Any], sent
     state(folder, "config_sentence_transformers.json", **said)
     with pytest.raises(ModelError, match=sentence):
         model_files(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "pair", "prompts"),
+    [
+        ("query: {question}", "passage: {context}", {"query": "query: ", "document": "passage: "}),
+        ("Find: {question}", "context", {"query": "Find: ", "document": ""}),
+        ("to: {question}", "to: {context}", {"query": "to: ", "document": "to: "}),
+        ("{question}", "context", None),
+        ("title: {question} by {author}", "context", None),
+    ],
+)
+def test_prompts_of_a_recipe_are_stated_where_the_teacher_states_none(
+    text: str, pair: str, prompts: dict[str, str] | None, folder: Path, tmp_path: Path
+) -> None:
+    """E5's folder says nothing of the words with which it was trained: a student's must, or its user asks without
+    them. A template of several columns is written by its user, words before it too."""
+    rows = [{"question": f"q {row}", "context": f"c {row}", "author": f"a {row}"} for row in range(90)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = TaskSpec.model_validate(SEARCH | {"text": text, "pair": pair, "label": "label"})
+    knobs = RowsSlice(task=task, selection_rows=0, validation_share=0.3, purge=False)
+    prepare_rows(tmp_path / "rows.jsonl", knobs, tmp_path / "rows")
+    (tmp_path / "taken").mkdir()
+    order = {
+        "job": "finetune",
+        "knobs": {**TEACHER_KNOBS, "task_type": "retrieval", "already_finetuned": True},
+        "inputs": {"rows": str(tmp_path / "rows"), "base": str(folder)},
+        "output": str(tmp_path / "taken"),
+        "threads": 1,
+    }
+    finetune(Job(order, silent=True))
+    said = json.loads((tmp_path / "taken" / "config_sentence_transformers.json").read_text())
+    assert said["prompts"] == (prompts or {})
+    assert said["default_prompt_name"] == ("query" if prompts and len({*prompts.values()}) == 1 else None)
+    state(folder, "config_sentence_transformers.json", prompts={"query": text.partition("{")[0]})
+    require_prompts(tmp_path / "taken", "retrieval", task, None)
+
+
+def test_the_program_of_a_card_for_sentence_transformers_names_the_prompts() -> None:
+    """Written into the text, a prompt that the folder states for every text would be read twice."""
+    search = usage(TaskSpec.model_validate(SEARCH | {"text": "query: {question}", "pair": "passage: {context}"}))
+    assert '.encode(["some text"], prompt="query: ")' in search and 'prompt="passage: ")' in search
+    alike = usage(TaskSpec.model_validate(SEARCH | {"text": "to: {question}", "pair": "to: {context}"}))
+    assert '.encode(["some text"], prompt="to: ")' in alike and alike.count("prompt=") == 1
+    assert '.encode(["some text"])' in usage(TaskSpec.model_validate(SEARCH | {"text": "question"}))
 
 
 def test_the_programs_of_a_card_write_the_prompt(folder: Path) -> None:
