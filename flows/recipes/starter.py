@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.recipes.starter_messages import (
     all_differ,
+    has_no_label,
     names_without_header,
     no_type_fits,
     nothing_to_learn,
@@ -44,7 +45,7 @@ from flows.recipes.starter_text import (
 )
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
-from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TASK_TYPES, TaskType, task_type
+from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, NO_LABEL, TASK_TYPES, TaskType, task_type
 
 if TYPE_CHECKING:
     from tasks.task_types.interfaces import ColumnChoice, TableGuess
@@ -176,8 +177,6 @@ def columns_chosen(
     from tasks.task_types.readers import columns_of_types
 
     wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
-    if not wished and (own := columns_of_types(values, wishes.task)) is not None:
-        return own, reasons_of(own, wishes, values)
     if len(set(wished)) < len(wished):
         raise RecipeError(f"--text, --label and --pair name {', '.join(wished)}; name a column of its own by each")
     for option, name in (("--text", wishes.text), ("--label", wishes.label), ("--pair", wishes.pair)):
@@ -185,6 +184,10 @@ def columns_chosen(
             raise RecipeError(
                 f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
             )
+    if wishes.label is None and wishes.pair is None and (wishes.text is None or wishes.task):
+        offered = values if wishes.text is None else {wishes.text: values[wishes.text]}
+        if (own := columns_of_types(offered, wishes.task)) is not None:
+            return own, reasons_of(own, wishes, values)
     values = {name: in_one_value(column) for name, column in values.items()}
     nested = {
         name: column for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)
@@ -193,9 +196,10 @@ def columns_chosen(
         raise DataError(f"{file}: the column {named!r} holds objects, or lists of other things than labels")
     values = {name: column for name, column in values.items() if name not in nested}
     chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)
-    chosen = columns_without_label(values, wishes, chosen) or chosen
+    without = columns_without_label(values, wishes, chosen)
+    chosen = without if without or (has_no_label(wishes.task) and not wishes.label) else chosen
     if chosen is None:
-        raise DataError(nothing_to_learn(file, values, nested))
+        raise DataError(nothing_to_learn(file, values, nested, wishes.task))
     if any(DECIMAL_COMMA.fullmatch(value) for value in values.get(chosen.label, ()) if isinstance(value, str)):
         raise DataError(f"{file}: the column {chosen.label!r} has numbers with decimal commas; write them with points")
     chosen = replace(chosen, task=task_type(wishes.task).name if wishes.task else None)
@@ -211,11 +215,19 @@ def columns_chosen(
 def columns_without_label(
     values: Mapping[str, list[Any]], wishes: Wishes, found: ColumnChoice | None
 ) -> ColumnChoice | None:
-    """Return the columns that the user names for a type whose rows need no label, if no column is one; else None."""
+    """Return the columns that the user names for a type whose rows need no label, if no column is one; else None. A
+    type whose rows have no label takes the longest texts where no column is named."""
+    from tasks.task_types.common_rows import text_columns
     from tasks.task_types.interfaces import ColumnChoice
     from tasks.task_types.readers import READERS
 
-    if wishes.label or not wishes.task or not wishes.text:
+    if wishes.label or not wishes.task:
+        return None
+    if has_no_label(wishes.task):
+        text = wishes.text or next(iter(text_columns(values)), None)
+        choice = ColumnChoice(text, None, NO_LABEL.role, task=wishes.task) if text else None
+        return choice if choice and READERS[wishes.task].guess(values, choice) else None
+    if not wishes.text:
         return None
     needed = {column.role: column.required for column in task_type(wishes.task).columns}
     if needed["label"] or ("pair" in needed and not wishes.pair):

@@ -31,10 +31,10 @@ READERS: dict[str, Reader] = {
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
+    "seq2seq": SEQ2SEQ,  # before documents: long texts with their summaries are no language model's
     "next-words": NEXT_WORDS,
     "chats": CHATS,
     "masked-words": MASKED_WORDS,
-    "seq2seq": SEQ2SEQ,
 }
 
 
