@@ -20,6 +20,7 @@ from tasks.task_types.retrieval.rows import READER as RETRIEVAL
 from tasks.task_types.seq2seq.rows import READER as SEQ2SEQ
 from tasks.task_types.spans.rows import READER as SPANS
 from tasks.task_types.tokens.rows import READER as TOKENS
+from tasks.task_types.types import NO_LABEL
 
 READERS: dict[str, Reader] = {
     "classification": CLASSIFICATION,
@@ -31,16 +32,18 @@ READERS: dict[str, Reader] = {
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
     "ranking": RANKING,
-    "seq2seq": SEQ2SEQ,  # before documents: long texts with their summaries are no language model's
     "next-words": NEXT_WORDS,
     "chats": CHATS,
     "masked-words": MASKED_WORDS,
+    "seq2seq": SEQ2SEQ,
 }
 
 
 def columns_of_types(values: Mapping[str, Sequence[Any]], task: str | None) -> ColumnChoice | None:
     """Return columns that a single type of task can read, with that type; None if there are none."""
-    for name in [task] if task in READERS else READERS:
+    # Documents last: long texts beside their summaries are no language model's.
+    every = sorted(READERS, key=lambda name: NO_LABEL in READERS[name].columns)
+    for name in [task] if task in READERS else every:
         find = READERS[name].columns_of
         if find is not None and (found := find(values)) is not None:
             return replace(found, task=name)
