@@ -13,7 +13,7 @@ from tasks.architectures.architecture import UNKNOWN
 from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, model_type_of, shape_of
 from tasks.architectures.requirements import require_decoder, require_heads
 from tasks.errors import DataError, ModelError, RecipeError
-from tasks.ports.files.tokenizer_files import END_OF_WRITTEN, FRAME_OF_READ, require_same_reading
+from tasks.ports.files.tokenizer_files import END_OF_WRITTEN, FRAME_OF_READ, require_same_reading, require_template
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
@@ -52,6 +52,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     require_stacks(recipe, config)
     require_room_of_model(recipe, config)
     require_prompts(base, recipe.spec.kind, recipe.spec, recipe.transfer)
+    require_template(base, recipe.spec.kind)
     for student in recipe.new_students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
         check_student(recipe, student, config, own)

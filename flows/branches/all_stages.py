@@ -19,7 +19,7 @@ from flows.branches.search.shapes import find_shapes
 from flows.branches.search.trials import find_recipes, trials_of
 from flows.branches.subflow import in_branch
 from flows.branches.sweep import GreedySearch, Swept, first_rung, grid_of, try_strategy
-from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base
+from flows.branches.teacher import colleague, good_teacher, layers_of_teacher, pretrained_base, vocabulary_of_teacher
 from flows.branches.teacher_signals import answers_for
 from flows.run.judging_sources import with_purge
 from flows.run.opening import metrics_in, require_two_classes
@@ -80,6 +80,7 @@ async def begin_everything(
         await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
     shared = await shared_artifacts(recipe, sources, learned, base)
     shared.layers = layers_of_teacher(recipe, session.store, sources)
+    session.vocabulary = vocabulary_of_teacher(recipe, session.store, sources)
     shared.metrics = metrics_in(sources)
     shared.groups = rows.read(RowsFacts).groups
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)

@@ -51,6 +51,14 @@ def layers_of_teacher(recipe: Recipe, store: Store, sources: Mapping[str, Artifa
     return layers_of(json.loads((store.folder(sources["teacher"]) / "config.json").read_text()))
 
 
+def vocabulary_of_teacher(recipe: Recipe, store: Store, sources: Mapping[str, Artifact]) -> int | None:
+    """Return the number of words among which the teacher answers, at most; None if its config does not state it."""
+    if recipe.pretraining is not None:
+        return recipe.pretraining.vocabulary
+    found = json.loads((store.folder(sources["teacher"]) / "config.json").read_text()).get("vocab_size")
+    return found if isinstance(found, int) else None
+
+
 def width_and_heads_of_teacher(recipe: Recipe, store: Store, base: Artifact) -> tuple[int, int]:
     """Return the teacher's width and its number of attention heads; it has those of its pretrained base."""
     if recipe.pretraining is not None:

@@ -296,7 +296,7 @@ def plan(
         [session.placed] * bool(session.placed)
         + plan_lines(found)
         + layer_lines(session.teacher_layers)
-        + kept_answer_lines(chosen, held)
+        + kept_answer_lines(chosen, held, session.vocabulary)
         + held_back_lines(held)
         + ([f"The run would be refused: {found.refused}."] if found.refused else [])
     ):

@@ -17,6 +17,7 @@ from flows.recipes.starter_faults import (
 )
 from flows.recipes.starter_messages import (
     all_differ,
+    has_no_label,
     names_without_header,
     no_type_fits,
     nothing_to_learn,
@@ -51,7 +52,7 @@ from flows.recipes.starter_text import (
 from tasks.errors import DataError, ModelError, RecipeError
 from tasks.task_types.texts.pair_forms import PairForm, form_of_pairs, has_forms
 from tasks.task_types.texts.templates import is_template
-from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, TASK_TYPES, TaskType, task_type
+from tasks.task_types.types import ERROR_METRICS, METRICS_OF_SCORES_OF, NO_LABEL, TASK_TYPES, TaskType, task_type
 
 if TYPE_CHECKING:
     from tasks.task_types.interfaces import ColumnChoice, TableGuess
@@ -183,11 +184,6 @@ def columns_chosen(
     from tasks.task_types.readers import columns_of_types
 
     wished = [name for name in (wishes.text, wishes.label, wishes.pair) if name is not None]
-    if not wished and (own := columns_of_types(file, values, wishes.task)) is not None:
-        require_texts(file, values, own)
-        if not wishes.task:
-            require_no_empty_label(file, values, own)
-        return own, reasons_of(own, wishes, values)
     if len(set(wished)) < len(wished):
         raise RecipeError(f"--text, --label and --pair name {', '.join(wished)}; name a column of its own by each")
     for option, name in (("--text", wishes.text), ("--label", wishes.label), ("--pair", wishes.pair)):
@@ -195,6 +191,13 @@ def columns_chosen(
             raise RecipeError(
                 f"{option}: {file} has no column {name!r}; it has {', '.join(values)}{nearest(name, values)}"
             )
+    if wishes.label is None and wishes.pair is None and (wishes.text is None or wishes.task):
+        offered = values if wishes.text is None else {wishes.text: values[wishes.text]}
+        if (own := columns_of_types(file, offered, wishes.task)) is not None:
+            require_texts(file, values, own)
+            if not wishes.task:
+                require_no_empty_label(file, values, own)
+            return own, reasons_of(own, wishes, values)
     lists = [name for name, column in values.items() if any(isinstance(value, list) for value in column)]
     values = {name: in_one_value(column) for name, column in values.items()}
     nested = {
@@ -208,11 +211,12 @@ def columns_chosen(
     if chosen is not None and {*lists} & {chosen.text, chosen.pair}:  # a list of labels is one, and no text
         texts[chosen.label] = values[chosen.label]
         chosen = choose_columns(texts, wishes.text, chosen.label, wishes.pair)
-    chosen = columns_without_label(values, wishes, chosen) or chosen
+    without = columns_without_label(values, wishes, chosen)
+    chosen = without if without or (has_no_label(wishes.task) and not wishes.label) else chosen
     if chosen is None:
         require_lists_as_lists(file, values, list(values))
         several = {name: values.pop(name) for name in lists if name in values and len(set(values[name])) > 1}
-        raise DataError(nothing_to_learn(file, values, nested | several))
+        raise DataError(nothing_to_learn(file, values, nested | several, wishes.task))
     require_usable_labels(file, values, chosen)
     require_texts(file, values, chosen)
     chosen = replace(chosen, task=task_type(wishes.task).name if wishes.task else None)
@@ -228,11 +232,19 @@ def columns_chosen(
 def columns_without_label(
     values: Mapping[str, list[Any]], wishes: Wishes, found: ColumnChoice | None
 ) -> ColumnChoice | None:
-    """Return the columns that the user names for a type whose rows need no label, if no column is one; else None."""
+    """Return the columns that the user names for a type whose rows need no label, if no column is one; else None. A
+    type whose rows have no label takes the longest texts where no column is named."""
+    from tasks.task_types.common_rows import text_columns
     from tasks.task_types.interfaces import ColumnChoice
     from tasks.task_types.readers import READERS
 
-    if wishes.label or not wishes.task or not wishes.text:
+    if wishes.label or not wishes.task:
+        return None
+    if has_no_label(wishes.task):
+        text = wishes.text or next(iter(text_columns(values)), None)
+        choice = ColumnChoice(text, None, NO_LABEL.role, task=wishes.task) if text else None
+        return choice if choice and READERS[wishes.task].guess(values, choice) else None
+    if not wishes.text:
         return None
     needed = {column.role: column.required for column in task_type(wishes.task).columns}
     if needed["label"] or ("pair" in needed and not wishes.pair):

@@ -12,7 +12,8 @@ from tasks.task_types.common_rows import known_values, mean_words, name_fit
 from tasks.task_types.interfaces import ColumnChoice
 from tasks.task_types.texts.templates import columns_in
 
-PRINTED_LIST = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
+PRINTED_LIST = re.compile(r"\s*\[(?!\s*\{).*\]\s*", re.DOTALL)
+"""A list in brackets, but for one of messages, which is read from its JSON."""
 PRINTED_SET = re.compile(r"\{[^:]*\}|set\(\)|frozenset\(.*\)|\[\s*[\d.]+(\s+[\d.]+)+\s*\]")
 WRITTEN_NUMBER = re.compile(r"\s*-?\d+\.\d+\s*")
 DECIMAL_COMMA = re.compile(r"-?\d+,\d+")

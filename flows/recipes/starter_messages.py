@@ -10,6 +10,7 @@ from typing import Any
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import ColumnChoice
 from tasks.task_types.texts.tagged_lines import are_tagged_lines
+from tasks.task_types.types import NO_LABEL, task_type
 
 LONGEST_VALUE = 40
 """Characters of a value that a message shows."""
@@ -19,12 +20,29 @@ MANY_ROWS = 20
 """Rows of which some share their label, if it is a class."""
 
 
-def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Mapping[str, list[Any]]) -> str:
-    """Return a sentence about a table in which no text stands beside a label."""
+def has_no_label(task: str | None) -> bool:
+    """Tell whether rows of a type of task have no label: the texts themselves are what is learned."""
+    return task is not None and NO_LABEL in task_type(task).columns
+
+
+def nothing_to_learn(
+    file: str, values: Mapping[str, list[Any]], nested: Mapping[str, list[Any]], task: str | None = None
+) -> str:
+    """Return a sentence about a table in which no text stands beside a label, or no text at all for a ``task`` without
+    labels."""
+    if task is not None and has_no_label(task):
+        is_chat = any(column.is_chat for column in task_type(task).columns)
+        wanted = "lists of messages, each with a role and a content" if is_chat else "texts"
+        return f"{file}: no column of {', '.join([*values, *nested])} holds {wanted}, which is what {task} learns from"
     if file.removesuffix(".gz").endswith(".txt") and are_tagged_lines(values.get("text", ())[:TAGGED_LINES]):
         return f"{file} has a word and its tag in each line; call it {file.replace('.txt', '.conll')}"
     if file.removesuffix(".gz").endswith(".txt"):
-        return f"{file} is read as one text a line; save it as .csv or .tsv, with a label beside each text"
+        if not any(str(value or "").strip() for value in values.get("text", ())):
+            return f"{file} has no line with a text; name a file with texts"
+        return (
+            f"{file} is read as one text a line; --task next-words or --task masked-words learns from texts alone, for "
+            f"another task save it as .csv or .tsv, with a label beside each text"
+        )
     known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
     single = [f"{name!r} has {brief(next(iter(one)))!r} in every row" for name, one in known.items() if len(one) == 1]
     single += [f"{name!r} is empty" for name, one in known.items() if not one]
@@ -32,8 +50,9 @@ def nothing_to_learn(file: str, values: Mapping[str, list[Any]], nested: Mapping
     why = f" ({'; '.join(single[:3])})" if single else ""
     return (
         f"{file} has the columns {', '.join([*values, *nested])}, and none of them is a text beside a label with "
-        f"several values{why}; name them by --text and --label, or queries and their passages, which need no label, by "
-        f"--task retrieval --text COLUMN --pair COLUMN"
+        f"several values{why}; name them by --text and --label, texts and those to write of them by --task seq2seq "
+        f"--text COLUMN --label COLUMN, texts alone by --task next-words --text COLUMN, or queries and their passages, "
+        f"which need no label, by --task retrieval --text COLUMN --pair COLUMN"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.recipes.starter_messages import word
+from flows.recipes.starter_messages import has_no_label, word
 from flows.recipes.starter_rows import TableSource
 from tasks.recipe.data import TableFormat
 from tasks.task_types.texts.pair_forms import PairForm
@@ -41,7 +41,10 @@ teacher:
 
 
 RETAINED = "metric: retained, at_least: 0.95}   # of the teacher's score, at the lower end of its interval"
-OF_ERROR = "metric: {}, at_most: 1.1, of_teacher: true}}   # of the teacher's, at the upper end of its interval"
+OF_ERROR = (
+    "metric: retained, at_least: 0.83}}   # the teacher's {0} over the student's, at the lower end of its interval: at "
+    "most 1.2 times as much"
+)
 BASELINE_LINE = "  - {{name: {student}-without-teacher, role: baseline, {shape}, start: {start}, signal: labels}}\n"
 FURTHER_LINES = "scoring:\n  metrics: [{}]    # beside the task's: how well scores rank rows, at any threshold\n"
 SEARCH_LINES = """search:        # limbeck search {out}: which way of training this shape is best? starts, methods and learning rates, a half hour
@@ -57,6 +60,8 @@ def with_data(fields: Mapping[str, object], data: Sequence[str]) -> str:
 
 def has_label(chosen: ColumnChoice, values: Mapping[str, Sequence[Any]]) -> bool:
     """Tell whether a table has a column of labels: texts alone are what language models learn."""
+    if has_no_label(chosen.task):
+        return False
     return any(part in values for part in chosen.label.split(", "))
 
 

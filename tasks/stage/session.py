@@ -188,6 +188,8 @@ class Session:
     """The global concurrency limit of which a stage for a GPU takes slots while it computes; empty: none."""
     teacher_layers: list[TeacherLayers] = field(default_factory=list)
     """The choices of this run to store the teacher's inner layers, or not."""
+    vocabulary: int | None = None
+    """The number of words among which the teacher answers; None while its model is not known."""
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)

@@ -185,6 +185,7 @@ class Head:
     """Returns a teacher's outputs as they are stored, as ``teacher_loss`` takes them; None: unchanged."""
     write: Callable[[Any, Tensor, Tensor, Writing], Tensor] | None = None
     """Returns the tokens that a model writes, from those that it reads and their mask; None: it writes none."""
+    state_prompts: Callable[[Any, str, str], None] | None = None  # in a config, those before texts and second texts
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
@@ -204,8 +205,7 @@ class ModelComparison(TypedDict):
 
     counts: dict[str, int]
     examples: dict[str, list[Example]]
-    gap: NotRequired[float | None]
-    """The mean distance of their predictions, for values."""
+    gap: NotRequired[float | None]  # the mean distance of their predictions, for values
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tasks.task_types.retrieval.rows import READER as RETRIEVAL
 from tasks.task_types.seq2seq.rows import READER as SEQ2SEQ
 from tasks.task_types.spans.rows import READER as SPANS
 from tasks.task_types.tokens.rows import READER as TOKENS
+from tasks.task_types.types import NO_LABEL
 
 READERS: dict[str, Reader] = {
     "classification": CLASSIFICATION,
@@ -42,7 +43,9 @@ READERS: dict[str, Reader] = {
 def columns_of_types(file: str, values: Mapping[str, Sequence[Any]], task: str | None) -> ColumnChoice | None:
     """Return columns that a single type of task can read, with that type; None if there are none. Raises DataError for
     columns of a type that it cannot read as they are."""
-    for name in [task] if task in READERS else READERS:
+    # Documents last: long texts beside their summaries are no language model's.
+    every = sorted(READERS, key=lambda name: NO_LABEL in READERS[name].columns)
+    for name in [task] if task in READERS else every:
         find = READERS[name].columns_of
         try:
             found = None if find is None else find(values)

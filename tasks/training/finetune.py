@@ -5,7 +5,6 @@ Source: Devlin et al. 2018, BERT, arXiv:1810.04805.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from tasks.methods.losses.means import Loss
 from tasks.ports.rows.row_files import read_beginnings
 from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
-from tasks.task_types.embedding.prompts import state_prompts
+from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
@@ -27,12 +26,6 @@ from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import all_outputs, selection_score, selector
 from tasks.training.steps.batch_loss import BatchInputs, BatchLoss
 
-STATING_PROMPTS: dict[str, Callable[[Any, str, str], None]] = {
-    "embedding": state_prompts,
-    "retrieval": state_prompts,
-}
-"""By task type: what states in a model's config the prompts with which its texts are read, as its students take it."""
-
 
 def finetune(job: Job) -> dict[str, object]:
     """Fine-tune the model in ``base`` on ``rows`` and write a checkpoint; return its scores on the selection rows, and
@@ -41,7 +34,7 @@ def finetune(job: Job) -> dict[str, object]:
     make_deterministic(knobs.seed)
     task, tokenizer = task_and_tokenizer(job, knobs.task_type, "base")
     model = load_classifier(job.inputs["base"], task, place, seed=knobs.seed)
-    if (state := STATING_PROMPTS.get(knobs.task_type)) is not None:
+    if (state := HEADS[knobs.task_type].state_prompts) is not None:
         state(model.config, *read_beginnings(job.inputs["rows"], "prompts"))
     facts = {} if knobs.already_finetuned else train_with_labels(job, knobs, model, task, tokenizer)
     facts |= score_teacher(job, knobs, model, task, tokenizer)

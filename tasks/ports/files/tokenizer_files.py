@@ -91,6 +91,15 @@ def template_of_chats(folder: Path) -> object:
     return file.read_text(encoding="utf-8") if file.is_file() else own.get("chat_template")
 
 
+def require_template(folder: Path, kind: str) -> None:
+    """Raise ModelError for a model whose tokenizer has no template for chats, where a task is of chats."""
+    if kind == "chats" and template_of_chats(folder) is None:
+        raise ModelError(
+            f"the tokenizer in {folder} has no template for chats (chat_template); name a teacher that answers in "
+            f"chats, or write each chat as one text, and set task.kind: next-words"
+        )
+
+
 def contents_of_json(path: Path) -> Mapping[str, object]:
     """Return the contents of a file of JSON; nothing of one that is not there, or of another form."""
     found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -67,6 +67,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     faults = [fault for one in usable.values() for fault in one.faults]
     faults += rare_sentences(splits["train"].file, rare, names or (), drawn)
     require_no_faults(faults, knobs)
+    require_some(splits, unlabelled)
     splits, names = without_classes(splits, reader, names, rare)
     labels = splits["train"].labels if has_classes else None
     classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
@@ -80,6 +81,17 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     notes = [line for one in read.values() for line in reader.notes(table_rows(one, spec), names)]
     said = {"read": [*(line for one in read.values() for line in one.said), *notes], "faulty": faults}
     return divided, names, RowsFacts.model_validate({**facts, **said, "purged": purged, "unlabelled": unlabelled})
+
+
+def require_some(splits: Mapping[str, Split], unlabelled: Mapping[str, int]) -> None:
+    """Raise DataError for a split of the source of which no row can be used."""
+    for split, rows in splits.items():
+        if not len(rows):
+            why = f"none of its {unlabelled[split]:,} rows with a text has a label" if unlabelled[split] else "no text"
+            raise DataError(
+                f"{rows.file}: no row of the {split} split can be used, {why}; correct the file"
+                + (", or remove it, and rows are drawn from train" if split == "validation" else "")
+            )
 
 
 def write_rows(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,15 @@ class Held:
     def before(self) -> int:
         """Number of held-back rows that are not from train."""
         return len(self.given) if self.given else 0
+
+
+def no_train_file(source: Path, files: Sequence[Path]) -> str:
+    """Return a sentence about a folder of which no file has the name of the training rows."""
+    of_texts = len(files) > 1 and all(path.name.removesuffix(".gz").endswith(".txt") for path in files)
+    listed, more = ", ".join(path.name for path in files[:5]), f" and {len(files) - 5:,} more" if len(files) > 5 else ""
+    rename = "name one of them in place of the folder, or call it train.csv, train.txt or train.parquet"
+    way_out = 'write each text as a line {"text": "…"} of train.jsonl' if of_texts else rename
+    return f"{source} holds no train file; found {listed or 'nothing'}{more}; {way_out}"
 
 
 def divide(

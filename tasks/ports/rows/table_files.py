@@ -112,8 +112,8 @@ def first_broken_line(path: Path) -> str:
             try:
                 if line.strip() and not isinstance(json.loads(line), dict):
                     return f"line {number} is no object with the columns of a row"
-            except ValueError as error:
-                return f"line {number} is not JSON: {str(error).split(': line')[0]}"
+            except json.JSONDecodeError as error:
+                return f"line {number} is not JSON: {error.msg.removesuffix(' at')} at character {error.colno}"
     return ""
 
 
@@ -192,15 +192,12 @@ def streamed(
     datasets.utils.logging.disable_progress_bar()
     warnings.filterwarnings("ignore", "Length of header or names does not match")  # such lines are counted already
     with TemporaryDirectory(prefix="limbeck-table-") as cache:
-        with without_torch():
-            rows = datasets.load_dataset(
-                loader,
-                data_files={"train": [escape(str(path))]},
-                split="train",
-                streaming=True,
-                cache_dir=cache,
-                **options,
-            ).with_format("arrow")
+        options = {"data_files": {"train": [escape(str(path))]}, "streaming": True, "cache_dir": cache, **options}
+        try:
+            with without_torch():
+                rows = datasets.load_dataset(loader, split="train", **options).with_format("arrow")
+        except StopIteration as error:  # the loader of JSON looks at a first row
+            raise DataError(f"{path.name} has no rows; name a table with rows") from error
         batches = rows.iter(ROWS_OF_A_BATCH)
         first = next(batches, None)
         columns = tuple(first.column_names) if first is not None else tuple(rows.column_names or ())

@@ -14,7 +14,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.ports.rows.encodings import plain_name
-from tasks.ports.rows.splits import Split, gathered_rows
+from tasks.ports.rows.splits import Split, gathered_rows, no_train_file
 from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_config, format_of, open_table, tables_in
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import DerivedColumns, TableRows
@@ -57,10 +57,7 @@ def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict
     )
     train = declared.get("train") or named_files(files, "train")
     if not train:
-        raise DataError(
-            f"{source} holds no train file; found {', '.join(path.name for path in files) or 'nothing'}; name one "
-            f"train.csv or train.parquet"
-        )
+        raise DataError(no_train_file(source, files))
     for found, knob in ((train, ""), (validation, "name it in task.validation, ")):
         if len(found) > 1 and not declared and not all(SHARD.search(path.name) for path in found):
             raise DataError(

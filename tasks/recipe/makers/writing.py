@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from tasks.architectures.known_architectures import architecture_of, shape_of
+from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, shape_of
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation, Intermediate, TaskDistillation
@@ -126,8 +126,9 @@ def require_written_places(
 
 
 def require_stacks(recipe: WritingSections, config: Mapping[str, object]) -> None:
-    """Raise ModelError for a teacher with one stack where a text is written from a source, and with two where a text is
-    continued; ``config`` is its."""
+    """Raise ModelError for a teacher with one stack where a text is written from a source, with two where a text is
+    continued, that sees the words that it continues a text with, or does not see those behind a hidden word; ``config``
+    is its. Architectures that are not known are judged when they are loaded."""
     name, kind, own = recipe.spec.name, recipe.spec.kind, config.get("model_type")
     has_two = bool(config.get("is_encoder_decoder")) or shape_of(config).get("decoder_layers") is not None
     if recipe.task_type.writes and not has_two:
@@ -139,6 +140,18 @@ def require_stacks(recipe: WritingSections, config: Mapping[str, object]) -> Non
         raise ModelError(
             f"the teacher is of type {own}, which reads a source with one stack and writes with another, and {name} is "
             f"of type {kind}, whose models continue texts; name a gpt2, llama or qwen3 model, or set task.kind: seq2seq"
+        )
+    finds_hidden = recipe.task_type.keeps_words and not (recipe.task_type.writes or recipe.task_type.continues_texts)
+    is_encoder = architecture_of(config).has_masked_lm and own in ARCHITECTURES
+    if recipe.task_type.continues_texts and is_encoder:
+        raise ModelError(
+            f"the teacher is of type {own}, which sees the words behind a place, and {name} is of type {kind}, whose "
+            f"models continue texts; name a gpt2, llama or qwen3 model, or set task.kind: masked-words"
+        )
+    if finds_hidden and own in ARCHITECTURES and not is_encoder:
+        raise ModelError(
+            f"the teacher is of type {own}, which finds no hidden words, and {name} is of type {kind}; name a bert, "
+            f"roberta or modernbert model, or set task.kind: next-words"
         )
 
 

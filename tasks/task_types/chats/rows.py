@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,16 +37,36 @@ def judging_chats(
 
 
 def is_chats(values: Sequence[Any]) -> bool:
-    """Tell whether all cells of a column that are not empty are lists of messages."""
+    """Tell whether all cells of a column that are not empty are lists of messages, or their JSON."""
     given = [value for value in values if value]
-    return bool(given) and all(
-        isinstance(value, list) and all(isinstance(one, Mapping) for one in value) for value in given
-    )
+    return bool(given) and all(map(is_list_of_messages, given))
+
+
+def is_list_of_messages(cell: Any) -> bool:
+    """Tell whether a cell is a list of mappings, or its JSON, as csv files have it."""
+    if isinstance(cell, str):
+        if not cell.lstrip().startswith("[{"):
+            return False
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            return False
+    return isinstance(cell, list) and all(isinstance(one, Mapping) for one in cell)
+
+
+def have_roles(values: Sequence[Any]) -> bool:
+    """Tell whether the first cell of a column that is not empty is a list of messages that state who says them."""
+    first = next((value for value in values if value), "[]")
+    cell = json.loads(first) if isinstance(first, str) else first
+    return all("role" in one or "from" in one for one in cell)
 
 
 def column_of_chats(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
-    """Return the column of messages of a table; None if there is none."""
+    """Return the column of messages of a table, by a usual name, or the only one with roles; None if there is none."""
     found = [name for name in CHAT_COLUMNS if name in columns and is_chats(columns[name])]
+    if not found:
+        others = [name for name in columns if is_chats(columns[name]) and have_roles(columns[name])]
+        found = others if len(others) == 1 else []
     if not found:
         return None
     return ColumnChoice(found[0], None, NO_LABEL.role, why_text="lists of messages")

@@ -18,6 +18,7 @@ from tasks.methods.losses.ensembles import mixed_values
 from tasks.methods.losses.means import Loss, in_full, mean_of
 from tasks.methods.losses.similarities import similarity_loss
 from tasks.methods.losses.vectors import unit_vector_loss, vector_loss_paper
+from tasks.task_types.embedding.prompts import state_prompts
 from tasks.task_types.embedding.vectors import VECTOR
 from tasks.task_types.interfaces import Head
 from tasks.task_types.stored import STATED
@@ -83,4 +84,5 @@ HEAD = Head(
     teacher_loss=vector_teacher_loss,
     mix=mixed_vectors,
     start_from_labels=as_it_is,
+    state_prompts=state_prompts,
 )

@@ -145,10 +145,13 @@ def columns_of_documents(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice |
 
 
 def guess_documents(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
-    """Return how a table of documents would be used; None for any other table."""
-    if chosen.pair is not None or chosen.label in columns:
+    """Return how a table of documents would be used, also of one with a label where the type is asked for; None for any
+    other table."""
+    if chosen.pair is not None or (chosen.label in columns and chosen.task is None):
         return None
     words = mean_words(columns[chosen.text])
+    if not are_strings(columns[chosen.text]) or not words:
+        return None
     reason = f"texts of {words:,.0f} words on average without a label: the next word is what is learned"
     return TableGuess(ONLY_FIT, reason, ("word_perplexity", "token_perplexity", "bits_per_byte"))
 

@@ -76,12 +76,28 @@ def require_legal_signs(where: str, text: str) -> None:
 
 
 def require_a_target(rows: TableRows) -> None:
-    """Return no classes, which texts do not have. Raises DataError for rows without a single target."""
+    """Return no classes, which texts do not have. Raises DataError for rows without a single target, and for targets
+    that teach nothing: one for all sources, or the source itself."""
     if all(cell is None or cell == "" or cell == [] for cell in rows.columns["label"]):
         raise DataError(
             f"{rows.file} has no text to write in column {rows.names['label']!r}; name the column of the targets in "
             f"task.label"
         )
+    pairs = [
+        (source, target)
+        for source, target in zip(rows.columns["text"], rows.columns["label"], strict=True)
+        if source and target
+    ]
+    if len(pairs) > 1 and len({str(target) for _, target in pairs}) == 1 < len({str(source) for source, _ in pairs}):
+        why = "has one text for all sources"
+    elif pairs and all(source == target for source, target in pairs):
+        why = "repeats the source in every row"
+    else:
+        return
+    raise DataError(
+        f"{rows.file}: the column {rows.names['label']!r} {why}, which teaches nothing; name the column of the texts "
+        f"to write in task.label (limbeck init: --label)"
+    )
 
 
 def no_names_of_texts(config: ModelConfig) -> None:

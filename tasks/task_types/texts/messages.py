@@ -71,7 +71,9 @@ def chat_in_cell(file: str, column: str, row: int, cell: Any) -> Any:
     where = f"{file}, row {row}, column {column!r}"
     if isinstance(cell, str):
         cell = read_json(cell, where)
-    if not isinstance(cell, list) or not cell:
+    if cell == []:
+        return None
+    if not isinstance(cell, list):
         raise DataError(f"{where}: {short(cell)} is no list of messages; each is a mapping with a role and a content")
     return chat_of(cell, where)
 
@@ -106,7 +108,10 @@ def role_and_content(message: Any, number: int, where: str) -> tuple[str, str]:
     given = message.get("role", message.get("from"))
     role = OTHER_ROLES.get(str(given).lower(), str(given).lower())
     if role not in ROLES_OF_CHATS:
-        raise DataError(f"{here}: the role is {short(given)}; the roles of a chat are {', '.join(ROLES_OF_CHATS)}")
+        raise DataError(
+            f"{here}: the role is {short(given)}; the roles of a chat are {', '.join(ROLES_OF_CHATS)}; rename it, or "
+            f"leave the chat out"
+        )
     content = message.get("content", message.get("value"))
     if not isinstance(content, str):
         raise DataError(f"{here}: the content is {short(content)}; a content is a text")

@@ -94,7 +94,7 @@ def test_a_recipe_is_called_like_its_table(source: str, name: str, tmp_path: Pat
         ("one.csv", lines("text,label", "{0},yes", rows()), "'label' has 'yes' in every row"),
         ("void.csv", lines("text,label", ",{1}", rows()), "'text' is empty"),
         ("alone.csv", lines("text", "{0}", rows()), "has the columns text, and none of them is a text beside a label"),
-        ("lines.txt", lines("", "{0}", rows()), "lines.txt is read as one text a line; save it as .csv"),
+        ("lines.txt", lines("", "{0}", rows()), "lines.txt is read as one text a line; --task next-words"),
         (
             "comma.csv",
             lines("text;score", "{0};0,5", rows()) + "a;0,25\n" * 3,

@@ -260,7 +260,11 @@ def test_every_split_has_the_classes_in_the_proportions_of_the_table(tmp_path: P
         ("a.csv", b"\x00\x01\x02" * 100, "a.csv is not a text file"),
         ("a.pkl", b"\x80\x04.", "a.pkl is not a table that can be read; name a file that ends with .csv"),
         ("a.csv.gz", b"text,label\n", "a.csv.gz is not a whole gzip file"),
-        ("a.jsonl", b'{"text": "a", "label": 1}\n{"text":', "a.jsonl, line 2 is not JSON: Expecting value; correct it"),
+        (
+            "a.jsonl",
+            b'{"text": "a", "label": 1}\n{"text":',
+            "a.jsonl, line 2 is not JSON: Expecting value at character 9; correct it",
+        ),
         ("a.jsonl", b'{"text": "a", "label": 1}\n\n[1]\n', "a.jsonl, line 3 is no object with the columns of a row"),
         ("a.json", b'{"text": {"0": "a", "1": "b"}, "label": {"0": 1, "1": 0}}', "a.json holds columns and no rows"),
         ("a.json", b'{"columns": ["text"], "index": [0], "data": [["a"]]}', "write it with to_json(..., orient='re"),

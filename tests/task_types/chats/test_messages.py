@@ -63,7 +63,7 @@ def test_what_the_assistant_says_is_counted() -> None:
         ([{"role": "user", "content": "a"}], "row 9, column 'messages': the chat has no message of the assistant"),
         ("hello", "'hello' is no chat; write a list of messages as JSON"),
         ('{"role": "user"}', "{'role': 'user'} is no list of messages"),
-        ("[]", r"\[\] is no list of messages"),
+        ("[]", "row 9: the text in column 'messages' is empty"),
         (
             [{"role": "robot", "content": "a"}],
             "message 1: the role is 'robot'; the roles of a chat are system, ",

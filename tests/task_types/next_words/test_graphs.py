@@ -147,4 +147,4 @@ def test_a_memory_of_a_window_is_refused_in_a_sentence(tmp_path: Path) -> None:
     as_trained(tmp_path / "model")
     write_rows(tmp_path / "rows")
     facts = do("export", tmp_path / "full" / "output", EXPORT, model=tmp_path / "model", rows=tmp_path / "rows")
-    assert not facts["made"] and "a mistral model remembers other things" in facts["because"]
+    assert not facts["made"] and "a model of type mistral remembers other things" in facts["because"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
+from flows.cli.runner import planned_session
+from flows.home import Home
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.ports.rows.prepared import prepare_rows
@@ -18,6 +21,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.kept_answers import answer_bytes, kept_answer_lines
 from tasks.results.facts import HeldBackFacts, Purge
+from tasks.task_types.common_head import stored_words
+from tasks.task_types.units import KeptWords
 from tasks.training.answers import answer
 from tasks.training.distill import distill_prediction
 from tests.task_types.next_words.tables import write_decoder, write_documents
@@ -78,7 +83,7 @@ def test_a_plan_says_how_much_room_kept_answers_take(tmp_path: Path) -> None:
     held = HeldBackFacts(rows={"train": 1000}, purged=purged)
     recipe = Recipe.model_validate(values_for(tmp_path, tmp_path))
     (line,) = kept_answer_lines(recipe, held)
-    assert answer_bytes(16, 16) == 16 * 4 + 17 * 2
+    assert answer_bytes(16, 16, None) == 16 * 4 + 17 * 2
     assert re.search("up to 25.5 MB for some 260,000 tokens", line)
     live = recipe.task_distillation.model_copy(update={"answers": "live"})
     assert kept_answer_lines(recipe.model_copy(update={"task_distillation": live}), held) == []
@@ -86,3 +91,27 @@ def test_a_plan_says_how_much_room_kept_answers_take(tmp_path: Path) -> None:
     on_labels.pop("layer_dropping")
     assert kept_answer_lines(Recipe.model_validate(on_labels), held) == []
     assert "up to 98 bytes for each token of the training rows" in kept_answer_lines(recipe, HeldBackFacts())[0]
+
+
+def test_a_plan_keeps_no_more_words_than_the_teacher_knows(tmp_path: Path) -> None:
+    """The stage keeps the whole vocabulary where it is the smaller one; a plan named the room of 1,000 words."""
+    rows, teacher = write_documents(tmp_path / "table", 40), write_decoder(tmp_path / "teacher")
+    values = values_for(teacher, rows)
+    values["task_distillation"] |= {"kept_words": 1000}
+    recipe = Recipe.model_validate(values)
+    session = planned_session(recipe, Home(tmp_path / "home").create())
+    words = json.loads((teacher / "config.json").read_text())["vocab_size"]
+    assert session.vocabulary == words < 1000
+    (line,) = kept_answer_lines(recipe, HeldBackFacts(), session.vocabulary)
+    assert f"up to {words * 2 + (words + 1) * 2} bytes for each token" in line  # ids of so few words take two bytes
+    assert f"with all {words} words of the teacher's vocabulary, which has fewer than kept_words: 1000, each" in line
+    (unknown,) = kept_answer_lines(recipe, HeldBackFacts())
+    assert "up to 6002 bytes for each token" in unknown and "with 1000 words each" in unknown
+
+
+def test_room_of_a_plan_is_that_of_the_stored_answers() -> None:
+    """The plan's bytes of an answer are those that the stage writes, of small and of large vocabularies."""
+    for words, vocabulary in ((16, 40_000), (16, 320), (320, 320)):
+        kept = KeptWords(words=words, temperature=1.0, bits=16)
+        stored = stored_words(torch.randn(3, vocabulary), kept)
+        assert sum(one.nbytes for one in stored.values()) == 3 * answer_bytes(words, 16, vocabulary)

@@ -91,7 +91,7 @@ def test_a_table_of_texts_alone_is_guessed(tmp_path: Path) -> None:
     write_table(tmp_path / "pages.parquet", {"title": [f"page {n}" for n in range(60)], "text": documents(60)})
     starter = starter_recipe(str(tmp_path / "pages.parquet"), tmp_path / "out.yaml")
     assert "kind: next-words" in starter.text and "headline: word_perplexity" in starter.text
-    assert "{metric: word_perplexity, at_most: 1.1, of_teacher: true}" in starter.text
+    assert "{metric: retained, at_least: 0.83}" in starter.text
     assert any("no column is a label" in note for note in starter.notes)
     write_table(tmp_path / "rated.parquet", {"text": documents(60), "label": ["good", "bad"] * 30})
     assert "kind: classification" in starter_recipe(str(tmp_path / "rated.parquet"), tmp_path / "out.yaml").text
