@@ -206,11 +206,11 @@ def test_the_gate_of_an_error_asks_for_a_share_of_the_teachers(kind: str, metric
         ("chats", write_decoder, "has no template for chats .chat_template.; name a teacher that answers in chats"),
         ("chats", write_answering, ""),
         ("next-words", write_decoder, ""),
-        ("next-words", write_encoder, "the teacher is a bert model, which sees the words behind a place"),
+        ("next-words", write_encoder, "the teacher is of type bert, which sees the words behind a place"),
         ("next-words", write_translator, "which reads a source with one stack"),
         ("masked-words", write_encoder, ""),
-        ("masked-words", write_decoder, "the teacher is a llama model, which finds no hidden words"),
-        ("masked-words", write_translator, "the teacher is a marian model, which finds no hidden words"),
+        ("masked-words", write_decoder, "the teacher is of type llama, which finds no hidden words"),
+        ("masked-words", write_translator, "the teacher is of type marian, which finds no hidden words"),
     ],
 )
 def test_a_teacher_of_another_kind_is_refused_before_anything_runs(
