@@ -125,6 +125,7 @@ def planned_facts(facts: RowsFacts, sets: Mapping[str, SetFacts]) -> HeldBackFac
         leaked_by_choice=facts.leaked_by_choice,
         leaked_in_part=facts.leaked_in_part,
         groups=facts.groups,
+        words_to_write=facts.words_to_write,
         judging=dict(sets),
     )
 

@@ -212,6 +212,8 @@ METRIC = "metric:"
 """The beginning of the names of registered metrics among the sources of a run."""
 
 
+KNOWN_OF_ROWS = ("leaked_by_choice", "leaked_in_part", "groups", "words_to_write")
+"""Facts about held-out rows that are those of the prepared rows, where these have any."""
 LEARNED = {"training rows": "prepare-rows", "transfer text": "prepare-transfer", "general text": "compare-corpus"}
 """Kinds of training data, and the stage that compared each with the held-out rows."""
 
@@ -227,7 +229,7 @@ def held_back(session: Session) -> HeldBackFacts:
     leaked = {where: artifact.read(Leaks).leaked for where, artifact in known.items()}
     data = with_purge(rows, session.artifact_of("purge-rows", ""))
     found = HeldBackFacts(rows=data.rows, purged=data.purged, leaked=leaked)
-    known_of_rows = {name: getattr(data, name) for name in ("leaked_by_choice", "leaked_in_part", "groups")}
+    known_of_rows = {name: getattr(data, name) for name in KNOWN_OF_ROWS}
     found = found.replaced(**{name: value for name, value in known_of_rows.items() if value})
     return found.replaced(judging=sets) if sets else found
 

@@ -252,6 +252,23 @@ CandidateSection = Annotated[AnyCandidate, Discriminator(maker_of), BeforeValida
 """An entry of ``candidates``, read with the knobs of its maker."""
 
 
+def require_one_choice(planned: Sequence[CandidateKnobs], last: Prediction, headline: str) -> None:
+    """Raise ValueError if checkpoints of candidates are chosen by different metrics: the gate compares their scores on
+    the selection rows, of which each has one. A model that is not trained has that of the ``headline``; ``last`` is the
+    recipe's phase of students without one of their own."""
+    chosen: dict[str, str] = {}
+    for one in planned:
+        phases = [*one.trainings.values()] or ([last] if isinstance(one, DistilledCandidate) else [])
+        metrics = [phase.choose_by for phase in phases] or ["headline"]
+        chosen |= {headline if metric == "headline" else metric: one.name for metric in metrics}
+    if len(chosen) > 1:
+        told = " and ".join(f"{name} by {metric}" for metric, name in chosen.items())
+        raise ValueError(
+            f"checkpoints are chosen by different metrics ({told}), and candidates are compared by these scores; set "
+            f"the same choose_by for all, and headline where a candidate is not trained"
+        )
+
+
 # --- tasks whose labels judge, and are never learned ----------------------------------------------------------------
 
 

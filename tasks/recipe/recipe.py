@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
-from tasks.recipe.candidates import CandidateSection, DistilledCandidate, require_vectors_alone
+from tasks.recipe.candidates import CandidateSection, DistilledCandidate, require_one_choice, require_vectors_alone
 from tasks.recipe.chains import (
     LEAST_LAYERS,
     check_ensemble,
@@ -221,6 +221,7 @@ class Recipe(DerivedKnobs):
                     f"{where}.choose_by is {training.choose_by}, and {self.spec.name} is a task of {self.spec.kind}; "
                     f"choose one of {', '.join(legal)}"
                 )
+        require_one_choice(self.planned, self.task_distillation.prediction, self.spec.headline)
 
     def check_judging_sets(self) -> None:
         """Reject judging sets with a name that is taken or another form than the task, and criteria on unknown sets."""

@@ -44,6 +44,8 @@ class RowsFacts(Stated):
     rows_sha256: dict[str, str] = {}
     """Digests of the splits that candidates are judged on."""
     longest_words: int = 0
+    words_to_write: float = 0.0
+    """Mean words of the texts to write of a training row; 0 where models write none."""
     labels: tuple[str, ...] | None = None
     purged: Purge | None = None
     unlabelled: dict[str, int] = {}
@@ -120,7 +122,8 @@ class HeldBackFacts(Stated):
     leaked_by_choice: dict[str, int] = {}
     leaked_in_part: dict[str, int] = {}
     groups: dict[str, int] = {}
-    """All three as in ``RowsFacts``."""
+    words_to_write: float = 0.0
+    """All four as in ``RowsFacts``."""
     judging: dict[str, SetFacts] = {}
 
     @property

@@ -59,6 +59,7 @@ class TaskType:
     learns_labels: bool = True
     """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
     keeps_words: bool = False  # whether answers are about a vocabulary: the likeliest words are kept
+    share_asked: float = 1.0  # of the tokens of a row, those about which such answers are
     continues_texts: bool = False  # whether its models read from left to right and continue a text, word by word
     writes: bool = False  # whether a model writes a text, token after token
     usual_teacher: str = "google-bert/bert-base-uncased"  # the one that ``limbeck init`` writes
@@ -298,6 +299,7 @@ HIDDEN_WORDS = TaskType(
     mixes_teachers=False,
     formulas=("default", "reverse", "jensen-shannon"),
     keeps_words=True,
+    share_asked=0.15,
 )
 
 SEQ2SEQ = TaskType(

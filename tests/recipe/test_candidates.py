@@ -120,6 +120,18 @@ def test_what_cannot_be_made_is_refused(candidates: list[dict[str, Any]], said: 
         recipe(*candidates, students=[HALF])
 
 
+def test_candidates_are_chosen_by_one_metric() -> None:
+    """The gate compared an F1 of one candidate with the accuracy of another."""
+    by_f1 = {**DISTILLED, "prediction": {"choose_by": "f1"}}
+    told = (
+        r"\(cut by accuracy and distilled by f1\), and candidates are compared by these scores; set the same choose_by"
+    )
+    of_mrpc = {"task": {"name": "mrpc", "pair": "b", "metrics": ["accuracy", "f1"], "headline": "accuracy"}}
+    with pytest.raises(ValidationError, match=told):
+        recipe(CUT, by_f1, **of_mrpc)
+    assert recipe({**CUT, "choose_by": "f1"}, by_f1, **of_mrpc).planned, "one that both have is legal"
+
+
 def copies_of_a_plan(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return how often a candidate is copied while a recipe of so many is read and planned."""
     copies, copy = list[str](), CandidateKnobs.model_copy

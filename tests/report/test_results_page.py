@@ -68,11 +68,13 @@ def test_a_result_that_was_made_before_splits_were_purged_says_so_in_a_table_of_
 
 
 def test_the_table_is_sorted_and_says_what_was_compared() -> None:
-    page = results_page([kept(written())])
+    values = written()
+    values["models"][0]["latency_ms"] = 40.6
+    page = results_page([kept(values)])
     names = [line.split(" | ")[0] for line in rows_of(page)]
     assert names == ["| `teacher`", "| `finetuned`", "| `4x312`"]
     assert "0.912 ±0.004 [0.900, 0.924]" in page and "better, `finetuned`: +0.012 [+0.004, +0.020]" in page
-    assert "| 3 | 14.35 M | 57.4 | 4.32 | 9.4x | 1,000 | 2.0 | `tinybert-4` |" in page
+    assert "| 3 | 14.35 M | 57.4 | 4.32 | 9.4x of 40.60 | 1,000 | 2.0 | `tinybert-4` |" in page
     assert (
         "872 validation rows" in page
         and "12 min, and 30 min in stages that were cached; AMD EPYC 9R14, 4 cores, no GPU" in page
@@ -98,6 +100,19 @@ def test_runs_of_one_task_and_teacher_share_a_table_and_what_both_made_stands_on
     assert page.index("## cola") < page.index("## sst2") and page.count("| model |") == 3
     shared = page.split("Teacher `minilm`")[2]
     assert len(rows_of(shared)) == 4 and shared.count("| `tinybert-4`, `pkd-skip` |") == 2
+
+
+def test_a_speed_up_is_the_quotient_of_two_latencies_that_are_printed() -> None:
+    """A student of two runs was one row, beside the teacher of another one than its speed-up."""
+    first, again = written(), written("pkd-skip")
+    for one, teacher, ours in ((first, 12.0, 4.0), (again, 15.0, 5.0)):
+        one["models"][0] |= {"latency_ms": teacher, "latency_low_ms": None, "latency_high_ms": None}
+        one["models"][1] |= {"latency_ms": ours, "speedup": teacher / ours, "unsteady": None}
+    rows = rows_of(results_page([kept(first), kept(again)]))
+    [teacher_row] = [row for row in rows if row.startswith("| `teacher`")]
+    students = [row for row in rows if row.startswith("| `4x312`")]
+    assert "| by run |" in teacher_row and teacher_row.endswith("`tinybert-4`, `pkd-skip` |")
+    assert ["3.0x of 12.00" in students[0], "3.0x of 15.00" in students[1]] == [True, True] and len(students) == 2
 
 
 def test_nothing_is_promised() -> None:

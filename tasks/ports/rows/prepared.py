@@ -12,6 +12,7 @@ import numpy as np
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
+from tasks.metrics.of_texts import references_in
 from tasks.ports.rows.data_leakage import HELD, JUDGING, held_sentences, leaked
 from tasks.ports.rows.faulty_rows import (
     rare_classes,
@@ -34,9 +35,11 @@ from tasks.ports.rows.tables import (
 from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
 from tasks.results.facts import RowsFacts
+from tasks.task_types.common_rows import mean_words
 from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
 from tasks.task_types.texts.templates import beginning, prompt_in
+from tasks.task_types.types import task_type
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
 
@@ -78,6 +81,8 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     for split, rows in divided.items():
         reader.require_labels(split, rows.labels, names)
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
+    if task_type(spec.kind).writes:
+        facts["words_to_write"] = mean_words([references_in(str(one or ""))[0] for one in divided["train"].labels])
     notes = [line for one in read.values() for line in reader.notes(table_rows(one, spec), names)]
     said = {"read": [*(line for one in read.values() for line in one.said), *notes], "faulty": faults}
     return divided, names, RowsFacts.model_validate({**facts, **said, "purged": purged, "unlabelled": unlabelled})

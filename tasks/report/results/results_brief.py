@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tasks.report.format.markdown_table import line, table
 from tasks.report.format.numbers import plural
+from tasks.report.format.speeds import format_speedup
 from tasks.report.results.results_file import Entry, Run
 from tasks.report.results.results_page import bounds, in_order, kind_of, scored
 from tasks.report.tables.held_back import purged_briefly
@@ -41,5 +42,5 @@ def cells(run: Run, entry: Entry, splits: list[str]) -> list[str]:
         *("" if score is None else scored(score) for score in scores),
         "" if teacher or retained is None else number(retained.value, ".1%") + bounds(retained, ".1%"),
         number(entry.parameters, ".1f", 1e-6, " M"),
-        "" if teacher else number(entry.speedup, ".1f", 1, "x"),
+        "" if teacher else format_speedup(entry),
     ]

@@ -14,7 +14,7 @@ from tasks.report.format.baseline_comparison import gap, unlike
 from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import plural, share_in_words
-from tasks.report.format.speeds import format_latency, format_speedup
+from tasks.report.format.speeds import format_latency, format_speedup, milliseconds
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.tables.held_back import purged_briefly
@@ -32,7 +32,7 @@ READING = f"""Scores are means over seeds, ± the standard deviation over seeds,
 seed that was chosen on the selection rows, which is the model that can be pulled; files of older releases do not have it. *Against a baseline
 or control* is the paired difference to a model of the same size trained on labels alone, or to one made in the same way without the choice that is judged (at random, rounded
 after training), or to one that the recipe names (*other* and the knobs in which both differ), with its own interval; *better* and *worse* are corrected for all comparisons of
-one run (Holm); without such a model in the recipe, there is no comparison. Steps and minutes are those of a candidate's own stages, per seed:
+one run (Holm); without such a model in the recipe, there is no comparison. A speed-up is the latency of the teacher, as it was timed beside the model, over the model's. Steps and minutes are those of a candidate's own stages, per seed:
 general distillation, augmentation and the teacher are shared and counted once for the run."""  # noqa: E501
 COLUMNS = (
     "registered",
@@ -88,7 +88,7 @@ def run_section(runs: Sequence[Run]) -> str:
         "",
         *table(["model", "kind", first.headline, *COLUMNS]),
     ]
-    lines += [line([*model_cells(run, entry), name]) for run, entry, name in in_order(runs)]
+    lines += [line([*model_cells(run, entry, name), name]) for run, entry, name in in_order(runs, timed=True)]
     return "\n".join([*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run)}") for run in runs)])
 
 
@@ -136,13 +136,15 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def in_order(runs: Sequence[Run]) -> list[tuple[Run, Entry, str]]:
+def in_order(runs: Sequence[Run], *, timed: bool = False) -> list[tuple[Run, Entry, str]]:
     """Return models with the names of their runs: the teacher first, then by decreasing size, with the labels-only
-    baseline of each size first."""
+    baseline of each size first. A model of several runs stands there once, but for a student that is ``timed``: its
+    speed-up is over the teacher as it was timed beside it."""
     found: dict[str, tuple[Run, Entry, list[str]]] = {}
     for run in runs:
         for entry in run.models:
-            same = f"{entry.name} {entry.plain} {entry.scores}"
+            speed = f"{entry.latency_ms} {entry.speedup}" if timed and entry.role != "teacher" else ""
+            same = f"{entry.name} {entry.plain} {entry.scores} {speed}"
             found.setdefault(same, (run, entry, []))[2].append(f"`{run.recipe}`")
     rows = [(run, entry, ", ".join(names)) for run, entry, names in found.values()]
     return sorted(rows, key=lambda row: place(row[0], row[1]))
@@ -165,8 +167,8 @@ def kind_of(entry: Entry) -> str:
     return "labels-only baseline" if entry.plain else entry.role
 
 
-def model_cells(run: Run, entry: Entry) -> list[str]:
-    """Return one row of a table, without its run."""
+def model_cells(run: Run, entry: Entry, name: str) -> list[str]:
+    """Return one row of a table, without the ``name`` of its runs."""
     retained = entry.retained.get(run.split, Figure()) if entry.role != "teacher" else Figure()
     return [
         f"`{entry.name}`",
@@ -178,11 +180,18 @@ def model_cells(run: Run, entry: Entry) -> list[str]:
         str(len(entry.seeds) or len(score_of(run, entry).per_seed)),
         number(entry.parameters, ".2f", 1e-6, " M"),
         size_cell(entry),
-        format_latency(entry),
-        format_speedup(entry),
+        "by run" if "," in name and entry.role == "teacher" else format_latency(entry),
+        speedup_cell(run, entry),
         number(mean(entry.steps) or None, ",.0f"),
         number(mean(entry.train_seconds) or None, ".1f", 1 / 60),
     ]
+
+
+def speedup_cell(run: Run, entry: Entry) -> str:
+    """Return a speed-up, and the latency of the teacher that was timed beside the model."""
+    teacher = next((one for one in run.models if one.role == "teacher"), None)
+    is_told = entry.speedup is not None and not entry.unsteady and teacher is not None and entry is not teacher
+    return format_speedup(entry) + (f" of {milliseconds(teacher.latency_ms)}" if is_told and teacher else "")
 
 
 def size_cell(entry: Entry) -> str:

@@ -22,8 +22,12 @@ def kept_answer_lines(recipe: Recipe, held: HeldBackFacts, vocabulary: int | Non
     if held.purged is None or not held.is_known:
         size = f"up to {each} bytes for each token of the training rows, which are not counted yet"
     else:
-        tokens = held.rows["train"] * held.purged.words_left * TOKENS_OF_WORD
-        size = f"up to {gigabytes(round(tokens * each))} for some {tokens:,.0f} tokens ({TOKENS_OF_WORD:g} a word)"
+        asked = held.words_to_write or held.purged.words_left * recipe.task_type.share_asked
+        tokens, of = (
+            held.rows["train"] * asked * TOKENS_OF_WORD,
+            " of the texts to write" if held.words_to_write else "",
+        )
+        size = f"up to {gigabytes(round(tokens * each))} for some {tokens:,.0f} tokens{of} ({TOKENS_OF_WORD:g} a word)"
     return [
         f"The teacher's kept answers, for each temperature: {size}, with {words} each, and twice that "
         f"while they are published; task_distillation.answers: live stores none, and runs the teacher in every step."

@@ -22,11 +22,13 @@ from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.kept_answers import answer_bytes, kept_answer_lines
 from tasks.results.facts import HeldBackFacts, Purge
 from tasks.task_types.common_head import stored_words
+from tasks.task_types.masked_words.hidden import SHARE_HIDDEN
+from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import KeptWords
 from tasks.training.answers import answer
 from tasks.training.distill import distill_prediction
 from tests.task_types.next_words.tables import write_decoder, write_documents
-from tests.task_types.next_words.test_chain import values_for
+from tests.task_types.next_words.test_chain import TRAINED, values_for
 
 KNOBS = {
     "task_type": "next-words",
@@ -85,6 +87,14 @@ def test_a_plan_says_how_much_room_kept_answers_take(tmp_path: Path) -> None:
     (line,) = kept_answer_lines(recipe, held)
     assert answer_bytes(16, 16, None) == 16 * 4 + 17 * 2
     assert re.search("up to 25.5 MB for some 260,000 tokens", line)
+    (of_targets,) = kept_answer_lines(recipe, held.replaced(words_to_write=10.0))
+    assert "up to 1.27 MB for some 13,000 tokens of the texts to write (1.3 a word)" in of_targets
+    hidden = {**values_for(tmp_path, tmp_path), "task": {"name": "words", "kind": "masked-words"}}
+    hidden["gate"] = {"split": "validation"}
+    hidden["task_distillation"] = recipe.task_distillation.model_dump() | {"prediction": TRAINED}
+    hidden.pop("layer_dropping")
+    (of_hidden,) = kept_answer_lines(Recipe.model_validate(hidden), held)
+    assert "for some 39,000 tokens (1.3 a word)" in of_hidden and SHARE_HIDDEN == TASK_TYPES["masked-words"].share_asked
     live = recipe.task_distillation.model_copy(update={"answers": "live"})
     assert kept_answer_lines(recipe.model_copy(update={"task_distillation": live}), held) == []
     on_labels = {**values_for(tmp_path, tmp_path), "students": [{"name": "a", "layers": 1, "signal": "labels"}]}
