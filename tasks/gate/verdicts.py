@@ -97,7 +97,8 @@ def evaluate_candidates(
     if accepted:
         measure = measure_for(candidates[number] for number in accepted)
         best = min(accepted, key=lambda number: preference(candidates[number], gate.prefer, measure))
-        decisions[best] = replace(decisions[best], champion=True)
+        told = chosen_here([candidates[number] for number in accepted], gate.prefer, measure)
+        decisions[best] = replace(decisions[best], champion=True, reasons=(*decisions[best].reasons, *told))
         return decisions
     honest = [number for number in named if decisions[number].verdict != ANOMALOUS]
     if honest:
@@ -266,6 +267,18 @@ def measure_for(candidates: Iterable[GateRow]) -> str:
     """Return the measure of quality by which candidates are compared: the score on selection rows if all have one. A
     candidate selected as the best on the gate's rows would get an optimistic score there."""
     return "selection" if all(candidate.selection is not None for candidate in candidates) else "quality"
+
+
+def chosen_here(accepted: Sequence[GateRow], prefer: str, measure: str) -> list[str]:
+    """Return a sentence about a champion that is the best of several on the rows that report it: by the preference, or
+    because what is preferred is the same for all."""
+    by_quality = measure == "quality" and len({cost_by(candidate, prefer) for candidate in accepted}) == 1
+    if len(accepted) < 2 or not by_quality:
+        return []
+    return [
+        f"preferred among {len(accepted)} accepted candidates by its score on the rows that report it, as not all have "
+        f"one on selection rows (data.selection_rows): its figures are those of a winner, and somewhat too good"
+    ]
 
 
 def preference(candidate: GateRow, prefer: str, measure: str = "quality") -> tuple[float, float]:

@@ -201,6 +201,19 @@ def test_of_equally_small_ones_the_better_wins_and_undefined_quality_loses() -> 
     assert [decision.name for decision in decided(rows) if decision.champion] == ["better"]
 
 
+def test_a_winner_on_the_rows_that_report_it_is_called_one() -> None:
+    """Without selection rows the best is the luckiest, too, and its figures were told as if nothing had chosen it."""
+    both = [candidate("a", quality=0.9), candidate("b", quality=0.91)]
+    gate = Gate(prefer="best", criteria=SHARE.criteria)
+    (said,) = [one.reasons[-1] for one in decided(both, gate) if one.champion]
+    assert said.startswith("preferred among 2 accepted candidates by its score on the rows that report it")
+    for one in (
+        decided(both[:1], gate),
+        decided([candidate("a", quality=0.9, selection=0.8), candidate("b", quality=0.91, selection=0.7)], gate),
+    ):
+        assert not any("preferred among" in reason for decision in one for reason in decision.reasons)
+
+
 def test_undefined_figures_are_not_met_and_said() -> None:
     gate = Gate(
         criteria=(
