@@ -137,3 +137,23 @@ def test_how_a_model_writes_counts_for_models_that_write_alone() -> None:
         for other in ("classification", "next-words"):  # what states how a text is written is a stage of no other type
             assert remade(there, other) <= {"set-generation-config"}
         assert remakes <= remade(there, "seq2seq", metrics=["bleu"])
+
+
+@pytest.mark.parametrize(
+    ("module", "own", "remakes"),
+    [
+        ("ranking.head", "ranking", {"finetune-teacher", "distill-predictions"}),
+        ("ranking.answers", "ranking", {"finetune-teacher", "score-model", "score-judging-set"}),
+        ("multi_label.head", "multi-label", {"finetune-teacher", "tune-thresholds", "distill-predictions"}),
+        ("multi_label.answers", "multi-label", {"finetune-teacher", "score-model", "score-judging-set"}),
+        ("retrieval.answers", "retrieval", {"finetune-teacher", "score-model", "score-judging-set"}),
+    ],
+)
+def test_losses_and_decisions_of_lists_labels_and_ranks_count_for_their_type(
+    module: str, own: str, remakes: set[str]
+) -> None:
+    """A mutation of each: its own stages that learn or judge run again, and none of classification does."""
+    name = f"tasks.task_types.{module}"
+    there = edited({name: with_statements(program().sources[name])})
+    assert remade(there, "classification") == set()
+    assert remakes <= remade(there, own)
