@@ -195,6 +195,7 @@ LIKE_ANOTHER = (
     "pruned-width",
     "reranker-small",
     "search",
+    "shapes",
     "smallest",
     "squad-small",
     "squad2-small",

@@ -115,6 +115,8 @@ WITHOUT_NUMBERS = {
         "Pairs": "three arrays",
         "segment_pairs": "draws by numpy's generator; proven by its properties",
         "targets": "draws by numpy's generator",
+        "pieces_of_both_ends": "draws by numpy's generator; mirrors pieces, which has numbers",
+        "cut_alike": "cuts two arrays; proven by lengths that tell nothing",
         "from_others": "draws by numpy's generator; proven by its properties",
         "cut_to_room": "draws by numpy's generator; proven by its properties",
     },

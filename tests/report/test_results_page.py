@@ -28,7 +28,7 @@ def test_what_is_kept_is_small_and_comes_back_the_same() -> None:
     text = json.dumps(run.model_dump(mode="json"))
     assert parsed(json.loads(text), "x.json") == run and isinstance(run, Run)
     assert run.made.minutes.run == 12.346 and run.note == "On a quiet machine."
-    for gone in ("checkpoint", "stages", "registered", "links", "provenance", "not kept", "flops"):
+    for gone in ("checkpoint", "stages", "registered", "links", "provenance", "not kept"):
         assert gone not in text
 
 
@@ -74,7 +74,7 @@ def test_the_table_is_sorted_and_says_what_was_compared() -> None:
     names = [line.split(" | ")[0] for line in rows_of(page)]
     assert names == ["| `teacher`", "| `finetuned`", "| `4x312`"]
     assert "0.912 ±0.004 [0.900, 0.924]" in page and "better, `finetuned`: +0.012 [+0.004, +0.020]" in page
-    assert "| 3 | 14.35 M | 57.4 | 4.32 | 9.4x of 40.60 | 1,000 | 2.0 | `tinybert-4` |" in page
+    assert "| 3 | 14.35 M | 57.4 | 1.20 | 4.32 | 9.4x of 40.60 | 1,000 | 2.0 | `tinybert-4` |" in page
     assert (
         "872 validation rows" in page
         and "12 min, and 30 min in stages that were cached; AMD EPYC 9R14, 4 cores, no GPU" in page
@@ -90,6 +90,30 @@ def test_a_size_says_what_is_known_of_its_zeros_its_bits_and_its_pieces() -> Non
     page = results_page([kept(values)])
     said = "90.9 (21.0 packed, 10% not 0, 2 bits, 1.27 pieces a word, 1.40 elsewhere, 5.28 ms a text)"
     assert page.count(said) == 1, rows_of(page)
+
+
+def test_flops_stand_with_their_length_and_what_a_candidate_cost_beside_its_minutes() -> None:
+    """Half of the FLOPs, and of the energy, could not be read off a stored result."""
+    values = written()
+    cost = {"kwh": {"value": 0.0123}, "dollars_on_demand": {"value": 0.5}, "seconds": {"value": 9.0}}
+    values["models"][1] |= {"flops": 2_400_000_000, "cost": cost}
+    run = kept(values)
+    assert (run.models[1].flops, run.models[1].flops_length) == (2.4e9, 128)
+    assert (run.models[1].kwh, run.models[1].dollars, run.models[0].kwh) == (0.0123, 0.5, None)
+    page = results_page([run])
+    assert "| 57.4 | 2.40 | 4.32 | 9.4x of 4.32 | 1,000 | 2.0 (0.012 kWh, $0.50) |" in page
+    assert "1 thread, torch, eager, GFLOPs at length 128" in page
+    values["models"][1]["cost"] = {"kwh": {"value": None, "at_least": 0.01}, "dollars_on_demand": {"value": 0.5}}
+    assert "| 2.0 ($0.50) |" in results_page([kept(values)]), "a sum with unknown parts is unknown"
+
+
+def test_a_file_without_flops_has_a_dash() -> None:
+    older = kept(written()).model_dump(mode="json")
+    for entry in older["models"]:
+        for name in ("flops", "flops_length", "kwh", "dollars"):
+            del entry[name]
+    page = results_page([parsed(older, "older.json")])
+    assert "| 57.4 | — | 4.32 |" in page and "GFLOPs at length" not in page
 
 
 def test_runs_of_one_task_and_teacher_share_a_table_and_what_both_made_stands_once() -> None:

@@ -103,7 +103,15 @@ def entry_of(model: ResultRow) -> dict[str, object]:
         "difference": {split: one.as_json() for split, one in ahead.items()},
         "scores": scores,
         **({"judged": judged} if judged else {}),
+        **own_cost(model),
     }
+
+
+def own_cost(model: ResultRow) -> dict[str, object]:
+    """Return energy and price of a model's own stages, where the run knows them."""
+    known = model.cost.amounts() if model.cost else {}
+    named = {"kwh": known.get("kwh"), "dollars": known.get("dollars_on_demand")}
+    return {name: amount.value for name, amount in named.items() if amount and amount.value is not None}
 
 
 KEPT = {
@@ -114,6 +122,8 @@ KEPT = {
     "against",
     "parameters",
     "bytes",
+    "flops",
+    "flops_length",
     "packed_bytes",
     "nonzero_share",
     "bits",

@@ -96,6 +96,9 @@ class Entry(Strict):
     against: dict[str, dict[str, BaselineComparison]] = {}
     parameters: int
     bytes: int | None
+    flops: float | None = None
+    """FLOPs for one input of ``flops_length`` tokens; both None in files of releases that did not keep them."""
+    flops_length: int | None = None
     packed_bytes: float | None = None
     """Bytes of its weights in an archive, where zeros take no room; None if the recipe packs nothing."""
     nonzero_share: float | None = None
@@ -113,6 +116,10 @@ class Entry(Strict):
     """The reason why its speed is unsteady; None if it is steady, and in files of releases that did not check it."""
     steps: tuple[int, ...] = ()
     train_seconds: tuple[float, ...] = ()
+    kwh: float | None = None
+    """Energy of its own stages, of all seeds; None if the run does not know it, and in older files. So is ``dollars``,
+    their price on demand."""
+    dollars: float | None = None
     teacher_rows_read: tuple[int, ...] | None = None
     teacher_rows_computed: tuple[int, ...] | None = None
     """Rows, for each seed, whose teacher's layers were read from the store, and computed; None in older files, and for

@@ -13,7 +13,7 @@ from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import gap, unlike
 from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
-from tasks.report.format.numbers import plural, share_in_words
+from tasks.report.format.numbers import money, plural, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup, milliseconds
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
@@ -33,7 +33,9 @@ seed that was chosen on the selection rows, which is the model that can be pulle
 or control* is the paired difference to a model of the same size trained on labels alone, or to one made in the same way without the choice that is judged (at random, rounded
 after training), or to one that the recipe names (*other* and the knobs in which both differ), with its own interval; *better* and *worse* are corrected for all comparisons of
 one run (Holm); without such a model in the recipe, there is no comparison. A speed-up is the latency of the teacher, as it was timed beside the model, over the model's. Steps and minutes are those of a candidate's own stages, per seed:
-general distillation, augmentation and the teacher are shared and counted once for the run."""  # noqa: E501
+general distillation, augmentation and the teacher are shared and counted once for the run. In brackets, where a run knows them: energy and price on demand
+of these stages, all seeds together. Parameters are those that differ: weights that layers share count once, and copies of them in a folder do not; MB are those of
+the folder. GFLOPs are computed for one text of the length that stands below the table; files of older releases have none."""  # noqa: E501
 COLUMNS = (
     "registered",
     "of the teacher",
@@ -41,6 +43,7 @@ COLUMNS = (
     "seeds",
     "parameters",
     "MB",
+    "GFLOPs",
     "ms",
     "speed-up",
     "steps",
@@ -180,10 +183,11 @@ def model_cells(run: Run, entry: Entry, name: str) -> list[str]:
         str(len(entry.seeds) or len(score_of(run, entry).per_seed)),
         number(entry.parameters, ".2f", 1e-6, " M"),
         size_cell(entry),
+        number(entry.flops, ".2f", 1e-9),
         "by run" if "," in name and entry.role == "teacher" else format_latency(entry),
         speedup_cell(run, entry),
         number(mean(entry.steps) or None, ",.0f"),
-        number(mean(entry.train_seconds) or None, ".1f", 1 / 60),
+        number(mean(entry.train_seconds) or None, ".1f", 1 / 60) + cost_note(entry),
     ]
 
 
@@ -192,6 +196,13 @@ def speedup_cell(run: Run, entry: Entry) -> str:
     teacher = next((one for one in run.models if one.role == "teacher"), None)
     is_told = entry.speedup is not None and not entry.unsteady and teacher is not None and entry is not teacher
     return format_speedup(entry) + (f" of {milliseconds(teacher.latency_ms)}" if is_told and teacher else "")
+
+
+def cost_note(entry: Entry) -> str:
+    """Return energy and price of a model's own stages in brackets; empty if neither is known."""
+    energy = [] if entry.kwh is None else [f"{entry.kwh:.2g} kWh"]
+    price = [] if entry.dollars is None else [money(entry.dollars)]
+    return f" ({', '.join(energy + price)})" if energy or price else ""
 
 
 def size_cell(entry: Entry) -> str:
@@ -254,11 +265,12 @@ def mean(values: Sequence[float]) -> float:
 
 
 def conditions(run: Run) -> str:
-    """Return the conditions of the latency measurement, in words."""
+    """Return the conditions of the latency measurement, and the length at which FLOPs are counted, in words."""
     at = Conditions.model_validate(run.measured_at)
-    return (
-        f"batch {at.batch}, length {at.length}, {at.threads} thread{'s' if (at.threads or 0) > 1 else ''}, {at.engine}"
-    )
+    lengths = sorted({entry.flops_length for entry in run.models if entry.flops_length is not None})
+    counted = f", GFLOPs at length {' and '.join(map(str, lengths))}" if lengths else ""
+    threads = plural(at.threads or 1, "thread")
+    return f"batch {at.batch}, length {at.length}, {threads}, {at.engine}{counted}"
 
 
 # --- sweeps -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
 from tasks.methods.text.ngrams import begins_word, drawn_ngrams, shown_tokens, tokens_to_predict, words_between
 from tasks.methods.text.sentence_order import segment_pairs
@@ -99,6 +100,43 @@ def test_all_orders_have_the_same_pieces_and_labels() -> None:
     assert (made["sop"].labels_N == made["nsp"].labels_N).all() and not made["none"].labels_N.any() and swapped.any()
     assert (made["none"].first_N2[swapped] == made["sop"].second_N2[swapped]).all()
     assert (made["none"].first_N2 == made["nsp"].first_N2).all()
+
+
+def drawn_corpus(seed: int, mean: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return offsets of sentences of 1 to 60 tokens, and documents of 2 sentences and more."""
+    random = np.random.default_rng(seed)
+    counts_D = 1 + random.geometric(1 / mean, 60_000 // mean)
+    lengths_S = np.clip(random.gamma(2.5, 10, counts_D.sum()).astype(np.int64), 1, 60)
+    ends_D = np.cumsum(counts_D)
+    return np.concatenate([[0], np.cumsum(lengths_S)]), np.stack([ends_D - counts_D, ends_D], 1)
+
+
+@pytest.mark.parametrize("mean", [3, 20])
+@pytest.mark.parametrize("order", ["sop", "nsp"])
+def test_neither_lengths_nor_ends_of_sentences_tell_the_label(order: str, mean: int) -> None:
+    """Foreign segments filled the room, and the second segment of a text was the longer one: the best guess by both
+    lengths was right about 52 and 56 times of 100. It is learned on four corpora, and asked on a fifth."""
+
+    def read(seed: int) -> tuple[np.ndarray, np.ndarray]:
+        offsets_S, documents_D2 = drawn_corpus(seed, mean)
+        pairs = segment_pairs(offsets_S, documents_D2, order, 61, np.random.default_rng(seed))
+        lengths = [np.diff(ends)[:, 0] // 4 for ends in (pairs.first_N2, pairs.second_N2)]
+        edges = [np.isin(pairs.second_N2[:, side], offsets_S) for side in (0, 1)]
+        return np.ravel_multi_index((*lengths, *(edge.astype(int) for edge in edges)), (16, 16, 2, 2)), pairs.labels_N
+
+    known, asked = [read(seed) for seed in range(4)], read(4)
+    surplus = sum(np.bincount(seen, 2 * labels - 1, 16 * 16 * 4) for seen, labels in known)
+    right = (np.asarray(surplus)[asked[0]] > 0) == asked[1]
+    assert len(right) > 15_000 and right.mean() < 0.51
+
+
+def test_both_labels_of_next_sentences_have_segments_of_equal_lengths() -> None:
+    offsets_S, documents_D2 = drawn_corpus(0, 5)
+    pairs = segment_pairs(offsets_S, documents_D2, "nsp", 61, np.random.default_rng(0))
+    sides = (np.diff(ends)[:, 0] for ends in (pairs.first_N2, pairs.second_N2))
+    for lengths_N in sides:
+        own, foreign = (lengths_N[pairs.labels_N == label] for label in (0, 1))
+        assert ks_2samp(own, foreign).pvalue > 0.01
 
 
 def test_a_run_ends_with_its_segment_and_takes_whole_words() -> None:
