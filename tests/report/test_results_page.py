@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.errors import RecipeError
+from tasks.report.results.further_splits import further_losses
 from tasks.report.results.literature import literature_of
 from tasks.report.results.results_cuts import file_name, parsed, trimmed, without_places
 from tasks.report.results.results_file import Run, Sweep
@@ -137,6 +138,25 @@ def test_a_speed_up_is_the_quotient_of_two_latencies_that_are_printed() -> None:
     students = [row for row in rows if row.startswith("| `4x312`")]
     assert "| by run |" in teacher_row and teacher_row.endswith("`tinybert-4`, `pkd-skip` |")
     assert ["3.0x of 12.00" in students[0], "3.0x of 15.00" in students[1]] == [True, True] and len(students) == 2
+
+
+def test_scores_on_a_second_split_stand_beside_those_that_a_run_reports() -> None:
+    """Scores on dev were in the files, and on no page: what looks kept on held-back rows may be lost there."""
+    values = written()
+    for model, score in zip(values["models"], (0.95, 0.93, 0.90), strict=True):
+        known = model["metrics"]["validation"]["accuracy"]
+        on_both = {"validation": {"accuracy": known}, "holdout": {"accuracy": {**known, "value": score}}}
+        model |= {"metrics": on_both, "per_seed": {}, "deviation": {}}
+    run = kept(values)
+    teacher, student, plain = (one.scores["validation"]["accuracy"].value for one in run.models)
+    page = results_page([run])
+    assert "| model | kind | accuracy | on holdout | registered |" in page
+    losses = [0.95 - score - (teacher - known) for score, known in ((0.93, student), (0.90, plain))]
+    assert [round(found, 9) for _, found in further_losses(run, "holdout")] == [round(one, 9) for one in losses]
+    mean, many = sum(losses) / 2, sum(one > 0.015 for one in losses)
+    word = "less" if mean < 0 else "more"
+    assert f"lose to it {100 * abs(mean):.1f} points {word} than on validation rows, on the mean; {many} of" in page
+    assert "on holdout" not in results_page([kept(written())])
 
 
 def test_nothing_is_promised() -> None:

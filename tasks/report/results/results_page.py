@@ -15,6 +15,7 @@ from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import money, plural, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup, milliseconds
+from tasks.report.results.further_splits import disagreement, further_splits
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.tables.held_back import purged_briefly
@@ -89,10 +90,12 @@ def run_section(runs: Sequence[Run]) -> str:
     lines = [
         f"Teacher `{first.made.teacher}`, {judged}.{synthetic}",
         "",
-        *table(["model", "kind", first.headline, *COLUMNS]),
+        *table(["model", "kind", first.headline, *(f"on {split}" for split in further_splits(runs)), *COLUMNS]),
     ]
-    lines += [line([*model_cells(run, entry, name), name]) for run, entry, name in in_order(runs, timed=True)]
-    return "\n".join([*lines, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run)}") for run in runs)])
+    lines += [line([*model_cells(run, entry, name, runs), name]) for run, entry, name in in_order(runs, timed=True)]
+    apart = [f"\n{said}" for split in further_splits(runs) if (said := disagreement(runs, split))]
+    told = [*apart, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run)}") for run in runs)]
+    return "\n".join([*lines, *told])
 
 
 def judged_lines(runs: Sequence[Run]) -> list[str]:
@@ -170,13 +173,14 @@ def kind_of(entry: Entry) -> str:
     return "labels-only baseline" if entry.plain else entry.role
 
 
-def model_cells(run: Run, entry: Entry, name: str) -> list[str]:
-    """Return one row of a table, without the ``name`` of its runs."""
+def model_cells(run: Run, entry: Entry, name: str, runs: Sequence[Run]) -> list[str]:
+    """Return one row of the table of ``runs``, without the ``name`` of its own."""
     retained = entry.retained.get(run.split, Figure()) if entry.role != "teacher" else Figure()
     return [
         f"`{entry.name}`",
         kind_of(entry),
         scored(score_of(run, entry)),
+        *(scored(entry.scores.get(split, {}).get(run.headline, Score())) for split in further_splits(runs)),
         registered(score_of(run, entry), entry),
         number(retained.value, ".1%") + bounds(retained, ".1%"),
         baseline_cell(entry, run.split),

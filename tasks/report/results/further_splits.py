@@ -1,0 +1,49 @@
+"""Scores on a second held-out split beside those on the split that a run reports, and how far the two disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tasks.report.format.numbers import plural
+from tasks.report.results.results_file import Entry, Run
+
+MUCH = 0.015
+"""Share of the score of which a model may lose more on the second split than on the first before it is counted."""
+
+
+def further_splits(runs: Sequence[Run]) -> list[str]:
+    """Return the splits on which models are scored besides the one that runs report."""
+    found = {split for run in runs for entry in run.models for split in entry.scores}
+    return sorted(found - {run.split for run in runs})
+
+
+def disagreement(runs: Sequence[Run], split: str) -> str:
+    """Return a sentence on how much more the models lose to their teachers on a second split than on the reported one,
+    on the mean; empty if none has a score on both. A model of several runs counts once."""
+    known = {(entry.name, str(entry.scores)): found for run in runs for entry, found in further_losses(run, split)}
+    if not known:
+        return ""
+    losses, first = list(known.values()), runs[0]
+    mean, many = sum(losses) / len(losses), sum(one > MUCH for one in losses)
+    word, others = "less" if mean < 0 else "more", plural(len(losses), "model")
+    return (
+        f"On {split} rows the {others} of this table but the teacher lose to it {100 * abs(mean):.1f} points {word} than "
+        f"on {first.split} rows, on the mean; {many} of them more than {100 * MUCH:g}."
+    )
+
+
+def further_losses(run: Run, split: str) -> Iterator[tuple[Entry, float]]:
+    """Yield each model but the teacher with what it loses more to the teacher on a second split."""
+    teacher = next((one for one in run.models if one.role == "teacher"), None)
+    for entry in run.models:
+        if teacher is not None and entry is not teacher:
+            values = [score_on(one, place, run.headline) for place in (run.split, split) for one in (teacher, entry)]
+            if None not in values:
+                known = [value for value in values if value is not None]
+                yield entry, (known[2] - known[3]) - (known[0] - known[1])
+
+
+def score_on(entry: Entry, split: str, metric: str) -> float | None:
+    """Return a model's score on a split; None if it has none."""
+    score = entry.scores.get(split, {}).get(metric)
+    return None if score is None else score.value
