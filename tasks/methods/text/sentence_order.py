@@ -99,7 +99,8 @@ def pieces_of_both_ends(
     """Return the pieces of all documents, and the target of each. Half of the documents are gathered from their end.
 
     The sentence that reaches the target is a long one. If it always stood last, the longer segment would be the second
-    one of the text in 55 of 100 pairs, and lengths would betray the order."""
+    one of the text in 53 to 56 of 100 pairs, and lengths would betray the order.
+    """
     backwards_D = random.random(len(documents_D2)) < 0.5
     forth_N2 = pieces(lengths_S, documents_D2[~backwards_D], targets_S)
     mirrored_D2 = len(lengths_S) - documents_D2[backwards_D][::-1, ::-1]
