@@ -146,7 +146,8 @@ def test_scores_on_a_second_split_stand_beside_those_that_a_run_reports() -> Non
     for model, score in zip(values["models"], (0.95, 0.93, 0.90), strict=True):
         known = model["metrics"]["validation"]["accuracy"]
         on_both = {"validation": {"accuracy": known}, "holdout": {"accuracy": {**known, "value": score}}}
-        model |= {"metrics": on_both, "per_seed": {}, "deviation": {}}
+        alike = {name: model[name] | {"holdout": model[name]["validation"]} for name in ("per_seed", "deviation")}
+        model |= {"metrics": on_both, **alike}
     run = kept(values)
     teacher, student, plain = (one.scores["validation"]["accuracy"].value for one in run.models)
     page = results_page([run])

@@ -27,8 +27,8 @@ def disagreement(runs: Sequence[Run], split: str) -> str:
     mean, many = sum(losses) / len(losses), sum(one > MUCH for one in losses)
     word, others = "less" if mean < 0 else "more", plural(len(losses), "model")
     return (
-        f"On {split} rows the {others} of this table but the teacher lose to it {100 * abs(mean):.1f} points {word} than "
-        f"on {first.split} rows, on the mean; {many} of them more than {100 * MUCH:g}."
+        f"On {split} rows the {others} of this table but the teacher lose to it {100 * abs(mean):.1f} points {word} "
+        f"than on {first.split} rows, on the mean; {many} of them more than {100 * MUCH:g}."
     )
 
 
