@@ -17,6 +17,16 @@ from pathlib import Path
 from tests.databases import folder_of_session, locked
 from tests.forked.interpreter import OWNER
 
+NOTHING_ELSE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers", "tasks", "flows"):
+            raise ImportError(f"{name} is not here")
+sys.meta_path.insert(0, Absent())
+"""
+"""Lines before a program that is run by ``python -I -c``: what it must not need cannot be imported there."""
+
 
 def ask_stranger(code: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run code in a folder, as ``python -I -c`` does; words are its arguments."""
@@ -30,6 +40,15 @@ def ask_stranger(code: str, *words: str, folder: Path) -> subprocess.CompletedPr
         return subprocess.CompletedProcess(
             ["python", "-I", "-c", code, *words], status, out.read_text(), err.read_text()
         )
+
+
+def print_of_program(program: str, folder: Path) -> str:
+    """Run a program in a process of its own, which has neither our code nor torch and transformers; return what it
+    prints."""
+    command = [sys.executable, "-I", "-c", NOTHING_ELSE + program]
+    done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    assert done.returncode == 0, program + done.stderr.decode()[-2000:]
+    return done.stdout.decode().removesuffix("\n")
 
 
 def address_of_the_first() -> str:

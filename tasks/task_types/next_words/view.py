@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.task_types.common_view import TAKES_LIKELIEST
 from tasks.task_types.interfaces import Code, ErrorFigure, View
 
 
@@ -27,24 +28,16 @@ def nats_in_words(given: Any, names: Sequence[str]) -> str:
 
 
 WRITES_ON = (
-    'rules, written = card["writing"], []\n'
+    'rules, most, written = card["writing"], 20, []\n'
     'shapes = card["memory"].items()\n'
     "memory = {name: np.zeros((1, heads, 0, size), np.float32) for name, (heads, size) in shapes}\n"
     'wanted = ["next_logits", *(name.replace("past", "present") for name in memory)]\n'
-    "read, following = 0, tokens  # the whole text first, then word by word\n"
-    "while len(written) < 20:\n"
+    "read, before, following = 0, tokens, tokens  # the whole text first, then word by word\n"
+    "while len(written) < most:\n"
     "    read += len(following)\n"
     '    feeds = {"input_ids": np.array([following]), "attention_mask": np.ones((1, read), np.int64), **memory}\n'
     "    logits, *present = session.run(wanted, feeds)\n"
-    "    memory = dict(zip(memory, present))\n"
-    '    seen, penalty = [*{*tokens, *written}], rules["repetition_penalty"]\n'
-    "    logits[0, seen] *= np.where(logits[0, seen] < 0, penalty, 1 / penalty)\n"
-    '    logits[0, rules["never"]] = -np.inf\n'
-    "    word = int(logits[0].argmax())\n"
-    '    if word in rules["ends"]:\n'
-    "        break\n"
-    "    written.append(word)\n"
-    "    following = [word]\n"
+    "    memory = dict(zip(memory, present))\n" + TAKES_LIKELIEST
 )
 """Lines that write the words behind ``tokens`` by a graph with a memory."""
 TOKENS_FIGURE = ErrorFigure("token_perplexity", "perplexity of a token (its own tokenizer's)", "token perplexity")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.metrics.of_texts import references_in
+from tasks.task_types.common_view import TAKES_LIKELIEST
 from tasks.task_types.interfaces import Code, ErrorFigure, View
 
 
@@ -31,22 +32,18 @@ def text_in_words(given: Any, names: Sequence[str], texts: Sequence[str | None])
 
 
 WRITES_A_TEXT = (
-    'rules, word, written = card["writing"], card["writing"]["begin"], []\n'
+    'rules, most, written = card["writing"], card["writing"]["most"], []\n'
+    'before = following = [rules["begin"]]\n'
     "source, mask = (np.array([part]) for part in (text.ids, text.attention_mask))\n"
     'shapes = card["memory"].items()\n'
     "memory = {name: np.zeros((1, heads, 0, size), np.float32) for name, (heads, size) in shapes}\n"
     'wanted = ["next_logits", *("present_" + name.removeprefix("past_") for name in memory)]\n'
-    'while len(written) < rules["most"]:  # the likeliest word each time; limbeck predict has beams\n'
-    '    feeds = {"input_ids": source, "attention_mask": mask, "written_ids": np.array([[word]]), **memory}\n'
+    "while len(written) < most:  # the likeliest word each time; limbeck predict has beams\n"
+    '    feeds = {"input_ids": source, "attention_mask": mask, "written_ids": np.array([following]), **memory}\n'
     "    logits, *present = session.run(wanted, feeds)\n"
     "    memory, source = dict(zip(memory, present)), source[:, :0]  # the source is read once\n"
-    '    logits[0, rules["never"]] = -np.inf\n'
-    '    first = None if written else rules["first"]  # some models begin with a prescribed word\n'
-    "    word = int(logits[0].argmax()) if first is None else first\n"
-    '    if word in rules["ends"]:\n'
-    "        break\n"
-    "    written.append(word)\n"
-    "print(tokenizer.decode(written))"
+    + TAKES_LIKELIEST
+    + "print(tokenizer.decode(written).strip())"
 )
 """Lines that write the text of a source by a graph with a memory."""
 CHRF_FIGURE = ErrorFigure("sentence_chrf", "mean chrF of a sentence", "sentence chrF")

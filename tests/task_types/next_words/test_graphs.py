@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
+from tasks.report.tables.exports_section import snippet
 from tasks.scoring.continuing import StepReader, continued_texts
 from tasks.scoring.memory import bytes_of_a_token
 from tasks.scoring.onnx_models import OnnxModel
@@ -21,6 +23,7 @@ from tasks.scoring.predict import predict_texts
 from tasks.task_types.stored import STATED
 from tasks.training.data.rows import load_tokenizer
 from tests.exports.test_exports import do
+from tests.forked.strangers import print_of_program
 from tests.scoring.small import write_classifier
 from tests.task_types.next_words.tables import documents, write_decoder
 
@@ -88,10 +91,13 @@ def likeliest_words(folder: Path, text: str, count: int) -> list[int]:
     return words
 
 
-@pytest.mark.parametrize("setting", ["repetition_penalty", "no_repeat_ngram_size", "suppress_tokens", "eos_token_id"])
+@pytest.mark.parametrize(
+    "setting",
+    ["repetition_penalty", "no_repeat_ngram_size", "suppress_tokens", "eos_token_id", "forced_eos_token_id"],
+)
 def test_a_graph_follows_the_settings_of_its_checkpoint(setting: str, place: Path, tmp_path: Path) -> None:
-    """Each changes the text, in the graph as in the checkpoint; models that chat state several ends, and often a
-    penalty."""
+    """Each changes the text, in the graph as in the checkpoint, and in the program on the card, which runs without our
+    code; models that chat state several ends, and often a penalty."""
     texts, model = ["the good film", "the", "a bad plot"], shutil.copytree(place / "model", tmp_path / "model")
     words = likeliest_words(place / "full/output", texts[0], 4)
     value = {
@@ -99,14 +105,19 @@ def test_a_graph_follows_the_settings_of_its_checkpoint(setting: str, place: Pat
         "no_repeat_ngram_size": 1,
         "suppress_tokens": words[:1],
         "eos_token_id": [0, words[3]],
+        "forced_eos_token_id": words[0] + 1,
     }[setting]
     stated = json.loads((model / "generation_config.json").read_text())
     (model / "generation_config.json").write_text(json.dumps({**stated, setting: value}))
     facts = do("export", tmp_path / "full" / "output", EXPORT, model=model, rows=place / "rows")
     assert facts["made"], facts
-    written = continued_texts(model, texts, 30)
-    assert written == continued_texts(tmp_path / "full/output", texts, 30)
-    assert written != continued_texts(place / "model", texts, 30)
+    written = continued_texts(model, texts, 20)
+    assert written == continued_texts(tmp_path / "full/output", texts, 20)
+    assert written != continued_texts(place / "model", texts, 20)
+    (tmp_path / "full/output").rename(tmp_path / "onnx")
+    shutil.copy(tmp_path / "onnx/tokenizer.json", tmp_path)
+    program = snippet(TaskSpec(name="texts", kind="next-words"), "model.onnx").replace("FOLDER", str(tmp_path))
+    assert print_of_program(program.replace("some text", texts[0]), tmp_path) == texts[0] + written[0]
 
 
 def test_a_text_is_as_likely_in_a_graph(place: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,13 @@ from tasks.exports.package import copy_beside
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.distillation import Generation
 from tasks.recipe.slices import ExportSlice, QuantizeSlice, RowsSlice
+from tasks.report.tables.exports_section import snippet
+from tasks.scoring.onnx_models import OnnxModel
 from tasks.scoring.predict import outputs_of, predict_texts
 from tasks.scoring.speed.speed import opened
+from tasks.scoring.writing.graph_writer import GraphWriter
 from tasks.task_types.stored import STATED
+from tests.forked.strangers import print_of_program
 from tests.task_types.seq2seq.tables import (
     sentences,
     write_opus_translator,
@@ -53,19 +60,32 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "rows"
 
 
+@pytest.fixture(scope="module")
+def exported(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path, Any]]:
+    """Returns a translator of a family, its graph and the facts of its export, which is done once."""
+
+    @cache
+    def export_family(family: str) -> tuple[Path, Path, Any]:
+        place = tmp_path_factory.mktemp(family)
+        folder = write_translator(place / "model", family, layers=1)
+        if family == "marian":  # with larger weights its texts depend on their sources
+            weights = {name: 2 * value for name, value in load_file(folder / "model.safetensors").items()}
+            save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, STATED: "seq2seq"}))
+        return folder, place / "graph", export(job(place / "graph", FULL, model=folder, rows=rows))
+
+    return export_family
+
+
 @pytest.mark.parametrize(
     "family", ["t5", pytest.param("bart", marks=pytest.mark.slow), pytest.param("marian", marks=pytest.mark.slow)]
 )
-def test_a_graph_writes_what_its_checkpoint_writes(family: str, rows: Path, tmp_path: Path) -> None:
+def test_a_graph_writes_what_its_checkpoint_writes(
+    family: str, exported: Callable[[str], tuple[Path, Path, Any]], rows: Path, tmp_path: Path
+) -> None:
     """One file reads the source and writes every word, alone or in several beams; the same in int8."""
-    folder = write_translator(tmp_path / "model", family, layers=1)
-    if family == "marian":  # with larger weights its texts depend on their sources
-        weights = {name: 2 * value for name, value in load_file(folder / "model.safetensors").items()}
-        save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, STATED: "seq2seq"}))
-    graph, small = tmp_path / "graph", tmp_path / "small"
-    facts = export(job(graph, FULL, model=folder, rows=rows))
+    (folder, graph, facts), small = exported(family), tmp_path / "small"
     assert facts["made"] and facts["equal_answers"] == 1.0 and 0 < facts["largest_difference"] < 1e-4, facts
     assert facts["rows"] == 4
     ours, theirs = (
@@ -84,6 +104,33 @@ def test_a_graph_writes_what_its_checkpoint_writes(family: str, rows: Path, tmp_
     inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     timed = opened(graph, 1, "seq2seq").call(inputs)()
     assert timed.shape == (2,)
+
+
+RULES: dict[str, Any] = {"first": 70, "last": 76, "no_repeat": 2, "repetition_penalty": 3.0}
+NO_RULE = {"never": [], "first": None, "last": None, "no_repeat": 0, "repetition_penalty": 1.0}
+
+
+@pytest.mark.parametrize("names", [*([name] for name in NO_RULE), [*NO_RULE]], ids="+".join)
+def test_the_program_on_a_card_follows_every_rule(
+    names: list[str], exported: Callable[[str], tuple[Path, Path, Any]], tmp_path: Path
+) -> None:
+    """In a process without our code it writes what ``limbeck predict`` does, which is another text without the rules
+    that are named."""
+    _, graph, _ = exported("t5")
+    card, written = json.loads((graph / "onnx.json").read_text()), dict[str, str]()
+    likeliest = int(
+        GraphWriter(model := OnnxModel(graph), model.encode(SOURCES[:1], None, 32)).next_words([0]).argmax()
+    )
+    rules = {name: value for name, value in {**RULES, "never": [likeliest]}.items() if name in names}
+    for way, changes in (("with", rules), ("without", {})):
+        shutil.copytree(graph, tmp_path / way / "onnx")
+        changed = card | {"writing": card["writing"] | NO_RULE | {"most": 9} | changes}
+        (tmp_path / way / "onnx/onnx.json").write_text(json.dumps(changed))
+        shutil.copy(graph / "tokenizer.json", tmp_path / way)
+        (written[way],) = (one["written"] for one in predict_texts(tmp_path / way / "onnx", SOURCES[:1]))
+    assert written["with"] != written["without"]
+    program = snippet(TaskSpec(name="texts", kind="seq2seq"), "model.onnx").replace("FOLDER", str(tmp_path / "with"))
+    assert print_of_program(program.replace('"some text"', json.dumps(SOURCES[0])), tmp_path) == written["with"]
 
 
 def test_what_a_graph_cannot_follow_is_told_and_no_error(rows: Path, tmp_path: Path) -> None:
