@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -53,3 +54,15 @@ class ForkedJob:
             said = [json.loads(line) for line in self.stdout if line.startswith("{")]
         self.fork.wait()
         return said
+
+
+OFTEN = 1e-4
+"""Minutes between checkpoints, so that an engine leaves some within a test."""
+
+
+def wait_for_checkpoint(folder: Path) -> None:
+    """Wait until an engine that works in a folder has left a checkpoint there."""
+    deadline = time.monotonic() + 120
+    while not any((folder / "checkpoints").rglob("step-*")):
+        assert time.monotonic() < deadline, "no checkpoint within two minutes"
+        time.sleep(0.01)

@@ -4,6 +4,7 @@ training goes on."""
 from __future__ import annotations
 
 import copy
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from tasks.recipe.students import Shape
 from tasks.training.loop import StopSignal
 from tasks.training.models.students import build_student
 from tasks.training.objectives.feature_maps import Transfer
+from tests.forked import OFTEN, ForkedJob, wait_for_checkpoint
 from tests.methods.oracles import Oracle, reads
 from tests.training.objectives.test_objectives import FAST, batch, do, facts, scene, teacher, weights
 
@@ -119,6 +121,27 @@ def test_a_stopped_transfer_ends_with_the_same_bytes(
     stopped = do("general", tmp_path / "stopped", knobs, base=scene.base, corpus=scene.corpus)
     assert (whole / "model.safetensors").read_bytes() == (stopped / "model.safetensors").read_bytes()
     assert not weights(whole)["mobilebert.embeddings.word_embeddings.weight"][0].any(), "[PAD] stays zero"
+
+
+def test_a_killed_transfer_ends_with_the_same_bytes(scene: SimpleNamespace, tmp_path: Path) -> None:
+    knobs = general("progressive", 60).model_copy(update={"checkpoint_minutes": OFTEN})
+
+    def start(folder: Path) -> ForkedJob:
+        inputs = {"base": str(scene.base), "corpus": str(scene.corpus)}
+        order = {"job": "general", "knobs": knobs.model_dump(mode="json"), "inputs": inputs, "threads": 1}
+        places = {name: str(folder / name) for name in ("output", "checkpoints")}
+        return ForkedJob(order | places, folder)
+
+    assert start(tmp_path / "whole").events()[-1]["event"] == "result"
+    killed = start(tmp_path / "killed")
+    wait_for_checkpoint(tmp_path / "killed")
+    killed.send_signal(signal.SIGKILL)
+    killed.events()
+    assert not (tmp_path / "killed" / "output" / "model.safetensors").exists()
+    again = start(tmp_path / "killed").events()
+    assert any(str(one.get("message")).startswith("resuming at step") for one in again), again
+    whole, killed_one = (tmp_path / name / "output" / "model.safetensors" for name in ("whole", "killed"))
+    assert whole.read_bytes() == killed_one.read_bytes()
 
 
 @pytest.mark.parametrize("way", ["auxiliary", "joint"])

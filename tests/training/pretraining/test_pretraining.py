@@ -28,7 +28,7 @@ from tasks.training.pretraining.held_documents import HeldDocuments, RiseWatch
 from tasks.training.pretraining.pair_batches import PairReader
 from tasks.training.pretraining.pretrain import make_lamb
 from tasks.training.pretraining.sentences import DividedCorpus, read_divided
-from tests.forked import ForkedJob
+from tests.forked import OFTEN, ForkedJob, wait_for_checkpoint
 from tests.methods.oracles import Oracle, reads
 
 CPU = torch.device("cpu")
@@ -87,11 +87,16 @@ def digest(folder: Path) -> str:
     return sha256((folder / "output" / "model.safetensors").read_bytes()).hexdigest()
 
 
-def test_a_stopped_pretraining_ends_with_the_same_bytes(corpus: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_or_killed_pretraining_ends_with_the_same_bytes(
+    corpus: dict[str, Path], tmp_path: Path, sent: signal.Signals
+) -> None:
     def start(folder: Path) -> ForkedJob:
         order = {
             "job": "pretrain-encoder",
-            "knobs": knobs_of(**{**ALBERT, "steps": 120, "order": "sop", "evaluations": 12}),
+            "knobs": knobs_of(
+                **{**ALBERT, "steps": 120, "order": "sop", "evaluations": 12, "checkpoint_minutes": OFTEN}
+            ),
             "inputs": {name: str(path) for name, path in corpus.items()},
             "output": str(folder / "output"),
             "checkpoints": str(folder / "checkpoints"),
@@ -102,9 +107,11 @@ def test_a_stopped_pretraining_ends_with_the_same_bytes(corpus: dict[str, Path],
     assert start(tmp_path / "whole").events()[-1]["event"] == "result"
     stopped = start(tmp_path / "stopped")
     stopped.stdout.readline()  # the first evaluation, at step 10
-    stopped.send_signal(signal.SIGTERM)
-    last = stopped.events()[-1]
-    assert last["event"] == "error" and last["kind"] == "Interrupted", last
+    wait_for_checkpoint(tmp_path / "stopped")
+    stopped.send_signal(sent)
+    said = stopped.events()
+    ended = bool(said) and said[-1]["event"] == "error" and said[-1]["kind"] == "Interrupted"
+    assert ended == (sent == signal.SIGTERM) and not (tmp_path / "stopped" / "output" / "model.safetensors").exists()
     resumed = start(tmp_path / "stopped").events()
     assert resumed[0]["message"].startswith("resuming at step")
     assert digest(tmp_path / "stopped") == digest(tmp_path / "whole")
