@@ -137,3 +137,27 @@ def test_how_a_model_writes_counts_for_models_that_write_alone() -> None:
         for other in ("classification", "next-words"):  # what states how a text is written is a stage of no other type
             assert remade(there, other) <= {"set-generation-config"}
         assert remakes <= remade(there, "seq2seq", metrics=["bleu"])
+
+
+@pytest.mark.parametrize(
+    ("module", "own", "remakes"),
+    [
+        ("tasks.task_types.next_words.head", ("next-words",), {"answer-rows", "distill-predictions", "score-model"}),
+        ("tasks.task_types.chats.turns", ("chats",), {"answer-rows", "distill-predictions", "score-model"}),
+        (
+            "tasks.methods.next_words.kept_words",
+            ("next-words", "chats", "masked-words", "seq2seq"),
+            {"answer-rows", "distill-predictions", "drop-layers"},
+        ),
+        ("tasks.methods.next_words.divergences", ("next-words", "chats"), {"distill-predictions", "drop-layers"}),
+    ],
+)
+def test_how_words_are_learned_counts_for_models_of_words_alone(
+    module: str, own: tuple[str, ...], remakes: set[str]
+) -> None:
+    there = edited({module: with_statements(program().sources[module])})
+    for other in {"classification", "regression", "spans"}:
+        assert remade(there, other) == set()
+    for name in own:
+        assert remakes <= remade(there, name)
+    assert module != "tasks.task_types.chats.turns" or remade(there, "next-words") == set()
