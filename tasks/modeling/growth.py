@@ -1,8 +1,11 @@
-"""How the time of each mixer grows with the length of a text: ``python -m tasks.modeling.growth [MIXER …]``.
+"""How the time of each mixer grows with the length of a text, and the memory that it takes: ``python -m
+tasks.modeling.growth [MIXER …]``.
 
 One layer's mixer, with its maps, forward, one text, 4 heads of 64, float32, one thread. Times are processor seconds,
 the least of several calls, so that other work on the machine hardly counts; the slope is that of the logarithm of the
-time over the logarithm of the length. Shape letters: B batch, T tokens, D width.
+time over the logarithm of the length. Memory is the most that torch's tensors took at once within a call, beside the
+text and the weights; what an operation takes for itself and does not ask torch for is not counted. Shape letters: B
+batch, T tokens, D width.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
 
 from tasks.modeling.names import MIXER_NAMES, in_each_layer
 
@@ -19,8 +24,8 @@ SLOPE_FROM = 512
 CALLS = 3
 
 
-def seconds_of(mixer: str, lengths: Sequence[int]) -> list[float]:
-    """Return the processor seconds of one call at each length."""
+def measured_growth(mixer: str, lengths: Sequence[int]) -> tuple[list[float], int]:
+    """Return the processor seconds of one call at each length, and the bytes that one takes at the last length."""
     import torch
 
     from tasks.modeling.configuration import LimbeckEncoderConfig
@@ -48,7 +53,21 @@ def seconds_of(mixer: str, lengths: Sequence[int]) -> list[float]:
                 found(states_BTD, mask_BT)
                 calls.append(time.process_time() - start)
             seconds.append(min(calls))
-    return seconds
+        taken = peak_bytes(lambda: found(states_BTD, mask_BT))
+    return seconds, taken
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """Return the most bytes that tensors take at once while something is called."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        kept = call()  # so that the result is still there
+    events: Any = seen.profiler
+    taken = [event for event in events.kineto_results.events() if event.name() == "[memory]"]
+    taken.sort(key=lambda event: event.start_ns())
+    assert kept is not None
+    return max(accumulate((event.nbytes() for event in taken), initial=0))
 
 
 def slope_of(lengths: Sequence[int], seconds: Sequence[float]) -> float:
@@ -62,13 +81,15 @@ def slope_of(lengths: Sequence[int], seconds: Sequence[float]) -> float:
 def print_growth(mixers: Sequence[str]) -> None:
     """Print one row of a table for each mixer, as soon as it is measured. Raises ValueError for an unknown name."""
     in_each_layer(mixers, len(mixers))
-    print(f"| mixer | {' | '.join(f'{length} tokens, ms' for length in LENGTHS)} | slope from {SLOPE_FROM} |")
-    print("|---" * (len(LENGTHS) + 2) + "|")
+    columns = [*(f"{length} tokens, ms" for length in LENGTHS), f"slope from {SLOPE_FROM}", f"MB at {LENGTHS[-1]}"]
+    print(f"| mixer | {' | '.join(columns)} |")
+    print("|---" * (len(columns) + 1) + "|")
     for mixer in mixers:
-        seconds = seconds_of(mixer, LENGTHS)
+        seconds, taken = measured_growth(mixer, LENGTHS)
         late = [(length, one) for length, one in zip(LENGTHS, seconds, strict=True) if length >= SLOPE_FROM]
         slope = slope_of(*zip(*late, strict=True))
-        print(f"| `{mixer}` | {' | '.join(f'{1000 * one:.1f}' for one in seconds)} | {slope:.2f} |", flush=True)
+        figures = [*(f"{1000 * one:.1f}" for one in seconds), f"{slope:.2f}", f"{taken / 1e6:.0f}"]
+        print(f"| `{mixer}` | {' | '.join(figures)} |", flush=True)
 
 
 if __name__ == "__main__":

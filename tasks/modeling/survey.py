@@ -1,13 +1,15 @@
 """The efficient transformers of the literature, and where each of them is: built here, in transformers, or in neither.
 
 The rows are those of table 1 of Tay et al. 2020, Efficient Transformers: A Survey, arXiv:2009.06732, without its
-mixtures of experts, and the models that are kept beside them here. Costs are those of the papers, with N tokens; k, b
-and m are sizes of a model.
+mixtures of experts, and the models that are kept beside them here. Costs, with N tokens and k, b and m sizes of a
+model, were written from memory of these papers, and are neither measured nor compared with them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from tasks.modeling.names import reads_back
 
 
 class Efficient(NamedTuple):
@@ -18,7 +20,7 @@ class Efficient(NamedTuple):
     """Its number at arXiv."""
     cost: str
     decodes: bool
-    """Whether it can write texts token by token."""
+    """Whether it can write texts token by token, as it was published."""
     mixers: tuple[str, ...] = ()
     """What it is called here."""
     model_type: str = ""
@@ -72,5 +74,6 @@ SURVEY = (
 def where_built(model: Efficient) -> str:
     """Return where a model is."""
     if model.mixers:
-        return f"built here: {', '.join(f'`{name}`' for name in model.mixers)}"
+        without = model.decodes and not any(reads_back(name) for name in model.mixers)
+        return f"built here: {', '.join(f'`{name}`' for name in model.mixers)}{', not to write' if without else ''}"
     return f"in transformers: `{model.model_type}`" if model.model_type else "neither"

@@ -180,7 +180,7 @@ def survey() -> str:
     rows = [
         [one.name, f"arXiv:{one.paper}", one.cost, "yes" if one.decodes else "no", where_built(one)] for one in SURVEY
     ]
-    return markdown(["model", "paper", "cost of a layer", "can write", "where"], rows)
+    return markdown(["model", "paper", "cost of a layer, from memory", "can write, as published", "where"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

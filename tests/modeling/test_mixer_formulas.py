@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy import ndarray
 
+from tasks.modeling.growth import peak_bytes
 from tasks.modeling.mixers.dynamic import dynamic_convolution
 from tasks.modeling.mixers.favor import favor_attention
 from tasks.modeling.mixers.light import light_convolution, without_padding
@@ -112,3 +113,10 @@ def test_linformers_keys_are_sums_over_tokens_alone() -> None:
     for text, length in enumerate(LENGTHS):
         expected = sum(np.outer(projection[place], states[text, place]) for place in range(length))
         np.testing.assert_allclose(found[text].numpy(), expected, **EXACT)
+
+
+def test_a_dynamic_convolution_does_not_hold_all_windows_at_once() -> None:
+    """31 times the text, beyond some length, is memory for which it waits."""
+    states, shares = torch.randn(1, 256, 64), torch.randn(1, 256, 4, 31).softmax(-1)
+    assert 2 * states.nbytes <= peak_bytes(lambda: states + 1 + 1) < 2.1 * states.nbytes
+    assert states.nbytes < peak_bytes(lambda: dynamic_convolution(states, shares)) < 5 * states.nbytes

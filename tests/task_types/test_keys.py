@@ -157,3 +157,27 @@ def test_losses_and_decisions_of_lists_labels_and_ranks_count_for_their_type(
     there = edited({name: with_statements(program().sources[name])})
     assert remade(there, "classification") == set()
     assert remakes <= remade(there, own)
+
+
+@pytest.mark.parametrize(
+    ("module", "own", "remakes"),
+    [
+        ("tasks.task_types.next_words.head", ("next-words",), {"answer-rows", "distill-predictions", "score-model"}),
+        ("tasks.task_types.chats.turns", ("chats",), {"answer-rows", "distill-predictions", "score-model"}),
+        (
+            "tasks.methods.next_words.kept_words",
+            ("next-words", "chats", "masked-words", "seq2seq"),
+            {"answer-rows", "distill-predictions", "drop-layers"},
+        ),
+        ("tasks.methods.next_words.divergences", ("next-words", "chats"), {"distill-predictions", "drop-layers"}),
+    ],
+)
+def test_how_words_are_learned_counts_for_models_of_words_alone(
+    module: str, own: tuple[str, ...], remakes: set[str]
+) -> None:
+    there = edited({module: with_statements(program().sources[module])})
+    for other in {"classification", "regression", "spans"}:
+        assert remade(there, other) == set()
+    for name in own:
+        assert remakes <= remade(there, name)
+    assert module != "tasks.task_types.chats.turns" or remade(there, "next-words") == set()

@@ -2,8 +2,8 @@
 w_t = softmax(W u_t) for each head, y_tc = sum_k w_th(c)k u_(t+k-p)c.
 
 Paper: Wu et al. 2019, arXiv:1901.10430. Cost a layer: T * (K * D + H * K * D). A decoder keeps u, and reads that of
-the last K - 1 tokens. Shape letters: B batch, T tokens, L the last of them, D width, H heads, K width of the
-convolution.
+the last K - 1 tokens. Shape letters: B batch, T tokens, L the last of them, R the L + K - 1 that are read for them, D
+width, H heads, C channels of a head, K width of the convolution.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ def dynamic_convolution(states_BTD: Tensor, shares_BLHK: Tensor, *, causal: bool
     """Return the convolution of channels for the last tokens [B, L, D], each with the weights of its head at its
     place."""
     last, heads, kernel = shares_BLHK.shape[1:]
-    around = read_around(states_BTD, kernel, last, causal=causal)
-    places_LK = torch.arange(last, device=around.device)[:, None] + torch.arange(kernel, device=around.device)
-    read_BLKD = around[:, places_LK]
-    read_BLHKC = read_BLKD.unflatten(-1, (heads, -1)).transpose(2, 3)
-    return (shares_BLHK[..., None, :] @ read_BLHKC).flatten(2)
+    around_BRHC = read_around(states_BTD, kernel, last, causal=causal).unflatten(-1, (heads, -1))
+    # one place of the window after the other: all windows at once are K times as many numbers as there are states
+    mixed_BLHC = around_BRHC[:, :last] * shares_BLHK[..., :1]
+    for place in range(1, kernel):
+        mixed_BLHC = torch.addcmul(mixed_BLHC, around_BRHC[:, place : place + last], shares_BLHK[..., place, None])
+    return mixed_BLHC.flatten(2)
 
 
 class Dynamic(Mixer):

@@ -3,6 +3,9 @@ block, students, and layers that go."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -122,6 +125,44 @@ def test_answers_that_were_stopped_go_on_and_are_the_same_bytes(
     digests = [sha256((one.output / "answers.safetensors").read_bytes()).hexdigest() for one in (whole, again)]
     assert digests[0] == digests[1] and facts["tokens"]
     assert [block.stat().st_mtime_ns for block in blocks[:2]] == before
+
+
+KILLED_IN_A_BLOCK = """
+import os, signal, sys
+from pathlib import Path
+import tasks.training.data.answer_blocks as blocks
+from tests.task_types.next_words.test_document import answer, answered
+blocks.BATCHES_OF_BLOCK, save, llama, folder, rows = 1, blocks.save_file, *map(Path, sys.argv[1:])
+def save_two(arrays, path):
+    save(arrays, path)
+    if len(list(path.parent.glob("answers-*"))) == 2:
+        os.truncate(path, path.stat().st_size // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+blocks.save_file = save_two
+answer(answered(llama, folder, rows, words=8))
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_answers(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kill -9 in the middle of the third block; the finished ones are not computed again."""
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "BATCHES_OF_BLOCK", 1)
+    table, rows, place = write_documents(tmp_path / "table", 90), tmp_path / "rows", tmp_path / "killed"
+    prepare_rows(table, knobs(table), rows)
+    place.mkdir()
+    whole = answered(llama, tmp_path / "whole", rows, words=8)
+    answer(whole)
+    command = [sys.executable, "-c", KILLED_IN_A_BLOCK, str(llama), str(place / "first"), str(rows)]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    done = {path: path.stat().st_mtime_ns for path in (place / "kept").glob("answers-*")}
+    assert len(done) == 2 < len(list(whole.checkpoints.glob("answers-*"))) and not [*(place / "first").iterdir()]
+    again = answered(llama, place / "again", rows, words=8)
+    assert again.checkpoints == place / "kept"
+    answer(again)
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    digests = [sha256((one.output / "answers.safetensors").read_bytes()).hexdigest() for one in (whole, again)]
+    assert digests[0] == digests[1]
 
 
 def test_a_full_disk_is_foreseen(tmp_path: Path) -> None:
