@@ -97,6 +97,7 @@ def test_what_a_family_cannot_show_is_refused_before_anything_is_spent(
 ) -> None:
     base = write_tiny("deberta-v2", tmp_path / "base")
     with pytest.raises(
-        ModelError, match="attention scores cannot be read from a deberta-v2 model, because .* copy hidden states"
+        ModelError,
+        match="attention scores cannot be read from a model of type deberta-v2, because .* copy hidden states",
     ):
         run_recipe(recipe_for(base, tiny_rows), home=home)

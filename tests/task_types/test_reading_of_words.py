@@ -139,8 +139,8 @@ def test_a_translator_whose_texts_do_not_end_learns_no_kept_answers(tmp_path: Pa
 def test_teachers_of_other_stacks_than_their_type_are_refused(tmp_path: Path) -> None:
     translator, decoder = write_translator(tmp_path / "bart", "bart"), write_decoder(tmp_path / "llama")
     recipe = Recipe.model_validate({**values_for_translators(decoder, decoder), "exports": None})
-    with pytest.raises(ModelError, match="a llama model, without a decoder beside an encoder.*name a marian"):
+    with pytest.raises(ModelError, match="of type llama, without a decoder beside an encoder.*name a marian"):
         check_students(recipe, decoder, {})
-    with pytest.raises(ModelError, match="a bart model, which reads a source .* or set task.kind: seq2seq"):
+    with pytest.raises(ModelError, match="of type bart, which reads a source .* or set task.kind: seq2seq"):
         check_students(words(translator), translator, {})
     check_students(recipe, translator, {})

@@ -3,7 +3,7 @@ never as a number."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tasks.ports.markdown import escaped
@@ -60,13 +60,18 @@ def results_markdown(models: Sequence[ResultRow], *, headline: str | None = None
     share = share_in_words(headline or models[0].headline)
     said += f" Retained: {share}." if share else ""
     varied = [MEANS] if any(model.spread(split, headline) is not None for model in models) else []
-    return "\n".join(lines).rstrip() + "\n\n" + "\n\n".join([said, *varied, *notes(models)]) + "\n"
+    return (
+        "\n".join(lines).rstrip()
+        + "\n\n"
+        + "\n\n".join([said, *varied, *notes(models, lambda note: escaped(note, 1000))])
+        + "\n"
+    )
 
 
-def notes(models: Sequence[ResultRow]) -> list[str]:
-    """Return the notes of stages about models, each once, and lines on models whose speed is unsteady or was timed in
-    another way than the teacher's."""
-    noted = [f"Note: {escaped(note, 1000)}." for note in sorted({model.note for model in models if model.note})]
+def notes(models: Sequence[ResultRow], written: Callable[[str], str] = str) -> list[str]:
+    """Return the notes of stages about models, each once and ``written`` as its place needs it, and lines on models
+    whose speed is unsteady or was timed in another way than the teacher's."""
+    noted = [f"Note: {written(note)}." for note in sorted({model.note for model in models if model.note})]
     return [*noted, *speed_lines(models)]
 
 

@@ -60,7 +60,7 @@ def test_a_family_with_half_of_its_heads_and_the_shape_as_before(name: str, rows
 @pytest.mark.parametrize("name", sorted(REFUSED & set(NAMES)))
 def test_a_family_with_other_attention_is_refused_and_nothing_is_written(name: str, rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny(name, tmp_path / name), rows, tmp_path / "whole")
-    with pytest.raises(ModelError, match=f"heads of a {name} cannot be removed alone"):
+    with pytest.raises(ModelError, match=f"heads of a model of type {name} cannot be removed alone"):
         silence_least_important(job(tmp_path / "half", HALF, base=whole, rows=rows))
     assert list((tmp_path / "half").iterdir()) == []
 

@@ -58,7 +58,7 @@ def test_a_family_of_half_of_its_width(name: str, rows: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("name", sorted(REFUSED & set(NAMES)))
 def test_a_family_with_other_attention_is_refused_and_nothing_is_written(name: str, rows: Path, tmp_path: Path) -> None:
     whole = classifier(write_tiny(name, tmp_path / name), rows, tmp_path / "whole")
-    with pytest.raises(ModelError, match=f"a {name} (cannot be made narrower|of width .* has other parameters)"):
+    with pytest.raises(ModelError, match=f"of type {name} (cannot be made narrower|and width .* has other parameters)"):
         cut_width(job(tmp_path / "half", HALF, base=whole, rows=rows))
     assert list((tmp_path / "half").iterdir()) == []
 
