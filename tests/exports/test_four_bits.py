@@ -22,6 +22,7 @@ from tasks.scoring.onnx_models import FILES, OnnxModel, card_of
 from tasks.scoring.predict import predict_texts
 from tests.exports.test_exports import EXPORT, QUANTIZE, do, write_rows
 from tests.exports.trained_answers import TRAINED, answers_of_both
+from tests.forked.strangers import NOTHING_ELSE
 from tests.scoring.small import logits_of, sentences, write_classifier
 
 FORMATS_OF_FOUR_BITS: dict[str, list[str]] = {
@@ -228,12 +229,6 @@ def test_a_failure_of_the_library_is_noted_in_the_format_s_name(
 
 
 PLAIN = """
-import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "transformers", "tasks", "flows"):
-            raise ImportError(f"{name} is not here")
-sys.meta_path.insert(0, Absent())
 import numpy, onnxruntime
 session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
 ids = numpy.array([[2, 7, 9, 3]])
@@ -241,12 +236,13 @@ given = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids 
 given = {each.name: given[each.name] for each in session.get_inputs()}
 print(session.run(None, given)[0].tolist())
 """
+"""A program that asks a graph, behind ``NOTHING_ELSE``."""
 
 
 @pytest.mark.parametrize("name", FORMATS_OF_FOUR_BITS)
 def test_a_graph_runs_in_plain_onnxruntime(place: Path, name: str) -> None:
     path = graph_file(place, name)
-    done = subprocess.run([sys.executable, "-I", "-c", PLAIN, str(path)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-I", "-c", NOTHING_ELSE + PLAIN, str(path)], capture_output=True, text=True)
     ids = np.array([[2, 7, 9, 3]])
     model = OnnxModel(place / name / "output")
     given = {"input_ids": ids, "attention_mask": ids * 0 + 1, "token_type_ids": ids * 0}

@@ -34,16 +34,21 @@ def disagreement(runs: Sequence[Run], split: str) -> str:
 
 def further_losses(run: Run, split: str) -> Iterator[tuple[Entry, float]]:
     """Yield each model but the teacher with what it loses more to the teacher on a second split."""
-    teacher = next((one for one in run.models if one.role == "teacher"), None)
-    for entry in run.models:
-        if teacher is not None and entry is not teacher:
-            values = [score_on(one, place, run.headline) for place in (run.split, split) for one in (teacher, entry)]
-            if None not in values:
-                known = [value for value in values if value is not None]
-                yield entry, (known[2] - known[3]) - (known[0] - known[1])
+    teacher = teacher_of(run)
+    for entry in run.models if teacher is not None else ():
+        first, second = (loss_to(teacher, entry, place, run.headline) for place in (run.split, split))
+        if entry is not teacher and first is not None and second is not None:
+            yield entry, second - first
 
 
-def score_on(entry: Entry, split: str, metric: str) -> float | None:
-    """Return a model's score on a split; None if it has none."""
-    score = entry.scores.get(split, {}).get(metric)
-    return None if score is None else score.value
+def teacher_of(run: Run) -> Entry | None:
+    """Return the teacher of a run; None if it is not among its models."""
+    return next((one for one in run.models if one.role == "teacher"), None)
+
+
+def loss_to(teacher: Entry | None, entry: Entry, split: str, metric: str) -> float | None:
+    """Return how much a model is below its teacher on a split; None if either has no score there."""
+    ours, theirs = (one and one.scores.get(split, {}).get(metric) for one in (entry, teacher))
+    if not ours or not theirs or ours.value is None or theirs.value is None:
+        return None
+    return theirs.value - ours.value

@@ -15,7 +15,7 @@ from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import money, plural, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup, milliseconds
-from tasks.report.results.further_splits import disagreement, further_splits
+from tasks.report.results.further_splits import disagreement, further_splits, teacher_of
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.tables.held_back import purged_briefly
@@ -80,7 +80,7 @@ def task_parts(results: Sequence[Run | Sweep]) -> list[str]:
 
 def run_section(runs: Sequence[Run]) -> str:
     """Return one table of runs, and a line for each run on how it was produced."""
-    first = runs[0]
+    first, further = runs[0], further_splits(runs)
     judged = f"{first.headline} on {first.rows[first.split]:,} {first.split} rows"
     share = share_in_words(first.headline)
     judged += f"; of the teacher: {share}" if share else ""
@@ -90,10 +90,10 @@ def run_section(runs: Sequence[Run]) -> str:
     lines = [
         f"Teacher `{first.made.teacher}`, {judged}.{synthetic}",
         "",
-        *table(["model", "kind", first.headline, *(f"on {split}" for split in further_splits(runs)), *COLUMNS]),
+        *table(["model", "kind", first.headline, *(f"on {split}" for split in further), *COLUMNS]),
     ]
-    lines += [line([*model_cells(run, entry, name, runs), name]) for run, entry, name in in_order(runs, timed=True)]
-    apart = [f"\n{said}" for split in further_splits(runs) if (said := disagreement(runs, split))]
+    lines += [line([*model_cells(run, entry, name, further), name]) for run, entry, name in in_order(runs, timed=True)]
+    apart = [f"\n{said}" for split in further if (said := disagreement(runs, split))]
     told = [*apart, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run)}") for run in runs)]
     return "\n".join([*lines, *told])
 
@@ -173,14 +173,14 @@ def kind_of(entry: Entry) -> str:
     return "labels-only baseline" if entry.plain else entry.role
 
 
-def model_cells(run: Run, entry: Entry, name: str, runs: Sequence[Run]) -> list[str]:
-    """Return one row of the table of ``runs``, without the ``name`` of its own."""
+def model_cells(run: Run, entry: Entry, name: str, further: Sequence[str]) -> list[str]:
+    """Return one row of a table with ``further`` splits, without the ``name`` of its runs."""
     retained = entry.retained.get(run.split, Figure()) if entry.role != "teacher" else Figure()
     return [
         f"`{entry.name}`",
         kind_of(entry),
         scored(score_of(run, entry)),
-        *(scored(entry.scores.get(split, {}).get(run.headline, Score())) for split in further_splits(runs)),
+        *(scored(entry.scores.get(split, {}).get(run.headline, Score())) for split in further),
         registered(score_of(run, entry), entry),
         number(retained.value, ".1%") + bounds(retained, ".1%"),
         baseline_cell(entry, run.split),
@@ -197,7 +197,7 @@ def model_cells(run: Run, entry: Entry, name: str, runs: Sequence[Run]) -> list[
 
 def speedup_cell(run: Run, entry: Entry) -> str:
     """Return a speed-up, and the latency of the teacher that was timed beside the model."""
-    teacher = next((one for one in run.models if one.role == "teacher"), None)
+    teacher = teacher_of(run)
     is_told = entry.speedup is not None and not entry.unsteady and teacher is not None and entry is not teacher
     return format_speedup(entry) + (f" of {milliseconds(teacher.latency_ms)}" if is_told and teacher else "")
 
