@@ -9,7 +9,7 @@ from functools import partial
 from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate, SharedArtifacts, deviation
-from flows.branches.comparison import contrast_all, plain_students
+from flows.branches.comparison import Comparisons, contrast_all, contrast_on_sets, plain_students
 from flows.branches.error_analysis import inspect_all
 from flows.branches.judging_sets import on_set, score_sets, with_judged
 from flows.branches.shrinking.packing import pack_all, with_packed
@@ -24,16 +24,17 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
 from tasks.recipe.student_checks import further_metrics_on
 from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, PackedFacts, ScoreFacts, SpeedFacts, TextFacts
-from tasks.results.row import Comparison, Conditions, Means, ResultRow, SetScores
+from tasks.results.row import Conditions, Means, ResultRow, SetScores
 from tasks.score_model import measure_speed, measure_texts, score_metric, score_model, score_own_metric
 from tasks.scoring.judging_sets import SET_SPLIT
 from tasks.scoring.speed.paces import with_paces, with_texts
 
-Comparisons = dict[str, dict[str, dict[str, Comparison]]]
 SetCards = dict[str, dict[str, Artifact]]
 """Scorecards by candidate and judging set."""
 SetMetrics = dict[str, list[Artifact]]
 """Further metrics by judging set."""
+SetFigures = tuple[SetCards, SetMetrics, dict[str, Comparisons]]
+"""Scorecards, further metrics, and the comparisons by judging set."""
 
 
 async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts) -> list[ResultRow]:
@@ -47,7 +48,9 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     scored = partial(score_students, knobs, candidates[1:], teacher, first, shared.rows)
     cards = await in_branch(recipe, "scores", scored, [first])
     compared = partial(compare_all, recipe, candidates, [first, *cards], shared)
-    against, analyses, (elsewhere, on_sets), further = await in_branch(recipe, "comparisons", compared, [first])
+    against, analyses, (elsewhere, on_sets, compared_on), further = await in_branch(
+        recipe, "comparisons", compared, [first]
+    )
     archives = await pack_all(recipe, candidates)
     speeds = await in_branch(recipe, "speeds", partial(time_all, recipe, candidates, teacher), [first])
     texts = await texts_measured(recipe, candidates, teacher, shared)
@@ -63,6 +66,7 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     paced = with_packed(paced, [one.read(PackedFacts) for one in archives])
     paced = with_bits(recipe, paced)
     rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
+    rows = [with_comparisons_on_sets(one, compared_on) for one in rows]
     for name, found in on_sets.items():
         for metric in found:
             rows = with_metric_on_set(rows, candidates, metric.read(MetricFacts), name)
@@ -80,13 +84,13 @@ async def score_students(
 
 async def compare_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], shared: SharedArtifacts
-) -> tuple[Comparisons, dict[str, dict[str, JsonValue]], tuple[SetCards, SetMetrics], list[Artifact]]:
-    """Return the comparisons and error analyses of all candidates, their scorecards and metrics on judging sets, and
-    further metrics on the task's own rows."""
+) -> tuple[Comparisons, dict[str, dict[str, JsonValue]], SetFigures, list[Artifact]]:
+    """Return the comparisons and error analyses of all candidates, their scorecards, metrics and comparisons on judging
+    sets, and further metrics on the task's own rows."""
     return await asyncio.gather(
         contrast_all(recipe, candidates, cards, shared),
         inspect_all(recipe, candidates, cards, shared.rows),
-        scores_and_metrics_of_sets(recipe, candidates, shared),
+        figures_of_sets(recipe, candidates, cards, shared),
         further_metrics(recipe, cards, shared.rows, shared),
     )
 
@@ -118,19 +122,32 @@ def with_comparisons(
     ]
 
 
-async def scores_and_metrics_of_sets(
-    recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts
-) -> tuple[SetCards, SetMetrics]:
-    """Score all candidates on every judging set; return the scorecards by candidate and set, and the metrics of
-    ``scoring.metrics`` by set."""
+def with_comparisons_on_sets(row: ResultRow, compared: Mapping[str, Comparisons]) -> ResultRow:
+    """Return a row of the results with the comparisons of its model on every judging set where there are any."""
+    judged = {
+        name: scores.replaced(against={other: one[SET_SPLIT] for other, one in found.items()})
+        for name, scores in (row.judged or {}).items()
+        if (found := compared[name].get(row.name))
+    }
+    return row.replaced(judged={**(row.judged or {}), **judged}) if judged else row
+
+
+async def figures_of_sets(
+    recipe: Recipe, candidates: Sequence[Candidate], own: Sequence[Artifact], shared: SharedArtifacts
+) -> SetFigures:
+    """Score all candidates on every judging set; return the scorecards by candidate and set, the metrics of
+    ``scoring.metrics`` by set, and the comparisons by set. ``own`` are the scorecards on the task's own rows."""
     cards = await score_sets(recipe, candidates, shared)
-    found = await asyncio.gather(
-        *(
-            further_metrics(recipe, [cards[one.name][name] for one in candidates], rows, shared, on=name)
-            for name, rows in shared.judging.items()
-        )
+    found, compared = await asyncio.gather(
+        asyncio.gather(
+            *(
+                further_metrics(recipe, [cards[one.name][name] for one in candidates], rows, shared, on=name)
+                for name, rows in shared.judging.items()
+            )
+        ),
+        contrast_on_sets(recipe, candidates, own, cards, shared),
     )
-    return cards, dict(zip(shared.judging, found, strict=True))
+    return cards, dict(zip(shared.judging, found, strict=True)), compared
 
 
 async def further_metrics(

@@ -96,6 +96,8 @@ class SetScores(Stated):
     drop: Number | None = None
     """How far the headline score is below that on the task's own rows; None if classes are merged, or another leads."""
     merges: tuple[str, ...] = ()
+    against: dict[str, Comparison] = {}
+    """By the model that it is compared to, as on the task's own rows."""
 
 
 class Conditions(Stated):
@@ -330,21 +332,8 @@ class ResultRow(Stated):
             per_seed={name: found.per_seed for name, found in sets.items()},
             deviation={name: found.deviation for name, found in sets.items()},
             difference={name: found.difference or UNDEFINED for name, found in sets.items()},
+            against={
+                other: {name: found.against[other] for name, found in sets.items() if other in found.against}
+                for other in dict.fromkeys(other for found in sets.values() for other in found.against)
+            },
         )
-
-    def unscored(self) -> dict[str, object]:
-        """Return the figures of a row without scores, with the splits and metrics of this one."""
-        metrics = {split: dict.fromkeys(found, UNKNOWN) for split, found in self.metrics.items()}
-        return {
-            "metrics": metrics,
-            "per_seed": {split: dict.fromkeys(found, ()) for split, found in self.metrics.items()},
-            "deviation": {split: dict.fromkeys(found) for split, found in self.metrics.items()},
-            "means": {},
-            "retained": dict.fromkeys(self.retained or {}, UNKNOWN),
-            "difference": dict.fromkeys(self.difference or {}, UNKNOWN),
-            "agreement": dict.fromkeys(self.agreement or {}),
-        }
-
-
-UNKNOWN = Estimate(value=None, low=None, high=None)
-"""An estimate that is written as three null values."""

@@ -168,7 +168,9 @@ def judged_of(found: SetScores) -> dict[str, object]:
     drop = means.drop if "drop" in means.model_fields_set else found.drop
     stated = {what: one.as_json() for what, one in over.items() if one}
     own = {} if found.chance is None else {"headline": found.headline, "chance": found.chance}
-    return {"rows": found.rows, "merges": found.merges, "drop": drop, **own, **stated, "scores": scores}
+    against = {other: one.as_json() for other, one in found.against.items()}
+    compared = {"against": against} if against else {}
+    return {"rows": found.rows, "merges": found.merges, "drop": drop, **own, **stated, "scores": scores, **compared}
 
 
 def cut_sweep(written: Mapping[str, object]) -> dict[str, object]:

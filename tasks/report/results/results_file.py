@@ -80,6 +80,8 @@ class Judged(Strict):
     """The metric of a set of another type; empty: that of the run."""
     chance: float | None = None
     """The score of guessing on such a set."""
+    against: dict[str, BaselineComparison] = {}
+    """By the model that it is compared to; empty in files of releases that compared on the task's own rows alone."""
 
 
 class Entry(Strict):

@@ -6,7 +6,7 @@ that is in several runs with the same scores is listed once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.ports.markdown import escaped
@@ -17,7 +17,7 @@ from tasks.report.format.numbers import money, plural, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup, milliseconds
 from tasks.report.results.further_splits import disagreement, further_splits, teacher_of
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
-from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
+from tasks.report.results.results_file import BaselineComparison, Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import DASH, number
 from tasks.results.roles import role_of
@@ -110,14 +110,10 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
         f"Judging sets are not used in training. The drop is the difference to the score on {runs[0].split}; it is "
         f"undefined where classes are merged."
     )
-    lines = [
-        "",
-        said,
-        "",
-        *table(
-            ["set", "rows", "model", runs[0].headline, "registered", "of the teacher", "to the teacher", "drop", "run"]
-        ),
-    ]
+    compared = any(found.against for _, found, *_ in rows)
+    own_columns = [runs[0].headline, "registered", "of the teacher", "to the teacher", "drop"]
+    against = [COLUMNS[2]] if compared else []
+    lines = ["", said, "", *table(["set", "rows", "model", *own_columns, *against, "run"])]
     for name, found, run, entry, names in sorted(rows, key=lambda row: sets.index(row[0])):
         teacher = entry.role == "teacher"
         ahead, retained = (Figure() if teacher else one for one in (found.difference, found.retained))
@@ -135,6 +131,7 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
                     number(retained.value, ".1%"),
                     number(ahead.value, "+.3f") + bounds(ahead, "+.3f"),
                     number(found.drop, "+.3f"),
+                    *([comparisons_in_words(found.against)] if compared else []),
                     names,
                 ]
             )
@@ -249,11 +246,14 @@ def bounds(figure: Figure, form: str) -> str:
 
 def baseline_cell(entry: Entry, split: str) -> str:
     """Return the verdicts on a model against its labels-only baselines and controls."""
+    return comparisons_in_words({other: found[split] for other, found in entry.against.items() if split in found})
+
+
+def comparisons_in_words(compared: Mapping[str, BaselineComparison]) -> str:
+    """Return the verdicts on a model by the model that it is compared to, with their intervals; a dash for none."""
     said = [
-        f"{one.verdict}, `{baseline}`{unlike(one.differs)}: {gap(one)}{lonely(one.seeds)}"
-        for baseline, splits in entry.against.items()
-        for one in [splits.get(split)]
-        if one is not None
+        f"{one.verdict}, `{other}`{unlike(one.differs)}: {gap(one)}{lonely(one.seeds)}"
+        for other, one in compared.items()
     ]
     return "; ".join(said) or DASH
 
