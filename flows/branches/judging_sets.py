@@ -203,9 +203,7 @@ def judged_of(
             None if about.merged else drop_of(row.headline, ours, there.get(row.headline, UNDEFINED))
             for ours, there in ((own, facts.metrics), (over, means.metrics))
         )
-        found[name] = facts.replaced(
-            per_seed=per_seed,
-            deviation=spread,
+        found[name] = in_order_of_seeds(candidate, facts).replaced(
             means=means.replaced(drop=over_seeds),
             drop=drop,
             merges=about.merges,
@@ -216,6 +214,15 @@ def judged_of(
 def drop_of(headline: str, own: Estimate, there: Estimate) -> float | None:
     """Return the drop of the headline score from the task's own rows to a set, positive if it is worse on the set; None
     if one of the two is undefined."""
+def in_order_of_seeds(candidate: Candidate, scores: SetScores) -> SetScores:
+    """Return a model's scores with those of each seed in the order of the recipe, and their deviation; on a scorecard
+    the chosen seed is the first."""
+    per_seed = {metric: candidate.as_in_recipe(values) for metric, values in scores.per_seed.items()}
+    return scores.replaced(
+        per_seed=per_seed, deviation={metric: deviation(values) for metric, values in per_seed.items()}
+    )
+
+
     from tasks.metrics.metrics import is_error
 
     ours, theirs = own.value, there.value

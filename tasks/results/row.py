@@ -80,7 +80,7 @@ class Comparison(Estimate):
 
 
 class SetScores(Stated):
-    """The scores of one model on one judging set."""
+    """The scores of one model on one judging set, or on both held-out splits together."""
 
     metrics: dict[str, Estimate]
     rows: int
@@ -261,6 +261,8 @@ class ResultRow(Stated):
     timed: Timing | None = None
     judged: dict[str, SetScores] | None = None
     """By judging set."""
+    pooled: SetScores | None = None
+    """On the rows of both held-out splits together; None where a run has one split alone, and in older results."""
     against: dict[str, dict[str, Comparison]] | None = None
     """By labels-only baseline and split."""
     plain: bool = False

@@ -160,6 +160,22 @@ def test_scores_on_a_second_split_stand_beside_those_that_a_run_reports() -> Non
     assert "on holdout" not in results_page([kept(written())])
 
 
+def test_the_score_on_both_splits_together_stands_beside_them() -> None:
+    values = written()
+    for model, score in zip(values["models"], (0.95, 0.93, 0.90), strict=True):
+        both = {"value": score, "low": score - 0.01, "high": score + 0.01}
+        model["pooled"] = {"rows": 2872, "metrics": {"accuracy": both}, "retained": both, "difference": both}
+        model["pooled"] |= {"per_seed": {"accuracy": [score, 0.9]}, "deviation": {"accuracy": 0.002}}
+        model["pooled"]["means"] = {"metrics": {"accuracy": both}, "retained": both, "difference": both}
+    run = kept(values)
+    assert run.models[1].pooled.rows == 2872 and run.models[1].pooled.scores["accuracy"].per_seed == (0.93, 0.9)
+    page = results_page([run, kept(written("older"))])
+    assert "| model | kind | accuracy | on both together | registered |" in page
+    assert "| 0.930 ±0.002 [0.920, 0.940] |" in page
+    assert len({line.replace("\\|", "").count("|") for line in page.splitlines() if line.startswith("|")}) == 1
+    assert "both together" not in results_page([kept(written())])
+
+
 def test_nothing_is_promised() -> None:
     assert NOTHING in results_page([]) and "##" not in results_page([])
     page = results_page([kept(swept())])

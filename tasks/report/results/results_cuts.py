@@ -104,6 +104,7 @@ def entry_of(model: ResultRow) -> dict[str, object]:
         "scores": scores,
         **({"judged": judged} if judged else {}),
         **own_cost(model),
+        **({"pooled": judged_of(model.pooled)} if model.pooled else {}),
     }
 
 

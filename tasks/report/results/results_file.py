@@ -66,7 +66,8 @@ class BaselineComparison(Figure):
 
 
 class Judged(Strict):
-    """A model's scores on one judging set: means over seeds, each with the registered model's own score."""
+    """A model's scores on one judging set, or on both held-out splits together: means over seeds, each with the
+    registered model's own score."""
 
     rows: int
     scores: dict[str, Score]
@@ -132,6 +133,8 @@ class Entry(Strict):
 class Hardware(Strict):
     """The machine."""
 
+    pooled: Judged | None = None
+    """On the rows of both held-out splits together; None of a run with one alone, and in older files."""
     cpu: str
     cores: int
     gpu: str | None = None

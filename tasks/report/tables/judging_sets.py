@@ -186,6 +186,34 @@ def judging_section(result: RunResult) -> JudgingPart | None:
     return JudgingPart(sets, HEADS[1:], metrics_in_words(models)) if sets else None
 
 
+POOLED = "both splits"
+"""Stands for the name of a set where the rows of both held-out splits are scored together."""
+
+
+@dataclass(frozen=True)
+class PooledPart:
+    """The part of a run's page on the rows of both held-out splits together: a description of them, and the cells of
+    each model."""
+
+    about: str
+    rows: list[tuple[str, ...]]
+    heads: Sequence[str]
+    headline: str
+
+
+def pooled_section(result: RunResult) -> PooledPart | None:
+    """Return the part of a run's page on both held-out splits together; None if the run has one alone."""
+    rows = [
+        judging_cells(model.replaced(judged={POOLED: model.pooled}), POOLED)[:-1]
+        for model in result.models
+        if model.pooled is not None
+    ]
+    if not rows:
+        return None
+    parts = [f"{result.rows[split]:,} {split}" for split in ("holdout", "validation") if split in result.rows]
+    return PooledPart(f"{' and '.join(parts)} rows", rows, HEADS[1:-1], result.models[0].headline)
+
+
 def about_set(name: str, known: SetFacts | None) -> str:
     """Return a sentence on a set: its number of rows, the rows left out, and merged classes; empty if it is unknown."""
     if known is None:
