@@ -281,15 +281,16 @@ def plan(
 
     chosen = load_recipe(recipe, sets)
     home = open_home()
-    from flows.cli.runner import plan_of, planned_rows, planned_session
+    from flows.cli.runner import plan_of, planned_session
     from flows.publish.results_folder import write_json
+    from flows.recipes.planned_rows import compared_rows
     from tasks.report.tables.held_back import held_back_lines
     from tasks.report.tables.kept_answers import kept_answer_lines
     from tasks.report.tables.ledger import plan_lines, plan_table
     from tasks.report.tables.teacher_layers import layer_lines
 
     session = planned_session(chosen, home)
-    held = planned_rows(chosen, session)
+    held = compared_rows(chosen, session)
     found = plan_of(session)
     out.print(plan_table(found.stages, f"plan of {chosen.name}"))
     for line in (

@@ -12,8 +12,9 @@ from uuid import UUID
 import pytest
 from prefect import flow
 
-from flows.cli.runner import planned_records, planned_rows, planned_session, run_recipe
+from flows.cli.runner import planned_records, planned_session, run_recipe
 from flows.home import Home
+from flows.recipes.planned_rows import compared_rows, planned_rows
 from flows.run.opening import open_run
 from tasks.engine import process as engine_process
 from tasks.errors import GateError, LimbeckError
@@ -135,6 +136,14 @@ def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(
     unseen = planned(selection_rows=10)
     assert unseen.rows["selection"] == 10 and unseen.purged is not None and unseen.purged.words_left > 5
     assert unseen.leaked == {"training rows": {"validation": 0, "selection": 0}}
+
+
+def test_a_plan_of_a_new_home_counts_the_overlaps_that_the_run_found(
+    first: dict[str, Any], tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
+    recipe, fresh = recipe_for(tiny_bert, tiny_rows), Home(tmp_path / "home").create()
+    told = compared_rows(recipe, planned_session(recipe, fresh))
+    assert told.leaked == first["held_back"]["leaked"] and told.leaked["general text"]["validation"] > 0
 
 
 def test_one_edited_byte_runs_everything_that_depends_on_it(
