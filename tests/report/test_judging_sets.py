@@ -141,6 +141,7 @@ def test_figures_are_the_models_own_and_means_over_seeds_stand_beside_them() -> 
     assert (found.scores["accuracy"].value, found.retained.value, found.drop) == (0.68, 0.87, 0.23), (
         "methods are compared by means"
     )
+    assert (found.retained.own.value, found.difference.own.value) == (0.897, -0.08)
     assert "| 0.680 ±0.028 [0.660, 0.700] | 0.700 [0.680, 0.720] (seed 1) | 87.0% |" in results_page([kept])
 
 

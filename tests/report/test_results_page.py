@@ -190,12 +190,15 @@ def test_one_seed_is_said_beside_the_word() -> None:
 
 def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_them() -> None:
     values = written()
-    mean = {"value": 0.9, "low": 0.88, "high": 0.92}
+    mean, own = {"value": 0.9, "low": 0.88, "high": 0.92}, {"value": -0.021, "low": -0.03, "high": -0.012}
     values["models"][1] |= {
         "means": {"validation": {"metrics": {"accuracy": mean}, "retained": mean, "difference": mean}},
+        "difference": {"validation": own},
         "selected_seed": 2,
     }
     entry = kept(values).models[1]
+    assert entry.difference["validation"].own.model_dump() == own, "the page says it of the registered version"
+    assert entry.retained["validation"].own.value == 0.981
     assert (
         entry.scores["validation"]["accuracy"].value
         == entry.retained["validation"].value
@@ -204,6 +207,7 @@ def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_th
     )
     line = next(line for line in rows_of(results_page([kept(values)])) if "4x312" in line)
     assert "| 0.900 ±0.004 [0.880, 0.920] | 0.912 [0.900, 0.924] (seed 2) | 90.0% [88.0%, 92.0%] |" in line
+    assert kept(written()).models[1].retained["validation"].own is None
     older = next(line for line in rows_of(results_page([kept(written())])) if "4x312" in line)
     assert "| 0.912 ±0.004 [0.900, 0.924] | — | 98.1%" in older, (
         "a file of before keeps its means, and nothing is made up for it"

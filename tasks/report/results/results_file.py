@@ -54,6 +54,12 @@ class Score(Figure):
     own: Figure | None = None
 
 
+class MeanFigure(Figure):
+    """A figure of the mean over seeds, and the registered model's own one (None in older files)."""
+
+    own: Figure | None = None
+
+
 class BaselineComparison(Figure):
     """A paired difference to a labels-only baseline or a control, its corrected p-value, the number of seeds on both
     sides, and the verdict."""
@@ -71,8 +77,8 @@ class Judged(Strict):
 
     rows: int
     scores: dict[str, Score]
-    retained: Figure = Figure()
-    difference: Figure = Figure()
+    retained: MeanFigure = MeanFigure()
+    difference: MeanFigure = MeanFigure()
     drop: float | None = None
     """The headline score on the task's own rows minus that on the set; None if classes are merged, and for rows of
     another type than the task's."""
@@ -94,8 +100,8 @@ class Entry(Strict):
     seeds: tuple[int, ...] = ()
     selected_seed: int | None = None
     scores: dict[str, dict[str, Score]]
-    retained: dict[str, Figure] = {}
-    difference: dict[str, Figure] = {}
+    retained: dict[str, MeanFigure] = {}
+    difference: dict[str, MeanFigure] = {}
     against: dict[str, dict[str, BaselineComparison]] = {}
     parameters: int
     bytes: int | None
@@ -127,14 +133,14 @@ class Entry(Strict):
     teacher_rows_computed: tuple[int, ...] | None = None
     """Rows, for each seed, whose teacher's layers were read from the store, and computed; None in older files, and for
     models that do not learn from them."""
+    pooled: Judged | None = None
+    """On the rows of both held-out splits together; None of a run with one alone, and in older files."""
     judged: dict[str, Judged] = {}
 
 
 class Hardware(Strict):
     """The machine."""
 
-    pooled: Judged | None = None
-    """On the rows of both held-out splits together; None of a run with one alone, and in older files."""
     cpu: str
     cores: int
     gpu: str | None = None
