@@ -193,6 +193,7 @@ LIKE_ANOTHER = (
     "pruned-heads",
     "pruned-neurons",
     "pruned-width",
+    "regularisers",
     "reranker-small",
     "search",
     "shapes",
