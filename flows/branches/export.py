@@ -309,6 +309,7 @@ MEASURED = (
     "ms_per_text",
     "truncated",
     "checkpoint",
+    "pooled",
 )
 """Fields of a row that are known of a model that was made."""
 

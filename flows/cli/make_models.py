@@ -276,7 +276,8 @@ def plan(
         Path | None, written("--json", metavar="FILE", help="Write every stage with its estimated cost as JSON.")
     ] = None,
 ) -> None:
-    """Show the stages of a run without running it: whether each is cached, why, and its estimated cost."""
+    """Show the stages of a run without running it: whether each is cached, why, and its estimated cost; and which
+    held-out rows overlap with training data."""
     from flows.run.recipe_file import load_recipe
 
     chosen = load_recipe(recipe, sets)
