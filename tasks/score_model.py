@@ -11,6 +11,7 @@ from tasks.recipe.slices import (
     MetricSlice,
     OwnMetricSlice,
     PackSlice,
+    PooledSlice,
     ScoreSlice,
     SpeedSlice,
     TextsSlice,
@@ -60,6 +61,14 @@ async def score_judging_set(
 async def score_metric(context: StageContext, knobs: MetricSlice, *, cards: list[Artifact], rows: Artifact) -> None:
     """Compute one metric beside those of the task for all models, the teacher's scorecard first."""
     await context.run(knobs.model_dump(mode="json"), inputs={"rows": rows}, lists={"cards": cards})
+
+
+@stage(makes="metric", engine="pooled", module="tasks.scoring.further", libraries=OF_PREDICTIONS)
+async def score_pooled(
+    context: StageContext, knobs: PooledSlice, *, card: Artifact, teacher: Artifact, rows: Artifact
+) -> None:
+    """Score one model beside its teacher on the rows of both held-out splits together, from their scorecards."""
+    await context.run(knobs.model_dump(mode="json"), inputs={"card": card, "teacher": teacher, "rows": rows})
 
 
 @stage(makes="metric", engine="own-metric", module="tasks.scoring.further", libraries=OF_OWN_METRICS)

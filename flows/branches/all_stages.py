@@ -12,7 +12,7 @@ from attrs import evolve
 from flows.branches.candidate import Candidate, SharedArtifacts, finished_candidate, finished_model
 from flows.branches.evaluation import judge_all
 from flows.branches.export import beside_models, check_speed, make_exports, with_exports
-from flows.branches.judging_sets import compare_sets, rows_of_sets, rows_to_learn
+from flows.branches.judging_sets import compare_sets, corpus_read, rows_of_sets, rows_to_learn
 from flows.branches.makers import all_candidates
 from flows.branches.search.found import Searched, with_whole_scores
 from flows.branches.search.shapes import find_shapes
@@ -33,7 +33,7 @@ from tasks.recipe.candidates import tokenizes_corpus
 from tasks.recipe.judging import score_knobs
 from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ContributionSlice, CorpusRead, RowsSlice, ScoreSlice
+from tasks.recipe.slices import ContributionSlice, RowsSlice, ScoreSlice
 from tasks.report.tables.kept_answers import require_budget_of_answers
 from tasks.results.facts import RowsFacts
 from tasks.results.row import ResultRow
@@ -160,8 +160,7 @@ def with_teacher(shared: SharedArtifacts, teacher: Artifact) -> SharedArtifacts:
 async def corpus_leakage(recipe: Recipe, sources: dict[str, Artifact], rows: Artifact) -> None:
     """Compare the general training text with the held-out rows, to find leaks."""
     if recipe.corpus and "corpus" in sources:
-        most = None if recipe.pretraining else recipe.corpus.max_tokens
-        await compare_corpus(CorpusRead(text=recipe.corpus.text, most=most), source=sources["corpus"], rows=rows)
+        await compare_corpus(corpus_read(recipe), source=sources["corpus"], rows=rows)
 
 
 async def substitutes(recipe: Recipe, sources: dict[str, Artifact], rows: Artifact, base: Artifact) -> Artifact:

@@ -10,28 +10,60 @@ has neither for a candidate, no claim is made about that candidate.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.judging_sets import on_set, score_slice
 from tasks.contracts import Artifact
 from tasks.contrast_models import contrast_models
+from tasks.ports.rows.row_files import read_split
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
 from tasks.recipe.students import Shape
 from tasks.results.facts import ContrastFacts, ScoreFacts
 from tasks.results.row import Comparison
-from tasks.scoring.quality.verdicts import verdicts
+from tasks.scoring.judging_sets import SET_SPLIT
+from tasks.scoring.quality.verdicts import Pair, verdicts
+from tasks.stage.session import current_session
+
+Comparisons = dict[str, dict[str, dict[str, Comparison]]]
+"""Verdicts by candidate, by the model that it is compared to, and by split."""
 
 
-async def contrast_all(
-    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], shared: SharedArtifacts
-) -> dict[str, dict[str, dict[str, Comparison]]]:
-    """Return the verdicts of comparing each candidate with each labels-only baseline, on every split, by candidate."""
-    scored = {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
-    knobs = ContrastSlice(
-        metric=recipe.spec.headline, resamples=recipe.scoring.resamples, confidence=recipe.scoring.confidence
-    )
+@dataclass(frozen=True)
+class ComparedPairs:
+    """The pairs of a run that are compared, each a candidate and a baseline, a control, or one that it names."""
+
+    baselines: Sequence[Pair]
+    controls: Sequence[Pair]
+    named: Mapping[Pair, tuple[str, ...]]
+    """With the knobs in which both differ."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(dict.fromkeys([*self.baselines, *self.controls, *self.named]))
+
+    def marked(self, said: Mapping[str, Mapping[str, Mapping[str, Comparison]]]) -> Comparisons:
+        """Return comparisons that say which models are controls, and the knobs in which those that are named differ."""
+        return {
+            name: {
+                other: {split: self.marked_one((name, other), one) for split, one in splits.items()}
+                for other, splits in found.items()
+            }
+            for name, found in said.items()
+        }
+
+    def marked_one(self, pair: Pair, one: Comparison) -> Comparison:
+        """Return one comparison in the same way; that with a labels-only baseline says nothing of both."""
+        if pair not in self.controls and pair not in self.named:
+            return one
+        return one.replaced(control=pair in self.controls, differs=self.named.get(pair, ()))
+
+
+def pairs_to_compare(recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact]) -> ComparedPairs:
+    """Return the pairs of a recipe; ``cards`` are the scorecards of the candidates on the task's own rows."""
+    scored = cards_by_name(candidates, cards)
     students = recipe.new_students
     baselines = [one.name for one in students if one.role == "baseline" and one.signal == "labels"]
     shapes = {one.name: [getattr(one, name) for name in Shape.model_fields] for one in students}
@@ -44,28 +76,77 @@ async def contrast_all(
     ]
     controls = [(ours.name, control) for ours in candidates for control in controls_of(recipe, ours.name)]
     named = {(ours.name, other): knobs for ours in candidates for other, knobs in named_by(recipe, ours.name).items()}
-    pairs = list(dict.fromkeys([*pairs, *controls, *named]))
+    return ComparedPairs(pairs, controls, named)
+
+
+def cards_by_name(candidates: Sequence[Candidate], cards: Sequence[Artifact]) -> dict[str, Artifact]:
+    """Return the scorecards of candidates by their names."""
+    return {candidate.name: card for candidate, card in zip(candidates, cards, strict=True)}
+
+
+async def contrast_all(
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], shared: SharedArtifacts
+) -> Comparisons:
+    """Return the verdicts of comparing each candidate with each labels-only baseline, on every split, by candidate."""
+    pairs, scored = pairs_to_compare(recipe, candidates, cards), cards_by_name(candidates, cards)
+    found = await contrasts_on(recipe, pairs, scored, shared.rows)
+    return pairs.marked(verdicts(found, recipe.scoring.confidence, shared.groups))
+
+
+async def contrast_on_sets(
+    recipe: Recipe,
+    candidates: Sequence[Candidate],
+    cards: Sequence[Artifact],
+    on_sets: Mapping[str, Mapping[str, Artifact]],
+    shared: SharedArtifacts,
+) -> dict[str, Comparisons]:
+    """Return the verdicts of the same comparisons by judging set, where sets stand for splits; ``on_sets`` are the
+    scorecards by candidate and set."""
+    pairs = pairs_to_compare(recipe, candidates, cards)
+    found = await asyncio.gather(
+        *(
+            contrasts_on(recipe, pairs, {one: known[name] for one, known in on_sets.items()}, rows, name)
+            for name, rows in shared.judging.items()
+        )
+    )
+    said = {}
+    for (name, rows), known in zip(shared.judging.items(), found, strict=True):
+        groups = await asyncio.to_thread(groups_of_set, rows) if known else {}
+        said[name] = pairs.marked(verdicts(known, recipe.scoring.confidence, groups))
+    return said
+
+
+def groups_of_set(rows: Artifact) -> dict[str, int]:
+    """Return the number of groups of a judging set's rows; empty if they do not come in groups."""
+    groups_N = read_split(current_session().store.folder(rows), SET_SPLIT).groups_N
+    count = 0 if groups_N is None else len(set(groups_N.tolist()))
+    return {SET_SPLIT: count} if groups_N is not None and count < len(groups_N) else {}
+
+
+async def contrasts_on(
+    recipe: Recipe, pairs: Iterable[Pair], scored: Mapping[str, Artifact], rows: Artifact, on: str = ""
+) -> dict[Pair, ContrastFacts]:
+    """Return the differences of all pairs by the headline metric, on the task's own rows, or ``on`` a judging set; none
+    in a plan, which has no figures."""
+    knobs = ContrastSlice(
+        metric=score_slice(recipe, on).headline if on else recipe.spec.headline,
+        resamples=recipe.scoring.resamples,
+        confidence=recipe.scoring.confidence,
+    )
+    both = list(pairs)
     found = await asyncio.gather(
         *(
             contrast_models(
                 knobs,
                 candidate=scored[name],
-                baseline=scored[baseline],
-                rows=shared.rows,
-                label=f"{name} against {baseline}",
+                baseline=scored[other],
+                rows=rows,
+                label=on_set(f"{name} against {other}", on),
             )
-            for name, baseline in pairs
+            for name, other in both
         )
     )
-    known = {
-        pair: artifact.read(ContrastFacts) for pair, artifact in zip(pairs, found, strict=True) if artifact.facts
-    }  # a plan has no figures
-    said = verdicts(known, recipe.scoring.confidence, shared.groups)
-    for name, other in {*controls, *named}:
-        also = {"control": (name, other) in controls, "differs": named.get((name, other), ())}
-        for split, one in said.get(name, {}).get(other, {}).items():
-            said[name][other][split] = one.model_copy(update=also)
-    return said
+    return {pair: artifact.read(ContrastFacts) for pair, artifact in zip(both, found, strict=True) if artifact.facts}
 
 
 def named_by(recipe: Recipe, name: str) -> dict[str, tuple[str, ...]]:

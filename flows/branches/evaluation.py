@@ -9,9 +9,9 @@ from functools import partial
 from pydantic import JsonValue
 
 from flows.branches.candidate import Candidate, SharedArtifacts, deviation
-from flows.branches.comparison import contrast_all, plain_students
+from flows.branches.comparison import Comparisons, contrast_all, contrast_on_sets, plain_students
 from flows.branches.error_analysis import inspect_all
-from flows.branches.judging_sets import on_set, score_sets, with_judged
+from flows.branches.judging_sets import in_order_of_seeds, on_set, score_sets, with_judged
 from flows.branches.shrinking.packing import pack_all, with_packed
 from flows.branches.shrinking.pretrained import accuracies_of_pretraining
 from flows.branches.shrinking.quantized import with_bits
@@ -21,19 +21,35 @@ from tasks.ports.own_metrics import RegisteredMetric
 from tasks.recipe.judging import score_knobs
 from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import MetricSlice, OwnMetricSlice, ScoreSlice, SpeedSlice, TextsSlice
+from tasks.recipe.slices import MetricSlice, OwnMetricSlice, PooledSlice, ScoreSlice, SpeedSlice, TextsSlice
 from tasks.recipe.student_checks import further_metrics_on
-from tasks.results.facts import FurtherScore, MetricFacts, ModelFacts, PackedFacts, ScoreFacts, SpeedFacts, TextFacts
-from tasks.results.row import Comparison, Conditions, Means, ResultRow, SetScores
-from tasks.score_model import measure_speed, measure_texts, score_metric, score_model, score_own_metric
+from tasks.results.facts import (
+    FurtherScore,
+    MetricFacts,
+    ModelFacts,
+    PackedFacts,
+    ScoreFacts,
+    SpeedFacts,
+    TextFacts,
+)
+from tasks.results.row import Conditions, Means, ResultRow, SetScores
+from tasks.score_model import (
+    measure_speed,
+    measure_texts,
+    score_metric,
+    score_model,
+    score_own_metric,
+    score_pooled,
+)
 from tasks.scoring.judging_sets import SET_SPLIT
 from tasks.scoring.speed.paces import with_paces, with_texts
 
-Comparisons = dict[str, dict[str, dict[str, Comparison]]]
 SetCards = dict[str, dict[str, Artifact]]
 """Scorecards by candidate and judging set."""
 SetMetrics = dict[str, list[Artifact]]
 """Further metrics by judging set."""
+SetFigures = tuple[SetCards, SetMetrics, dict[str, Comparisons]]
+"""Scorecards, further metrics, and the comparisons by judging set."""
 
 
 async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts) -> list[ResultRow]:
@@ -47,13 +63,14 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     scored = partial(score_students, knobs, candidates[1:], teacher, first, shared.rows)
     cards = await in_branch(recipe, "scores", scored, [first])
     compared = partial(compare_all, recipe, candidates, [first, *cards], shared)
-    against, analyses, (elsewhere, on_sets), further = await in_branch(recipe, "comparisons", compared, [first])
+    found = await in_branch(recipe, "comparisons", compared, [first])
+    against, analyses, (elsewhere, on_sets, compared_on), further, pooled = found
     archives = await pack_all(recipe, candidates)
     speeds = await in_branch(recipe, "speeds", partial(time_all, recipe, candidates, teacher), [first])
     texts = await texts_measured(recipe, candidates, teacher, shared)
-    made = [card for found in elsewhere.values() for card in found.values()]
-    made += [metric for found in on_sets.values() for metric in found]
-    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *archives, *made, *further]):
+    made = [card for cards_of_sets in elsewhere.values() for card in cards_of_sets.values()]
+    made += [metric for metrics in on_sets.values() for metric in metrics]
+    if not all(artifact.facts for artifact in [first, *cards, *speeds, *texts, *archives, *made, *further, *pooled]):
         return []  # a plan has no figures
     unpaced = [row(one, card, speed) for one, card, speed in zip(candidates, [first, *cards], speeds, strict=True)]
     for metric in further:
@@ -63,8 +80,10 @@ async def judge_all(recipe: Recipe, candidates: Sequence[Candidate], shared: Sha
     paced = with_packed(paced, [one.read(PackedFacts) for one in archives])
     paced = with_bits(recipe, paced)
     rows = with_judged(paced, candidates, elsewhere, shared.judging, recipe.gate.split)
-    for name, found in on_sets.items():
-        for metric in found:
+    rows = [with_comparisons_on_sets(one, compared_on) for one in rows]
+    rows = with_pooled(rows, candidates, pooled)
+    for name, metrics in on_sets.items():
+        for metric in metrics:
             rows = with_metric_on_set(rows, candidates, metric.read(MetricFacts), name)
     return with_comparisons(recipe, rows, against, analyses)
 
@@ -80,15 +99,49 @@ async def score_students(
 
 async def compare_all(
     recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], shared: SharedArtifacts
-) -> tuple[Comparisons, dict[str, dict[str, JsonValue]], tuple[SetCards, SetMetrics], list[Artifact]]:
-    """Return the comparisons and error analyses of all candidates, their scorecards and metrics on judging sets, and
-    further metrics on the task's own rows."""
+) -> tuple[Comparisons, dict[str, dict[str, JsonValue]], SetFigures, list[Artifact], list[Artifact]]:
+    """Return the comparisons and error analyses of all candidates, their scorecards, metrics and comparisons on judging
+    sets, further metrics on the task's own rows, and the figures on both of its held-out splits together."""
     return await asyncio.gather(
         contrast_all(recipe, candidates, cards, shared),
         inspect_all(recipe, candidates, cards, shared.rows),
-        scores_and_metrics_of_sets(recipe, candidates, shared),
+        figures_of_sets(recipe, candidates, cards, shared),
         further_metrics(recipe, cards, shared.rows, shared),
+        figures_of_both_splits(recipe, candidates, cards, shared.rows),
     )
+
+
+async def figures_of_both_splits(
+    recipe: Recipe, candidates: Sequence[Candidate], cards: Sequence[Artifact], rows: Artifact
+) -> list[Artifact]:
+    """Compute the figures of all models on the rows of both held-out splits together; nothing if there is one alone."""
+    if not recipe.data.holdout_rows:
+        return []
+    spec, scoring = recipe.spec, recipe.scoring
+    knobs = PooledSlice(
+        task_type=spec.kind,
+        metrics=spec.metrics,
+        headline=spec.headline,
+        resamples=scoring.resamples,
+        confidence=scoring.confidence,
+    )
+    stages = (
+        score_pooled(knobs, card=card, teacher=cards[0], rows=rows, label=one.name)
+        for one, card in zip(candidates, cards, strict=True)
+    )
+    return list(await asyncio.gather(*stages))
+
+
+def with_pooled(
+    rows: Sequence[ResultRow], candidates: Sequence[Candidate], found: Sequence[Artifact]
+) -> list[ResultRow]:
+    """Return the rows of the results with the figures on both held-out splits together, if there are any."""
+    if not found:
+        return list(rows)
+    return [
+        row.replaced(pooled=in_order_of_seeds(candidate, artifact.read(SetScores)))
+        for row, candidate, artifact in zip(rows, candidates, found, strict=True)
+    ]
 
 
 async def time_all(recipe: Recipe, candidates: Sequence[Candidate], teacher: Artifact) -> list[Artifact]:
@@ -118,19 +171,32 @@ def with_comparisons(
     ]
 
 
-async def scores_and_metrics_of_sets(
-    recipe: Recipe, candidates: Sequence[Candidate], shared: SharedArtifacts
-) -> tuple[SetCards, SetMetrics]:
-    """Score all candidates on every judging set; return the scorecards by candidate and set, and the metrics of
-    ``scoring.metrics`` by set."""
+def with_comparisons_on_sets(row: ResultRow, compared: Mapping[str, Comparisons]) -> ResultRow:
+    """Return a row of the results with the comparisons of its model on every judging set where there are any."""
+    judged = {
+        name: scores.replaced(against={other: one[SET_SPLIT] for other, one in found.items()})
+        for name, scores in (row.judged or {}).items()
+        if (found := compared[name].get(row.name))
+    }
+    return row.replaced(judged={**(row.judged or {}), **judged}) if judged else row
+
+
+async def figures_of_sets(
+    recipe: Recipe, candidates: Sequence[Candidate], own: Sequence[Artifact], shared: SharedArtifacts
+) -> SetFigures:
+    """Score all candidates on every judging set; return the scorecards by candidate and set, the metrics of
+    ``scoring.metrics`` by set, and the comparisons by set. ``own`` are the scorecards on the task's own rows."""
     cards = await score_sets(recipe, candidates, shared)
-    found = await asyncio.gather(
-        *(
-            further_metrics(recipe, [cards[one.name][name] for one in candidates], rows, shared, on=name)
-            for name, rows in shared.judging.items()
-        )
+    found, compared = await asyncio.gather(
+        asyncio.gather(
+            *(
+                further_metrics(recipe, [cards[one.name][name] for one in candidates], rows, shared, on=name)
+                for name, rows in shared.judging.items()
+            )
+        ),
+        contrast_on_sets(recipe, candidates, own, cards, shared),
     )
-    return cards, dict(zip(shared.judging, found, strict=True))
+    return cards, dict(zip(shared.judging, found, strict=True)), compared
 
 
 async def further_metrics(

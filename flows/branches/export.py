@@ -38,6 +38,7 @@ from tasks.results.export_formats import EXPORT_FORMATS, IN_FULL, is_program, wa
 from tasks.results.facts import GraphFacts, SpeedFacts
 from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
+from tasks.results.unscored import figures_without_scores
 from tasks.score_model import measure_speed
 
 NO_VERSION = "its model is not registered and has no folder"
@@ -281,7 +282,7 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
 def unmade_row(model: ResultRow, name: str) -> ResultRow:
     """Return the row of an export without a graph: the model's row with all measured figures unknown."""
     return model.replaced(
-        **model.unscored(),
+        **figures_without_scores(model),
         **dict.fromkeys(MEASURED),
         name=name,
         role="export",
@@ -308,6 +309,7 @@ MEASURED = (
     "ms_per_text",
     "truncated",
     "checkpoint",
+    "pooled",
 )
 """Fields of a row that are known of a model that was made."""
 

@@ -6,7 +6,7 @@ Each set has stages of its own, so that adding a set recomputes neither the othe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -104,8 +104,7 @@ async def compare_sets(recipe: Recipe, sources: Mapping[str, Artifact], shared: 
     """Count the rows of every set that overlap with training data of this run: training rows, transfer text and general
     text."""
     corpus = {"source": sources["corpus"]} if recipe.corpus and "corpus" in sources else {}
-    most = recipe.corpus.max_tokens if recipe.corpus and not recipe.pretraining else None
-    knobs = CorpusRead(text=recipe.corpus.text, most=most) if recipe.corpus and corpus else CorpusRead()
+    knobs = corpus_read(recipe) if corpus else CorpusRead()
     text = {"transfer": shared.transfer} if shared.transfer is not None else {}
     await asyncio.gather(
         *(
@@ -113,6 +112,12 @@ async def compare_sets(recipe: Recipe, sources: Mapping[str, Artifact], shared: 
             for name, one in shared.judging.items()
         )
     )
+
+
+def corpus_read(recipe: Recipe) -> CorpusRead:
+    """Return which words of a recipe's corpus are learned from: a pretraining reads all of them."""
+    assert recipe.corpus is not None
+    return CorpusRead(text=recipe.corpus.text, most=None if recipe.pretraining else recipe.corpus.max_tokens)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -194,8 +199,6 @@ def judged_of(
     found = {}
     for name, card in cards.items():
         facts, about = card.read(SetScores), sets[name].read(SetFacts)
-        per_seed = {metric: candidate.as_in_recipe(values) for metric, values in facts.per_seed.items()}
-        spread = {metric: deviation(values) for metric, values in per_seed.items()}
         # With merged classes the task is a different, easier one: the two scores cannot be subtracted.
         own, over = row.score(split), (row.means or {}).get(split, Means()).metrics.get(row.headline, UNDEFINED)
         means = facts.means or Means()
@@ -203,14 +206,21 @@ def judged_of(
             None if about.merged else drop_of(row.headline, ours, there.get(row.headline, UNDEFINED))
             for ours, there in ((own, facts.metrics), (over, means.metrics))
         )
-        found[name] = facts.replaced(
-            per_seed=per_seed,
-            deviation=spread,
+        found[name] = in_order_of_seeds(candidate, facts).replaced(
             means=means.replaced(drop=over_seeds),
             drop=drop,
             merges=about.merges,
         )
     return found
+
+
+def in_order_of_seeds(candidate: Candidate, scores: SetScores) -> SetScores:
+    """Return a model's scores with those of each seed in the order of the recipe, and their deviation; on a scorecard
+    the chosen seed is the first."""
+    per_seed = {metric: candidate.as_in_recipe(values) for metric, values in scores.per_seed.items()}
+    return scores.replaced(
+        per_seed=per_seed, deviation={metric: deviation(values) for metric, values in per_seed.items()}
+    )
 
 
 def drop_of(headline: str, own: Estimate, there: Estimate) -> float | None:
@@ -228,25 +238,47 @@ def drop_of(headline: str, own: Estimate, there: Estimate) -> float | None:
 
 
 def planned_sets(
-    recipe: Recipe, names: Sequence[str], classes: Sequence[str] | None, train: Sequence[Sentences], largest: int
+    recipe: Recipe,
+    names: Sequence[str],
+    classes: Sequence[str] | None,
+    train: Sequence[Sentences],
+    largest: int,
+    texts: Mapping[str, Callable[[], Iterable[Sentences]]] | None = None,
 ) -> dict[str, SetFacts]:
     """Return the facts that a plan can compute for the named judging sets, which no stage has read yet: their rows, and
-    their overlap with these training rows.
+    their overlap with these training rows, and with ``texts`` by kind.
 
     Sources of more than ``largest`` bytes are left out, and so are sets for which train is purged, which a stage does.
     """
-    found = {}
+    found, left_out = {}, unread_sets(recipe, names, largest)
     sources = sources_of_sets(recipe)
     for name, given in sets_in(recipe, sources).items():
-        source = sources[f"{SOURCE}{name}"]
-        if name in names and given.overlaps != "purge" and source.bytes <= largest:
+        if name in names and name not in left_out:
             split, facts = judging_rows(
-                Path(source.uri), rows_slice(recipe, name), classes, train if given.overlaps == "leave-out" else None
+                Path(sources[f"{SOURCE}{name}"].uri),
+                rows_slice(recipe, name),
+                classes,
+                train if given.overlaps == "leave-out" else None,
             )
-            ours_N, theirs_N = overlapping(split.sentences, train)
+            learned = {"training rows": train, **{kind: read() for kind, read in (texts or {}).items()}}
+            both = {kind: overlapping(split.sentences, each) for kind, each in learned.items()}
             found[name] = facts.replaced(
-                leaked={"training rows": int(ours_N.sum())}, learned={"training rows": int(theirs_N.sum())}
+                leaked={kind: int(ours_N.sum()) for kind, (ours_N, _) in both.items()},
+                learned={kind: int(theirs_N.sum()) for kind, (_, theirs_N) in both.items()},
             )
+    return found
+
+
+def unread_sets(recipe: Recipe, names: Sequence[str], largest: int) -> dict[str, str]:
+    """Return those of the named judging sets that a plan does not read, each with the reason."""
+    sources = sources_of_sets(recipe)
+    found = {}
+    for name, given in sets_in(recipe, sources).items():
+        size = sources[f"{SOURCE}{name}"].bytes
+        if name in names and given.overlaps == "purge":
+            found[name] = "train is purged for it first"
+        elif name in names and size > largest:
+            found[name] = f"{size / 2**20:,.0f} MiB are to be read, and a plan reads at most {largest / 2**20:.0f}"
     return found
 
 

@@ -103,7 +103,7 @@ SHOWN = {
 def show_tables(console: Console, result: RunResult) -> None:
     """Print the tables of a finished run, and the sentences below them."""
     from tasks.report.format.baseline_comparison import baseline_lines
-    from tasks.report.tables.judging_sets import judging_table
+    from tasks.report.tables.judging_sets import judging_table, printed_comparisons
     from tasks.report.tables.results import notes, results_table
     from tasks.report.tables.sizes import size_tables
     from tasks.report.tables.steps import printed_steps
@@ -119,7 +119,8 @@ def show_tables(console: Console, result: RunResult) -> None:
     ways, said = printed_steps(result.models, result.split)
     for way in ways:
         console.print(way)
-    below = said + baseline_lines(result.models, result.split) + notes(result.models)
+    below = said + baseline_lines(result.models, result.split) + printed_comparisons(result.models)
+    below += notes(result.models)
     for line in [*below, *layer_lines(result.teacher_layers), *read_lines(result.models)]:
         console.print(line, highlight=False, markup=False)
 

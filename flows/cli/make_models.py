@@ -276,20 +276,22 @@ def plan(
         Path | None, written("--json", metavar="FILE", help="Write every stage with its estimated cost as JSON.")
     ] = None,
 ) -> None:
-    """Show the stages of a run without running it: whether each is cached, why, and its estimated cost."""
+    """Show the stages of a run without running it: whether each is cached, why, and its estimated cost; and which
+    held-out rows overlap with training data."""
     from flows.run.recipe_file import load_recipe
 
     chosen = load_recipe(recipe, sets)
     home = open_home()
-    from flows.cli.runner import plan_of, planned_rows, planned_session
+    from flows.cli.runner import plan_of, planned_session
     from flows.publish.results_folder import write_json
+    from flows.recipes.planned_rows import compared_rows
     from tasks.report.tables.held_back import held_back_lines
     from tasks.report.tables.kept_answers import kept_answer_lines
     from tasks.report.tables.ledger import plan_lines, plan_table
     from tasks.report.tables.teacher_layers import layer_lines
 
     session = planned_session(chosen, home)
-    held = planned_rows(chosen, session)
+    held = compared_rows(chosen, session)
     found = plan_of(session)
     out.print(plan_table(found.stages, f"plan of {chosen.name}"))
     for line in (

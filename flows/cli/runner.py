@@ -21,7 +21,6 @@ from tasks.engine.environment import environment
 from tasks.engine.fork_server import ForkServer, new_fork_server
 from tasks.errors import BudgetError, RecipeError
 from tasks.recipe.recipe import Recipe
-from tasks.results.facts import HeldBackFacts
 from tasks.results.record import PlannedRun, StagePlan
 from tasks.results.row import Cost
 from tasks.results.run import RunResult
@@ -102,6 +101,8 @@ def watched_run(
     plan = planned_session(recipe, home, kind)
     plan.require_plan()
     if kind != "sweep":
+        from flows.recipes.planned_rows import planned_rows
+
         planned_rows(recipe, plan)  # its mistakes are found now, and not after the teacher's training
     with warm_engines(plan) as engines:
         load_libraries(home, kind)
@@ -185,32 +186,6 @@ def plan_of(session: Session) -> PlannedRun:
         warnings=tuple(rates.warnings),
         teacher_layers=tuple(session.teacher_layers),
     )
-
-
-def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
-    """Return the facts about a plan's held-out rows: from cached stages, or by splitting the rows now if the source is
-    small; else nothing."""
-    from flows.branches.judging_sets import planned_sets
-    from flows.recipes.checks import LARGEST_READ, planned_facts
-    from flows.run.judging_sources import known_of_sets
-    from flows.run.opening import held_back, metrics_in, require_two_classes, sources_of_metrics
-    from tasks.ports.files.sources import resolve_data
-    from tasks.ports.rows.prepared import divided_rows
-    from tasks.recipe.slices import RowsSlice
-    from tasks.report.tables.kept_answers import require_budget_of_answers
-
-    known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
-    if known.is_known and not missing:
-        return known
-    source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
-    if source.bytes > LARGEST_READ:
-        return known
-    divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
-    require_two_classes(recipe, facts, metrics_in(sources_of_metrics(recipe, Home.from_environment())))
-    require_budget_of_answers(recipe, facts, session.vocabulary)
-    found = known if known.is_known else planned_facts(facts, {})
-    sets = planned_sets(recipe, missing, names, divided["train"].sentences, LARGEST_READ)
-    return found.replaced(judging={**found.judging, **sets}) if sets else found
 
 
 def planned_records(recipe: Recipe, home: Home, kind: str = "run") -> list[StageRecord]:

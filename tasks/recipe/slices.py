@@ -227,6 +227,15 @@ class MetricSlice(OfTask):
     confidence: float = Field(0.95, description="Confidence of the intervals.")
 
 
+class PooledSlice(OfTask):
+    """Knobs that determine the figures on both held-out splits together, besides the predictions."""
+
+    metrics: tuple[str, ...] = Field(description="Metrics to report.")
+    headline: str = Field(description="Metric of the comparison with the teacher.")
+    resamples: int = Field(1000, description="Bootstrap resamples of the rows.")
+    confidence: float = Field(0.95, description="Confidence of the intervals.")
+
+
 class OwnMetricSlice(MetricSlice):
     """Knobs that determine a registered metric: what was stated of it, and the digest of its files."""
 

@@ -125,6 +125,8 @@ class HeldBackFacts(Stated):
     words_to_write: float = 0.0
     """All four as in ``RowsFacts``."""
     judging: dict[str, SetFacts] = {}
+    uncompared: dict[str, str] = {}
+    """In a plan: training data, or a judging set, of which no overlap is counted before a run, with the reason."""
 
     @property
     def is_known(self) -> bool:

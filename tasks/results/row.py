@@ -80,7 +80,7 @@ class Comparison(Estimate):
 
 
 class SetScores(Stated):
-    """The scores of one model on one judging set."""
+    """The scores of one model on one judging set, or on both held-out splits together."""
 
     metrics: dict[str, Estimate]
     rows: int
@@ -96,6 +96,8 @@ class SetScores(Stated):
     drop: Number | None = None
     """How far the headline score is below that on the task's own rows; None if classes are merged, or another leads."""
     merges: tuple[str, ...] = ()
+    against: dict[str, Comparison] = {}
+    """By the model that it is compared to, as on the task's own rows."""
 
 
 class Conditions(Stated):
@@ -259,6 +261,8 @@ class ResultRow(Stated):
     timed: Timing | None = None
     judged: dict[str, SetScores] | None = None
     """By judging set."""
+    pooled: SetScores | None = None
+    """On the rows of both held-out splits together; None where a run has one split alone, and in older results."""
     against: dict[str, dict[str, Comparison]] | None = None
     """By labels-only baseline and split."""
     plain: bool = False
@@ -330,21 +334,8 @@ class ResultRow(Stated):
             per_seed={name: found.per_seed for name, found in sets.items()},
             deviation={name: found.deviation for name, found in sets.items()},
             difference={name: found.difference or UNDEFINED for name, found in sets.items()},
+            against={
+                other: {name: found.against[other] for name, found in sets.items() if other in found.against}
+                for other in dict.fromkeys(other for found in sets.values() for other in found.against)
+            },
         )
-
-    def unscored(self) -> dict[str, object]:
-        """Return the figures of a row without scores, with the splits and metrics of this one."""
-        metrics = {split: dict.fromkeys(found, UNKNOWN) for split, found in self.metrics.items()}
-        return {
-            "metrics": metrics,
-            "per_seed": {split: dict.fromkeys(found, ()) for split, found in self.metrics.items()},
-            "deviation": {split: dict.fromkeys(found) for split, found in self.metrics.items()},
-            "means": {},
-            "retained": dict.fromkeys(self.retained or {}, UNKNOWN),
-            "difference": dict.fromkeys(self.difference or {}, UNKNOWN),
-            "agreement": dict.fromkeys(self.agreement or {}),
-        }
-
-
-UNKNOWN = Estimate(value=None, low=None, high=None)
-"""An estimate that is written as three null values."""

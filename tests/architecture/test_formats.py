@@ -52,6 +52,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "tasks.scoring.inspection_files": ("inspection.json", "texts.json"),
     "tasks.scoring.jobs": ("scorecard.json", "speed.json", "comparison.json"),
     "tasks.scoring.further.figures": ("further_metric.json",),
+    "tasks.scoring.further.pooled": ("pooled.json",),
     "tasks.scoring.further.resamples": ("resamples.parquet",),
     "tasks.ports.own_metrics": ("metric.json",),
     "tasks.scoring.speed.texts": ("text_figures.json",),

@@ -12,8 +12,9 @@ from uuid import UUID
 import pytest
 from prefect import flow
 
-from flows.cli.runner import planned_records, planned_rows, planned_session, run_recipe
+from flows.cli.runner import planned_records, planned_session, run_recipe
 from flows.home import Home
+from flows.recipes.planned_rows import compared_rows, planned_rows
 from flows.run.opening import open_run
 from tasks.engine import process as engine_process
 from tasks.errors import GateError, LimbeckError
@@ -135,6 +136,14 @@ def test_the_plan_says_what_would_be_left_of_train_before_anything_ran(
     unseen = planned(selection_rows=10)
     assert unseen.rows["selection"] == 10 and unseen.purged is not None and unseen.purged.words_left > 5
     assert unseen.leaked == {"training rows": {"validation": 0, "selection": 0}}
+
+
+def test_a_plan_of_a_new_home_counts_the_overlaps_that_the_run_found(
+    first: dict[str, Any], tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
+    recipe, fresh = recipe_for(tiny_bert, tiny_rows), Home(tmp_path / "home").create()
+    told = compared_rows(recipe, planned_session(recipe, fresh))
+    assert told.leaked == first["held_back"]["leaked"] and told.leaked["general text"]["validation"] > 0
 
 
 def test_one_edited_byte_runs_everything_that_depends_on_it(
@@ -317,7 +326,7 @@ def several(
             "stages": ["intermediate"],
         },
         {"name": "three", "layers": 3, "stages": ["intermediate"]},
-        {"name": "varied", "layers": 2, "stages": ["augmentation", "intermediate"]},
+        {"name": "varied", "compared_to": ["two"], "layers": 2, "stages": ["augmentation", "intermediate"]},
     ]
     lines = [
         f"{('it was fine', 'it was poor')[number % 2]} for once {number},{('good', 'bad')[number % 2]}"
@@ -391,6 +400,17 @@ def test_everyone_is_judged_on_every_set_and_it_is_told_everywhere(
         len(result["models"][1]["judged"]["other"]["per_seed"]["accuracy"]) == 2
         and result["models"][0]["judged"]["other"]["agreement"] == 1
     )
+    varied, two = (
+        {one["name"]: one for one in result["models"]}[name]["judged"]["other"] for name in ("varied", "two")
+    )
+    apart = varied["against"]["two"]
+    means = (one["means"]["metrics"]["accuracy"]["value"] for one in (varied, two))
+    assert apart["value"] == pytest.approx(next(means) - next(means)) and apart["seeds"] == [1, 2]
+    assert "stages" in apart["differs"] and "against" not in two and apart["low"] <= apart["value"] <= apart["high"]
+    assert [one["label"] for one in result["stages"] if one["name"] == "contrast-models"] == [
+        "varied against two",
+        "varied against two on other",
+    ]
     known = result["held_back"]["judging"]["other"]
     assert known["leaked"]["general text"] == 2 >= known["leaked"]["training rows"], (
         "two of its rows stand in the corpus"
@@ -410,6 +430,7 @@ def test_everyone_is_judged_on_every_set_and_it_is_told_everywhere(
     assert "| accuracy, judging set other, 12 rows" in (tmp_path / "model" / "README.md").read_text()
     page = Path(tracker.client.download_artifacts(result["run"], "report/report.html", str(tmp_path))).read_text()
     assert "<h3>Judging sets</h3>" in page and "<caption>other</caption>" in page
+    assert page.count("<li>varied against two") == 2, "on the task's own rows, and on the set"
 
 
 def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, Any]], home: Home) -> None:
@@ -422,7 +443,7 @@ def test_one_set_more_recomputes_nothing_else(several: tuple[Recipe, dict[str, A
     assert missed[:2] == ["prepare-judging-set/third", "compare-judging-set/third"] and all(
         one.endswith(" on third") for one in missed[2:]
     )
-    assert len(missed) == 2 + len(result["models"])
+    assert len(missed) == 3 + len(result["models"]), "a score of each model, and one comparison of two"
     told = planned_rows(more, session).judging
     assert (
         told["third"].rows == 6

@@ -193,6 +193,7 @@ LIKE_ANOTHER = (
     "pruned-heads",
     "pruned-neurons",
     "pruned-width",
+    "regularisers",
     "reranker-small",
     "search",
     "shapes",
@@ -234,6 +235,10 @@ def test_a_recipe_of_the_shelf(name: str, home: Home, tmp_path: Path, prefect_se
     assert {entry["candidate"] for entry in result["registered"]} >= {
         one.name for one in recipe.planned if one.planned_role not in ("baseline", "step")
     }
+    held = result["rows"]["validation"] + result["rows"].get("holdout", 0)
+    assert all(model["pooled"]["rows"] >= held for model in result["models"] if model["role"] != "export"), (
+        "a shelf's recipe holds rows out here"
+    )
     exported = {model["name"] for model in result["models"] if model["role"] == "export"}
     assert exported == (
         {f"{name}-{one}" for name in recipe.exports.of for one in recipe.exports.formats} if recipe.exports else set()

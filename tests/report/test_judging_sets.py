@@ -14,17 +14,20 @@ from flows.run.judging_sources import with_purge
 from tasks.contracts import Artifact
 from tasks.gate.gate_inputs import gate_row
 from tasks.ports.tracking.figures import judged_figures
+from tasks.report.page.page import run_page
 from tasks.report.results.results_cuts import trimmed
 from tasks.report.results.results_file import Run
 from tasks.report.results.results_page import results_page
 from tasks.report.tables.held_back import held_back_lines, purge_lines
 from tasks.report.tables.judging_sets import (
     GUESSING,
+    MOST_PRINTED,
     card_rows,
     judging_markdown,
     judging_rows,
     judging_section,
     judging_table,
+    printed_comparisons,
 )
 from tasks.results.facts import HeldBackFacts
 from tasks.results.row import ResultRow
@@ -138,7 +141,56 @@ def test_figures_are_the_models_own_and_means_over_seeds_stand_beside_them() -> 
     assert (found.scores["accuracy"].value, found.retained.value, found.drop) == (0.68, 0.87, 0.23), (
         "methods are compared by means"
     )
+    assert (found.retained.own.value, found.difference.own.value) == (0.897, -0.08)
     assert "| 0.680 ±0.028 [0.660, 0.700] | 0.700 [0.680, 0.720] (seed 1) | 87.0% |" in results_page([kept])
+
+
+COMPARED = {"value": 0.02, "low": 0.005, "high": 0.035, "p": 0.01, "seeds": [3, 3], "verdict": "better"}
+BESIDE = {"one-seed": {**COMPARED, "seeds": [1, 3], "differs": ["hard_weight", "seeds"]}, "plain": COMPARED}
+
+
+def test_a_difference_on_a_set_stands_with_its_interval_wherever_the_set_does() -> None:
+    """Words on two candidates were given on the task's own rows alone, where both had learned."""
+    judged = {name: figures(0.7, 0.9) | {"against": BESIDE} for name in ("snli", "sick")}
+    models = [MODELS[0], stated("4x312", judged=judged), stated("other", judged={"snli": figures(0.6, 0.8)})]
+    said = [
+        "On snli, 4x312 against one-seed (other hard_weight, seeds): +0.020 [+0.005, +0.035], better",
+        "On snli, 4x312 against plain: +0.020 [+0.005, +0.035], better",
+    ]
+    lines = printed_comparisons(models)
+    assert lines[:2] == said and lines[2].startswith("On sick, 4x312 against one-seed") and len(lines) == 5
+    assert "corrected for all comparisons on the same rows (Holm)" in lines[-1] and "one seed" in lines[-1]
+    assert judging_markdown(models, "validation")[-5].strip() == f"- {said[0]}"
+    part = judging_section(result_of(models))
+    assert part is not None and [len(one.compared) for one in part.sets] == [3, 0, 3]
+    assert "verdicts are corrected for all 2 comparisons" in part.sets[0].compared[-1]
+    page = run_page(RunResult.model_validate(written(models=[one.as_json() for one in models])))
+    assert page.count("<li>4x312 against plain: +0.020 [+0.005, +0.035], better</li>") == 2
+    row = "| accuracy, difference to `plain` over seeds, judging set snli, 500 rows | +0.020 [+0.005, +0.035], better |"
+    assert sum(line.startswith(row) for line in card_rows(models[1])) == 1
+    many = {f"other-{number}": COMPARED for number in range(MOST_PRINTED + 1)}
+    crowd = stated("4x312", judged={"snli": figures(0.7, 0.9) | {"against": many}})
+    assert printed_comparisons([crowd]) == [
+        "13 comparisons on judging sets are on the run's page: limbeck report --open"
+    ]
+    assert printed_comparisons(MODELS) == []
+
+
+def test_a_results_file_keeps_the_comparisons_on_sets() -> None:
+    run = written()
+    run["models"][1]["judged"] = {"snli": figures(0.7, 0.9) | {"against": BESIDE}}
+    run["models"][2]["judged"] = {"snli": figures(0.6, 0.8)}
+    kept = trimmed(run, "", "out.json")
+    assert isinstance(kept, Run) and kept.models[1].judged["snli"].against["one-seed"].differs == (
+        "hard_weight",
+        "seeds",
+    )
+    assert kept.models[1].judged["snli"].against["plain"].p == 0.01 and not kept.models[2].judged["snli"].against
+    page = results_page([kept])
+    assert "| to the teacher | drop | against a baseline or control | run |" in page
+    assert "+0.020 [+0.005, +0.035] (one seed: noise of training not included); better, `plain`: +0.020" in page
+    again = run["models"][1]["judged"]["snli"].pop("against")
+    assert again and "drop | run |" in results_page([trimmed(run, "", "out.json")])
 
 
 def test_a_drop_is_that_of_one_model_and_seeds_stand_as_in_the_recipe() -> None:

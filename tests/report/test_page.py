@@ -528,3 +528,13 @@ def test_the_table_says_what_a_candidate_is_made_from_and_the_chart_of_layers_le
     page = run_page(whole(models=[*whole()["models"], chained]))
     assert "dropped, made from 4x312 by layer-dropping" in Read(page).text
     assert "lean, 2 dropped" not in page and "made from 4x312 by" not in run_page(whole())
+
+
+def test_both_held_out_splits_together_are_a_table_of_their_own() -> None:
+    both = {"value": 0.931, "low": 0.92, "high": 0.94}
+    scores = {"rows": 2872, "metrics": {"accuracy": both}, "retained": both, "difference": both}
+    models = [row("teacher", "teacher", pooled=scores), row("4x312", pooled=scores), row("4x312-int8", "export")]
+    read = Read(run_page(written(models=models) | {"rows": {"train": 9, "validation": 872, "holdout": 2000}}))
+    assert "accuracy on 2,000 holdout and 872 validation rows. Nothing is chosen by it." in read.text
+    assert read.text.count("0.931 [0.920, 0.940]") == 2
+    assert "Both held-out splits" not in run_page(written())

@@ -160,6 +160,22 @@ def test_scores_on_a_second_split_stand_beside_those_that_a_run_reports() -> Non
     assert "on holdout" not in results_page([kept(written())])
 
 
+def test_the_score_on_both_splits_together_stands_beside_them() -> None:
+    values = written()
+    for model, score in zip(values["models"], (0.95, 0.93, 0.90), strict=True):
+        both = {"value": score, "low": score - 0.01, "high": score + 0.01}
+        model["pooled"] = {"rows": 2872, "metrics": {"accuracy": both}, "retained": both, "difference": both}
+        model["pooled"] |= {"per_seed": {"accuracy": [score, 0.9]}, "deviation": {"accuracy": 0.002}}
+        model["pooled"]["means"] = {"metrics": {"accuracy": both}, "retained": both, "difference": both}
+    run = kept(values)
+    assert run.models[1].pooled.rows == 2872 and run.models[1].pooled.scores["accuracy"].per_seed == (0.93, 0.9)
+    page = results_page([run, kept(written("older"))])
+    assert "| model | kind | accuracy | on both together | registered |" in page
+    assert "| 0.930 ±0.002 [0.920, 0.940] |" in page
+    assert len({line.replace("\\|", "").count("|") for line in page.splitlines() if line.startswith("|")}) == 1
+    assert "both together" not in results_page([kept(written())])
+
+
 def test_nothing_is_promised() -> None:
     assert NOTHING in results_page([]) and "##" not in results_page([])
     page = results_page([kept(swept())])
@@ -174,12 +190,15 @@ def test_one_seed_is_said_beside_the_word() -> None:
 
 def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_them() -> None:
     values = written()
-    mean = {"value": 0.9, "low": 0.88, "high": 0.92}
+    mean, own = {"value": 0.9, "low": 0.88, "high": 0.92}, {"value": -0.021, "low": -0.03, "high": -0.012}
     values["models"][1] |= {
         "means": {"validation": {"metrics": {"accuracy": mean}, "retained": mean, "difference": mean}},
+        "difference": {"validation": own},
         "selected_seed": 2,
     }
     entry = kept(values).models[1]
+    assert entry.difference["validation"].own.model_dump() == own, "the page says it of the registered version"
+    assert entry.retained["validation"].own.value == 0.981
     assert (
         entry.scores["validation"]["accuracy"].value
         == entry.retained["validation"].value
@@ -188,6 +207,7 @@ def test_methods_are_compared_by_means_and_the_registered_model_stands_beside_th
     )
     line = next(line for line in rows_of(results_page([kept(values)])) if "4x312" in line)
     assert "| 0.900 ±0.004 [0.880, 0.920] | 0.912 [0.900, 0.924] (seed 2) | 90.0% [88.0%, 92.0%] |" in line
+    assert kept(written()).models[1].retained["validation"].own is None
     older = next(line for line in rows_of(results_page([kept(written())])) if "4x312" in line)
     assert "| 0.912 ±0.004 [0.900, 0.924] | — | 98.1%" in older, (
         "a file of before keeps its means, and nothing is made up for it"

@@ -150,7 +150,7 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
     graphs, four_bits = "export-onnx/*", "quantize-to-four-bits/*"
     eight_bits = ("quantize-onnx/*", "quantize-to-four-bits/*-int8-table4")
     small = ("quantize-onnx/*", four_bits)
-    judged = ("score-model", "inspect-answers", "measure-speed")
+    judged = ("score-model", "score-pooled", "inspect-answers", "measure-speed")
     graphs_of_teacher = [
         f"{stage_task}/teacher-{one}" for stage_task in judged for one in EXPORT_FORMATS if not is_program(one)
     ]
@@ -172,8 +172,8 @@ def packed() -> tuple[dict[str, Any], list[Rule]]:
         Rule("scoring.max_length", ("score-model/*", graphs, *small)),
         Rule("scoring.flops_length", ("score-model/*",)),
         Rule("scoring.metrics", ("score-metric/auroc",), [["auroc"]]),
-        Rule("scoring.*", ("score-model/*", "contrast-models/*")),
-        Rule("task.headline", ("prepare-rows", "score-model/*", "contrast-models/*", *small), ["f1"]),
+        Rule("scoring.*", ("score-model/*", "contrast-models/*", "score-pooled/*")),
+        Rule("task.headline", ("prepare-rows", "score-model/*", "contrast-models/*", "score-pooled/*", *small), ["f1"]),
         Rule("gate.split", ("inspect-answers/*",)),
     ]
     return own, rules

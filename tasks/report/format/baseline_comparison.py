@@ -15,10 +15,24 @@ def baseline_lines(models: Sequence[ResultRow], split: str) -> list[str]:
     said = [(model.name, baseline, one) for model in models for baseline, one in model.compared(split)]
     if not said:
         return []
-    return [
-        *(f"{name} against {baseline}{unlike(one.differs)}: {gap(one)}, {one.verdict}" for name, baseline, one in said),
-        caveat([one for _, _, one in said]),
+    return [*(comparison_line(*each) for each in said), caveat([one for _, _, one in said])]
+
+
+def comparison_line(name: str, other: str, one: Comparison) -> str:
+    """Return one comparison in words."""
+    return f"{name} against {other}{unlike(one.differs)}: {gap(one)}, {one.verdict}"
+
+
+def lines_on_further_rows(models: Sequence[ResultRow], places: Sequence[str]) -> list[str]:
+    """Return a line for every comparison on each of several splits, or judging sets that stand for splits, with the
+    name of the rows, and one on the validity of the verdicts; empty if nothing was compared."""
+    said = [
+        (place, model.name, other, one) for place in places for model in models for other, one in model.compared(place)
     ]
+    if not said:
+        return []
+    lines = [f"On {place}, {comparison_line(name, other, one)}" for place, name, other, one in said]
+    return [*lines, caveat([one for *_, one in said], "all comparisons on the same rows")]
 
 
 def unlike(knobs: Sequence[str]) -> str:
@@ -47,10 +61,11 @@ def gap(one: Bounded) -> str:
     return f"{one.value:+.3f} [{one.low:+.3f}, {one.high:+.3f}]"
 
 
-def caveat(said: Sequence[Comparison]) -> str:
-    """Return a sentence on the noise covered by the intervals and on the correction of the verdicts."""
+def caveat(said: Sequence[Comparison], corrected: str = "") -> str:
+    """Return a sentence on the noise covered by the intervals and on the comparisons for which verdicts are corrected:
+    all of them, or those that are named."""
     together = "Paired over rows and the seeds of both" + (
-        f"; verdicts are corrected for all {len(said)} comparisons (Holm)." if len(said) > 1 else "."
+        f"; verdicts are corrected for {corrected or f'all {len(said)} comparisons'} (Holm)." if len(said) > 1 else "."
     )
     return together + (
         " Where a side has one seed, the interval does not include the noise of training."

@@ -36,7 +36,7 @@ from tasks.report.page.sections import (
 )
 from tasks.report.page.waterfall import steps_section
 from tasks.report.tables.held_back import held_back_lines
-from tasks.report.tables.judging_sets import judging_section
+from tasks.report.tables.judging_sets import judging_section, pooled_section
 from tasks.report.tables.results import conditions
 from tasks.report.tables.sizes import size_sections
 from tasks.report.tables.steps import NO_INTERVAL
@@ -83,6 +83,7 @@ def run_page(result: RunResult, *, curves: Curves | None = None, texts: ShownTex
         "ledger": ledger_section(result),
         "how": reproduction(result),
         "judged": judging_section(result),
+        "pooled": pooled_section(result),
         "sizes": size_sections(result),
         "search": section_of_search(result.chosen_by) if result.chosen_by else None,
     }

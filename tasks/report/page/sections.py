@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks.report.format.baseline_comparison import baseline_lines
+from tasks.report.format.baseline_comparison import baseline_lines, lines_on_further_rows
 from tasks.report.format.numbers import DASH, amount, bounds, count, figure, money, percent, span
 from tasks.report.format.pareto import Front, fronts, number
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
@@ -137,7 +137,9 @@ def notes(result: RunResult) -> list[str]:
     """Return the comparisons of candidates with baselines and controls, the notes of stages, and the models of
     unsteady speed."""
     noted = sorted({f"{model.note}." for model in result.models if model.note})
-    return [*baseline_lines(result.models, result.split), *noted, *speed_lines(result.models)]
+    further = sorted({split for model in result.models for split in model.metrics} - {result.split})
+    compared = [*baseline_lines(result.models, result.split), *lines_on_further_rows(result.models, further)]
+    return [*compared, *noted, *speed_lines(result.models)]
 
 
 # --- training ---------------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
-"""Scores on a second held-out split beside those on the split that a run reports, and how far the two disagree."""
+"""Scores on a second held-out split beside those on the split that a run reports, how far the two disagree, and the
+score on the rows of both."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from tasks.report.format.numbers import plural
-from tasks.report.results.results_file import Entry, Run
+from tasks.report.results.results_file import Entry, Run, Score
+from tasks.report.results.score_cells import scored
 
 MUCH = 0.015
 """Share of the score of which a model may lose more on the second split than on the first before it is counted."""
@@ -52,3 +54,13 @@ def loss_to(teacher: Entry | None, entry: Entry, split: str, metric: str) -> flo
     if not ours or not theirs or ours.value is None or theirs.value is None:
         return None
     return theirs.value - ours.value
+
+
+def pooled_heads(runs: Sequence[Run]) -> list[str]:
+    """Return the head of the column of pooled scores; empty if no run has any."""
+    return ["on both together"] if any(entry.pooled for run in runs for entry in run.models) else []
+
+
+def pooled_cells(run: Run, entry: Entry) -> list[str]:
+    """Return a model's cell in that column: the score on the rows of both held-out splits together."""
+    return [scored(entry.pooled.scores.get(run.headline, Score()) if entry.pooled else Score())]

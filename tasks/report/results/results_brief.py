@@ -11,7 +11,8 @@ from tasks.report.format.markdown_table import line, table
 from tasks.report.format.numbers import plural
 from tasks.report.format.speeds import format_speedup
 from tasks.report.results.results_file import Entry, Run
-from tasks.report.results.results_page import bounds, in_order, kind_of, scored
+from tasks.report.results.results_page import in_order, kind_of
+from tasks.report.results.score_cells import bounds, scored
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import number
 

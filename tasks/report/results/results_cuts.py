@@ -14,7 +14,7 @@ from tasks.errors import RecipeError
 from tasks.report.results.results_file import KINDS, Run, Sweep
 from tasks.results.facts import HeldBackFacts
 from tasks.results.record import Provenance
-from tasks.results.row import Estimate, Means, ResultRow, SetScores
+from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
 from tasks.results.run import RunResult
 from tasks.results.sweep import DroppedLayers, SweepCell, read_sweep
 
@@ -94,15 +94,17 @@ def entry_of(model: ResultRow) -> dict[str, object]:
     means = model.means or {}
     scores = {split: {name: score_of(model, split, name) for name in found} for split, found in model.metrics.items()}
     kept = model.model_dump(mode="json", include=KEPT)
-    retained = {split: (means.get(split) or Means()).retained or one for split, one in (model.retained or {}).items()}
-    ahead = {split: (means.get(split) or Means()).difference or one for split, one in (model.difference or {}).items()}
+    over = {split: means.get(split) or Means() for split in {*(model.retained or ()), *(model.difference or ())}}
+    retained = {split: mean_and_own(over[split].retained, own) for split, own in (model.retained or {}).items()}
+    ahead = {split: mean_and_own(over[split].difference, own) for split, own in (model.difference or {}).items()}
     judged = {name: judged_of(found) for name, found in (model.judged or {}).items()}
     return {
         **kept,
-        "retained": {split: one.as_json() for split, one in retained.items()},
-        "difference": {split: one.as_json() for split, one in ahead.items()},
+        "retained": retained,
+        "difference": ahead,
         "scores": scores,
         **({"judged": judged} if judged else {}),
+        **({"pooled": judged_of(model.pooled)} if model.pooled else {}),
         **own_cost(model),
     }
 
@@ -156,6 +158,14 @@ def with_own(own: Estimate, means: Means | None, name: str, spread: Mapping[str,
     return {**means.metrics[name].as_json(), **spread, "own": own.as_json()}
 
 
+def mean_and_own(mean: Estimate | None, own: Estimate | None) -> dict[str, object]:
+    """Return a share or a difference of the mean over seeds and the registered model's own one; older results have only
+    one figure."""
+    if mean is None or own is None:
+        return dict((mean or own or UNDEFINED).as_json())
+    return {**mean.as_json(), "own": own.as_json()}
+
+
 def judged_of(found: SetScores) -> dict[str, object]:
     """Return the stored part of a model's scores on one judging set: means and its own figures, as on the task's
     rows."""
@@ -164,11 +174,13 @@ def judged_of(found: SetScores) -> dict[str, object]:
         name: with_own(own, found.means, name, {"deviation": found.deviation[name], "per_seed": found.per_seed[name]})
         for name, own in found.metrics.items()
     }
-    over = {"retained": means.retained or found.retained, "difference": means.difference or found.difference}
+    over = {"retained": (means.retained, found.retained), "difference": (means.difference, found.difference)}
     drop = means.drop if "drop" in means.model_fields_set else found.drop
-    stated = {what: one.as_json() for what, one in over.items() if one}
+    stated = {what: mean_and_own(mean, own) for what, (mean, own) in over.items() if mean or own}
     own = {} if found.chance is None else {"headline": found.headline, "chance": found.chance}
-    return {"rows": found.rows, "merges": found.merges, "drop": drop, **own, **stated, "scores": scores}
+    against = {other: one.as_json() for other, one in found.against.items()}
+    compared = {"against": against} if against else {}
+    return {"rows": found.rows, "merges": found.merges, "drop": drop, **own, **stated, "scores": scores, **compared}
 
 
 def cut_sweep(written: Mapping[str, object]) -> dict[str, object]:

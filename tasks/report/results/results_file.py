@@ -54,6 +54,12 @@ class Score(Figure):
     own: Figure | None = None
 
 
+class MeanFigure(Figure):
+    """A figure of the mean over seeds, and the registered model's own one (None in older files)."""
+
+    own: Figure | None = None
+
+
 class BaselineComparison(Figure):
     """A paired difference to a labels-only baseline or a control, its corrected p-value, the number of seeds on both
     sides, and the verdict."""
@@ -66,12 +72,13 @@ class BaselineComparison(Figure):
 
 
 class Judged(Strict):
-    """A model's scores on one judging set: means over seeds, each with the registered model's own score."""
+    """A model's scores on one judging set, or on both held-out splits together: means over seeds, each with the
+    registered model's own score."""
 
     rows: int
     scores: dict[str, Score]
-    retained: Figure = Figure()
-    difference: Figure = Figure()
+    retained: MeanFigure = MeanFigure()
+    difference: MeanFigure = MeanFigure()
     drop: float | None = None
     """The headline score on the task's own rows minus that on the set; None if classes are merged, and for rows of
     another type than the task's."""
@@ -80,6 +87,8 @@ class Judged(Strict):
     """The metric of a set of another type; empty: that of the run."""
     chance: float | None = None
     """The score of guessing on such a set."""
+    against: dict[str, BaselineComparison] = {}
+    """By the model that it is compared to; empty in files of releases that compared on the task's own rows alone."""
 
 
 class Entry(Strict):
@@ -91,8 +100,8 @@ class Entry(Strict):
     seeds: tuple[int, ...] = ()
     selected_seed: int | None = None
     scores: dict[str, dict[str, Score]]
-    retained: dict[str, Figure] = {}
-    difference: dict[str, Figure] = {}
+    retained: dict[str, MeanFigure] = {}
+    difference: dict[str, MeanFigure] = {}
     against: dict[str, dict[str, BaselineComparison]] = {}
     parameters: int
     bytes: int | None
@@ -124,6 +133,8 @@ class Entry(Strict):
     teacher_rows_computed: tuple[int, ...] | None = None
     """Rows, for each seed, whose teacher's layers were read from the store, and computed; None in older files, and for
     models that do not learn from them."""
+    pooled: Judged | None = None
+    """On the rows of both held-out splits together; None of a run with one alone, and in older files."""
     judged: dict[str, Judged] = {}
 
 

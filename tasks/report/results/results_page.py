@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.ports.markdown import escaped
-from tasks.report.format.baseline_comparison import gap, unlike
 from tasks.report.format.markdown_table import line, table
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import money, plural, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup, milliseconds
-from tasks.report.results.further_splits import disagreement, further_splits, teacher_of
+from tasks.report.results.further_splits import disagreement, further_splits, pooled_cells, pooled_heads, teacher_of
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
+from tasks.report.results.score_cells import bounds, comparisons_in_words, registered, scored
 from tasks.report.tables.held_back import purged_briefly
 from tasks.report.tables.results import DASH, number
 from tasks.results.roles import role_of
@@ -90,9 +90,13 @@ def run_section(runs: Sequence[Run]) -> str:
     lines = [
         f"Teacher `{first.made.teacher}`, {judged}.{synthetic}",
         "",
-        *table(["model", "kind", first.headline, *(f"on {split}" for split in further), *COLUMNS]),
+        *table(["model", "kind", first.headline, *(f"on {split}" for split in further), *pooled_heads(runs), *COLUMNS]),
     ]
-    lines += [line([*model_cells(run, entry, name, further), name]) for run, entry, name in in_order(runs, timed=True)]
+    pooled = bool(pooled_heads(runs))
+    lines += [
+        line([*model_cells(run, entry, name, further, pooled=pooled), name])
+        for run, entry, name in in_order(runs, timed=True)
+    ]
     apart = [f"\n{said}" for split in further if (said := disagreement(runs, split))]
     told = [*apart, *judged_lines(runs), "", *(how(run, f"ms at {conditions(run)}") for run in runs)]
     return "\n".join([*lines, *told])
@@ -110,14 +114,10 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
         f"Judging sets are not used in training. The drop is the difference to the score on {runs[0].split}; it is "
         f"undefined where classes are merged."
     )
-    lines = [
-        "",
-        said,
-        "",
-        *table(
-            ["set", "rows", "model", runs[0].headline, "registered", "of the teacher", "to the teacher", "drop", "run"]
-        ),
-    ]
+    compared = any(found.against for _, found, *_ in rows)
+    own_columns = [runs[0].headline, "registered", "of the teacher", "to the teacher", "drop"]
+    against = [COLUMNS[2]] if compared else []
+    lines = ["", said, "", *table(["set", "rows", "model", *own_columns, *against, "run"])]
     for name, found, run, entry, names in sorted(rows, key=lambda row: sets.index(row[0])):
         teacher = entry.role == "teacher"
         ahead, retained = (Figure() if teacher else one for one in (found.difference, found.retained))
@@ -135,6 +135,7 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
                     number(retained.value, ".1%"),
                     number(ahead.value, "+.3f") + bounds(ahead, "+.3f"),
                     number(found.drop, "+.3f"),
+                    *([comparisons_in_words(found.against)] if compared else []),
                     names,
                 ]
             )
@@ -173,14 +174,15 @@ def kind_of(entry: Entry) -> str:
     return "labels-only baseline" if entry.plain else entry.role
 
 
-def model_cells(run: Run, entry: Entry, name: str, further: Sequence[str]) -> list[str]:
-    """Return one row of a table with ``further`` splits, without the ``name`` of its runs."""
+def model_cells(run: Run, entry: Entry, name: str, further: Sequence[str], *, pooled: bool) -> list[str]:
+    """Return one row of a table with ``further`` splits and the ``pooled`` figure, without the ``name`` of its runs."""
     retained = entry.retained.get(run.split, Figure()) if entry.role != "teacher" else Figure()
     return [
         f"`{entry.name}`",
         kind_of(entry),
         scored(score_of(run, entry)),
         *(scored(entry.scores.get(split, {}).get(run.headline, Score())) for split in further),
+        *(pooled_cells(run, entry) if pooled else []),
         registered(score_of(run, entry), entry),
         number(retained.value, ".1%") + bounds(retained, ".1%"),
         baseline_cell(entry, run.split),
@@ -228,39 +230,9 @@ def score_of(run: Run, entry: Entry) -> Score:
     return entry.scores.get(run.split, {}).get(run.headline, Score())
 
 
-def scored(score: Score) -> str:
-    """Return a score, its deviation and its interval."""
-    spread = f" ±{score.deviation:.3f}" if score.deviation is not None else ""
-    return number(score.value, ".3f") + spread + bounds(score, ".3f")
-
-
-def registered(score: Score, entry: Entry) -> str:
-    """Return the registered model's own score, with its seed if there are several."""
-    if score.own is None:
-        return DASH
-    seed = f" (seed {entry.selected_seed})" if len(score.per_seed) > 1 and entry.selected_seed is not None else ""
-    return number(score.own.value, ".3f") + bounds(score.own, ".3f") + seed
-
-
-def bounds(figure: Figure, form: str) -> str:
-    """Return an interval; empty if there is none."""
-    return f" [{figure.low:{form}}, {figure.high:{form}}]" if figure.low is not None and figure.high is not None else ""
-
-
 def baseline_cell(entry: Entry, split: str) -> str:
     """Return the verdicts on a model against its labels-only baselines and controls."""
-    said = [
-        f"{one.verdict}, `{baseline}`{unlike(one.differs)}: {gap(one)}{lonely(one.seeds)}"
-        for baseline, splits in entry.against.items()
-        for one in [splits.get(split)]
-        if one is not None
-    ]
-    return "; ".join(said) or DASH
-
-
-def lonely(seeds: tuple[int, int]) -> str:
-    """Return a remark if one seed leaves the noise between trainings unknown."""
-    return " (one seed: noise of training not included)" if min(seeds) < 2 else ""
+    return comparisons_in_words({other: found[split] for other, found in entry.against.items() if split in found})
 
 
 def mean(values: Sequence[float]) -> float:

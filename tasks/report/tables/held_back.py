@@ -24,9 +24,9 @@ NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with h
 def held_back_lines(found: HeldBackFacts | None) -> list[str]:
     """Return lines on the rows removed from train and on remaining overlaps; empty if they are unknown."""
     if found is None or not found.is_known:
-        return []
+        return [] if found is None else uncompared_lines(found)
     own = [*purge_lines(found.rows, found.purged), *leak_lines(found), *part_lines(found), *choice_lines(found)]
-    return [*own, *group_lines(found), *set_lines(found.judging)]
+    return [*own, *group_lines(found), *set_lines(found.judging), *uncompared_lines(found)]
 
 
 def purge_lines(rows: Mapping[str, int], purged: Purge | None) -> list[str]:
@@ -56,6 +56,13 @@ def leak_lines(found: HeldBackFacts) -> list[str]:
         f"Held-out rows that overlap with the {where}: "
         f"{', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
         for where, splits in found.leaked.items()
+    ]
+
+
+def uncompared_lines(found: HeldBackFacts) -> list[str]:
+    """Return a line for everything of which a plan does not count the overlaps."""
+    return [
+        f"Overlaps of the {what} are counted by a run, and not before: {why}." for what, why in found.uncompared.items()
     ]
 
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tasks.report.format.baseline_comparison import Bounded
+from tasks.ports.markdown import code_span
+from tasks.report.format.baseline_comparison import Bounded, baseline_lines, lines_on_further_rows, unlike
 from tasks.report.format.markdown_table import line
 from tasks.report.format.numbers import plural, share_label
 from tasks.report.tables.results import DASH, number, over_seeds, with_interval
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 HEADS = ("set", "model", "score", "of the teacher", "to the teacher", "drop")
 GUESSING = "guessing"
 """Where the name of a model stands, of a set that no model has learned."""
+MOST_PRINTED = 12
+"""Comparisons on judging sets that the terminal prints; more of them would push the table out of sight."""
 
 
 def judged_on(models: Sequence[ResultRow]) -> list[str]:
@@ -131,16 +134,31 @@ def judging_markdown(models: Sequence[ResultRow], split: str) -> list[str]:
         line(HEADS),
         "|---|---|" + "---:|" * (len(HEADS) - 2),
         *map(line, rows),
+        *(f"{'' if place else chr(10)}- {said}" for place, said in enumerate(comparisons_on_sets(models))),
     ]
+
+
+def comparisons_on_sets(models: Sequence[ResultRow]) -> list[str]:
+    """Return a line for every comparison of two models on a judging set; empty if nothing was compared."""
+    return lines_on_further_rows([model.on_sets() for model in models], judged_on(models))
+
+
+def printed_comparisons(models: Sequence[ResultRow]) -> list[str]:
+    """Return the same for the terminal: where they would fill it, only their number, and where to read them."""
+    lines = comparisons_on_sets(models)
+    if len(lines) - 1 <= MOST_PRINTED:
+        return lines
+    return [f"{len(lines) - 1} comparisons on judging sets are on the run's page: limbeck report --open"]
 
 
 @dataclass(frozen=True)
 class SetPart:
-    """One judging set on the page: a sentence on it, and the cells of each model."""
+    """One judging set on the page: a sentence on it, the cells of each model, and lines that compare two of them."""
 
     name: str
     about: str
     rows: list[tuple[str, ...]]
+    compared: list[str]
 
 
 @dataclass(frozen=True)
@@ -160,11 +178,40 @@ def judging_section(result: RunResult) -> JudgingPart | None:
             name=titled(scored[0], name),
             about=about_set(name, known.get(name)),
             rows=cells_of_set(scored, name),
+            compared=baseline_lines([model.on_sets() for model in scored], name),
         )
         for name in judged_on(models)
         if (scored := [model for model in models if name in sets_of(model)])
     ]
     return JudgingPart(sets, HEADS[1:], metrics_in_words(models)) if sets else None
+
+
+POOLED = "both splits"
+"""Stands for the name of a set where the rows of both held-out splits are scored together."""
+
+
+@dataclass(frozen=True)
+class PooledPart:
+    """The part of a run's page on the rows of both held-out splits together: a description of them, and the cells of
+    each model."""
+
+    about: str
+    rows: list[tuple[str, ...]]
+    heads: Sequence[str]
+    headline: str
+
+
+def pooled_section(result: RunResult) -> PooledPart | None:
+    """Return the part of a run's page on both held-out splits together; None if the run has one alone."""
+    rows = [
+        judging_cells(model.replaced(judged={POOLED: model.pooled}), POOLED)[:-1]
+        for model in result.models
+        if model.pooled is not None
+    ]
+    if not rows:
+        return None
+    parts = [f"{result.rows[split]:,} {split}" for split in ("holdout", "validation") if split in result.rows]
+    return PooledPart(f"{' and '.join(parts)} rows", rows, HEADS[1:-1], result.models[0].headline)
 
 
 def about_set(name: str, known: SetFacts | None) -> str:
@@ -215,6 +262,11 @@ def card_rows(model: ResultRow) -> list[str]:
         if found.drop is not None:
             rows.append(f"| {model.headline}, drop from the task's own rows, {where} | {found.drop:+.4f} | computed |")
         rows += mean_rows(model.on_sets(), name, where)
+        rows += [
+            f"| {led_by}, difference to {code_span(other)}{unlike(one.differs)} over seeds, {where} | {gap(one)}, "
+            f"{one.verdict} | measured |"
+            for other, one in found.against.items()
+        ]
     return rows
 
 

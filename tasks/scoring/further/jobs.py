@@ -8,9 +8,10 @@ from pathlib import Path
 
 from tasks.engine.job import Job
 from tasks.metrics.metrics import METRICS, METRICS_OF_SCORES
-from tasks.recipe.slices import MetricSlice, OwnMetricSlice
+from tasks.recipe.slices import MetricSlice, OwnMetricSlice, PooledSlice
 from tasks.scoring.further.figures import count_calls, further_figures
 from tasks.scoring.further.own_metric import CalledMetric, load_metric
+from tasks.scoring.further.pooled import pooled_figures
 from tasks.scoring.further.trial import try_metric
 
 
@@ -40,4 +41,10 @@ def compute_own_metric(job: Job) -> dict[str, object]:
         )
 
 
-JOBS = {"metric": compute_metric, "own-metric": compute_own_metric, "try-metric": try_metric}
+def pool_splits(job: Job) -> dict[str, object]:
+    """Compute the figures of one model on the rows of both held-out splits together."""
+    card, teacher, rows = (job.inputs[name] for name in ("card", "teacher", "rows"))
+    return pooled_figures(job.read(PooledSlice), card, teacher, rows, job.output)
+
+
+JOBS = {"metric": compute_metric, "own-metric": compute_own_metric, "try-metric": try_metric, "pooled": pool_splits}
