@@ -16,6 +16,10 @@ TRUSTED = 0.6
 """Least tau at which a cheaper ranking is taken for that of whole trainings."""
 ROUND_FACTOR = 3
 """Each round of the halving trains a third of the shapes, with three times the steps."""
+LARGEST_LATENCY_ERROR = 0.05
+"""Mean error of predicted latencies, as a share, above which a search says that they are wrong."""
+LEAST_RANK = 0.98
+"""Rank correlation of predicted and measured latencies below which a search says that their order is wrong."""
 LEAST_DIFFERENCE = 0.05
 """Two shapes whose costs differ by less than this share are one to a user, since a latency is known within 5 %."""
 

@@ -9,6 +9,7 @@
     make bench GPU=1 BENCH="gpu-tuning gpu-distilling"       the engine on a GPU
     make bench SHELF=tinybert-4 BENCH=end-to-end             a recipe from the command to the registry, 1 core and all
     make bench BENCH=distill-bert    one benchmark
+    make bench BENCH=search-again    a search that is run again: seconds beyond its imports
     make bench QUICK=1               those of minutes, one thread, few rounds, to see that nothing has collapsed
     make bench KEEP=1                keep the results of this kind of machine in tests/benchmarks/results
 
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "operations": ("tests.benchmarks.exports", "operations"),
     "memory": ("tests.benchmarks.memory", "memory"),
     "chain": ("tests.benchmarks.orchestration", "chain"),
+    "search-again": ("tests.benchmarks.whole.search_again", "search_again"),
     "cold": ("tests.benchmarks.orchestration", "cold"),
     "sweep": ("tests.benchmarks.orchestration", "sweep"),
     "fleet": ("tests.benchmarks.fleet.measuring", "fleet"),
@@ -54,7 +56,17 @@ BENCHMARKS = {
     "library-peers": ("tests.benchmarks.libraries.measuring", "library_peers"),
     "end-to-end": ("tests.benchmarks.whole.recipes", "end_to_end"),
 }
-WHOLE_PROCESSES = ("chain", "cold", "sweep", "fleet", "quality", "gpu-tuning", "gpu-distilling", "end-to-end")
+WHOLE_PROCESSES = (
+    "chain",
+    "search-again",
+    "cold",
+    "sweep",
+    "fleet",
+    "quality",
+    "gpu-tuning",
+    "gpu-distilling",
+    "end-to-end",
+)
 """Benchmarks that choose their threads themselves, or whose threads do not matter."""
 NEEDED = {
     "quality": ("BASE", "ROWS"),

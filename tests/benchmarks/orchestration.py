@@ -1,8 +1,8 @@
 """What the house itself costs: a chain whose every stage is cached, one whose every stage is run, and a sweep shared by
 two workers.
 
-Each figure is a whole ``limbeck run`` in a process of its own, against the servers that ``limbeck ui`` starts, as
-workers have theirs up.
+Each figure is a whole ``limbeck run`` or ``limbeck search`` in a process of its own, against the servers that
+``limbeck ui`` starts, as workers have theirs up.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from tests.tiny import write_tiny_bert, write_tiny_rows
 from tests.web_server import free_port
 
 STAGES, STUDENTS, PATIENCE = 30, 16, 900
+BEYOND_IMPORTS = 2.0
+"""Seconds that a command may take, beyond its imports, where nothing is left to compute."""
 OF_AN_HOUR = 61
 """Stages of ``deployments/recipes/sst2-tinybert.yaml``, which takes about an hour."""
 FAST: dict[str, Any] = {"steps": 3, "batch_size": 8, "max_length": 16, "evaluations": 1, "precision": "fp32"}
@@ -62,8 +64,10 @@ print(json.dumps(spent | {"status": status or 0, "torch": "torch" in sys.modules
 """  # noqa: E501
 
 
-def recipe_in(folder: Path, students: list[dict[str, Any]], prediction: Mapping[str, Any] = FAST) -> Path:
-    """Write a recipe of a tiny teacher and some students."""
+def recipe_in(
+    folder: Path, students: list[dict[str, Any]], prediction: Mapping[str, Any] = FAST, **sections: Any
+) -> Path:
+    """Write a recipe of a tiny teacher and some students; ``sections`` are added to it."""
     values = {
         "name": "bench",
         "task": {"name": "tiny", "labels": ["negative", "positive"]},
@@ -74,6 +78,7 @@ def recipe_in(folder: Path, students: list[dict[str, Any]], prediction: Mapping[
         "scoring": {"resamples": 100, "max_length": 16},
         "speed": {"repeats": 5, "warmup": 1, "seconds": 0.05, "length": 8},
         "gate": {"split": "validation", "criteria": [{"metric": "parameters", "at_most": 1e9}]},
+        **sections,
     }
     path = folder / "bench.yaml"
     path.write_text(yaml.safe_dump(values))
@@ -123,13 +128,13 @@ def surroundings(home: Path, **more: str) -> dict[str, str]:
     return kept | {"LIMBECK_HOME": str(home)} | more
 
 
-def run(recipe: Path, home: Path, *sets: str, **more: str) -> dict[str, Any]:
-    """Run a recipe in a process of its own; return its seconds beyond its imports."""
+def run(recipe: Path, home: Path, *sets: str, command: str = "run", **more: str) -> dict[str, Any]:
+    """Run, or search, a recipe in a process of its own; return its seconds beyond its imports."""
     words = [
         sys.executable,
         "-c",
         PROBE,
-        "run",
+        command,
         str(recipe),
         "--json",
         str(home / "out.json"),
@@ -153,30 +158,42 @@ def chain(setting: Setting) -> list[Figure]:
 
 
 def cached(setting: Setting, recipe: Path, home: Path, store: str, environment: dict[str, str]) -> list[Figure]:
-    """Run a recipe once, then again and again; what the imports take in the same processes says how quick the machine
-    is at such work."""
+    """Return the figures of a chain of which everything is cached."""
     home.mkdir()
     with servers_up(home):
-        run(recipe, home, **environment)
-        laps, imports = list[float](), list[float]()
-        for number in range(setting.repeats):
-            again = run(recipe, home, **environment)
-            states = [stage["cache"] for stage in again["out"]["stages"]]
-            assert set(states) == {"hit"} and not again["torch"], (
-                "the second run must execute nothing and import no torch"
-            )
-            assert len(states) == STAGES, f"the chain has {len(states)} stages; the target is for {STAGES}"
-            laps.append(again["wall"])
-            imports.append(again["imports"])
-            setting.tell(
-                f"round {number + 1}: {again['wall']:.2f} s, {again['cpu']:.2f} s of this process, {len(states)} stages"
-            )
-    name = f"cached chain of {STAGES} stages, {store}"
-    shares = [lap / import_ for lap, import_ in zip(laps, imports, strict=True)]
+        laps = laps_again(setting, recipe, home, "run", environment)
+        stages = len(laps[0]["out"]["stages"])
+        assert stages == STAGES, f"the chain has {stages} stages; the target is for {STAGES}"
+    return figures_of_again(f"cached chain of {STAGES} stages, {store}", "second run", laps)
+
+
+def laps_again(
+    setting: Setting, recipe: Path, home: Path, command: str, environment: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Run a recipe once, then again and again, and return what the repetitions took; what the imports take in the same
+    processes says how quick the machine is at such work."""
+    run(recipe, home, command=command, **environment)
+    laps = []
+    for number in range(setting.repeats):
+        again = run(recipe, home, command=command, **environment)
+        states = [stage["cache"] for stage in again["out"]["stages"]]
+        assert set(states) == {"hit"} and not again["torch"], "the second run must execute nothing and import no torch"
+        laps.append(again)
+        setting.tell(
+            f"round {number + 1}: {again['wall']:.2f} s, {again['cpu']:.2f} s of this process, {len(states)} stages"
+        )
+    return laps
+
+
+def figures_of_again(name: str, of: str, laps: list[dict[str, Any]]) -> list[Figure]:
+    """Return the seconds of repetitions beyond their imports, those of the imports, and the one in the other."""
+    against = "importing prefect and mlflow"
+    walls, imports = [lap["wall"] for lap in laps], [lap["imports"] for lap in laps]
+    shares = [wall / import_ for wall, import_ in zip(walls, imports, strict=True)]
     return [
-        Figure(name, "second run", "importing prefect and mlflow", laps, "wall", 2.0, unit=" s", at_most=True),
-        Figure(f"{name}: importing prefect and mlflow", "imports", "", imports, "wall", None, unit=" s"),
-        Figure(f"{name}: in imports", "second run", "importing prefect and mlflow", shares, "wall", None, at_most=True),
+        Figure(name, of, against, walls, "wall", BEYOND_IMPORTS, unit=" s", at_most=True),
+        Figure(f"{name}: {against}", "imports", "", imports, "wall", None, unit=" s"),
+        Figure(f"{name}: in imports", of, against, shares, "wall", None, at_most=True),
     ]
 
 

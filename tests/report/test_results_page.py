@@ -33,6 +33,28 @@ def test_what_is_kept_is_small_and_comes_back_the_same() -> None:
         assert gone not in text
 
 
+def test_a_search_is_kept_with_the_error_and_the_rank_correlation_of_its_latencies() -> None:
+    """They stood in a note that was written by hand."""
+    layer = {"fixed": 0.0, "layer": 1.0}
+    part = dict.fromkeys(("ms", "parameters", "flops", "bytes"), layer)
+    cell = {"width": 1, "neurons": 1, "hidden": 8, "heads": 1, "feed_forward": 8, "format": "torch", "row_bytes": 32}
+    check = {"layers": 2, "hidden": 8, "feed_forward": 8, "format": "torch", "predicted_ms": 1.0, "measured_ms": 1.02}
+    table = {
+        "layers": 4, "vocabulary": 9, "reference_ms": 1.0, "cells": [{**cell, **part}], "checks": [check] * 12,
+        "error": 0.0196, "largest_error": 0.02, "rank_correlation": 0.98765,
+    }  # fmt: skip
+    search = {"budgets": ["bytes"], "points": 24, "fitting": 12, "table": table, "tau": 1.0, "supernet_tau": 0.62}
+    run = kept(written() | {"search": search})
+    assert isinstance(run, Run) and run.search is not None
+    assert (run.search.checks, run.search.error, run.search.rank_correlation) == (12, 0.0196, 0.98765)
+    assert (
+        "; 24 points searched, 12 shapes fit, error 2.0 % on 12 shapes that are no part of its latency table, rank "
+        "correlation 0.988, tau 0.62 of the supernet to shapes trained alone, tau 1.00 to the whole trainings of its "
+        "candidates;" in results_page([run])
+    )
+    assert kept(written()).search is None and "searched" not in results_page([kept(written())])
+
+
 def test_no_folder_of_a_machine_is_kept() -> None:
     command = kept(written()).made.command
     assert command == "limbeck run tinybert-4 --set teacher.model=FOLDER/minilm --set 'students.4x312.seeds=[0, 1, 2]'"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.stats import spearmanr
 
 from tasks.engine.job import Job
 from tasks.errors import LimbeckError
@@ -63,6 +64,10 @@ def test_shapes_that_are_no_part_of_it_check_it(table: LatencyTable) -> None:
     assert len(table.checks) == 3 and {check.layers for check in table.checks} <= {2, 3}
     assert table.error == pytest.approx(sum(check.error for check in table.checks) / 3)
     assert table.largest_error == max(check.error for check in table.checks)
+    predicted, measured = ([getattr(check, name) for check in table.checks] for name in ("predicted_ms", "measured_ms"))
+    assert table.rank_correlation == pytest.approx(spearmanr(predicted, measured).statistic)
+    again = LatencyTable.model_validate(table.as_json())
+    assert again.rank_correlation == table.rank_correlation, "it is stored with the answer"
 
 
 def test_parameters_bytes_and_flops_are_those_of_a_real_model(table: LatencyTable, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import kendalltau
 
-from flows.branches.search.shapes import below_the_whole, planned_words
+from flows.branches.search.shapes import below_the_whole, notes_of_search, planned_words
 from tasks.errors import RecipeError
 from tasks.ports.code.fingerprint import KeyExplanation
 from tasks.recipe.makers.search import ShapeSearch
@@ -17,9 +17,10 @@ from tasks.report.tables.search import search_lines, search_section
 from tasks.report.tables.trials import trials_section
 from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
-from tasks.results.search import JudgedShape, LatencyCell, LatencyTable, PerLayer, SearchResult
+from tasks.results.search import JudgedShape, LatencyCell, LatencyCheck, LatencyTable, PerLayer, SearchResult
 from tasks.results.trials import TrialsResult, TriedRecipe
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
+from tasks.search.latency_table import errors_of
 from tasks.search.measured_costs import with_notes_over_budget
 from tasks.search.ranking import kendall_tau, rounds_of
 from tasks.search.space import SizedVocabulary, finalists, fitting_shapes, largest_first, measured_shapes, points_of
@@ -257,6 +258,21 @@ def record(name: str, label: str, seconds: float | None) -> StageRecord:
 def test_a_supernet_whose_scores_are_equal_is_told() -> None:
     result = SearchResult(budgets=("x",), points=3, fitting=3, checked=("a", "b", "c"))
     assert any("agree with no tau; its ranking is not to be trusted" in line for line in search_lines(result))
+
+
+def test_the_order_of_latencies_is_told_beside_their_error_and_noted_where_it_is_wrong() -> None:
+    """Latencies that are right on average may rank the shapes of a budget wrongly."""
+    checks = [
+        LatencyCheck(layers=2, hidden=8, feed_forward=8, format="torch", predicted_ms=predicted, measured_ms=measured)
+        for predicted, measured in ((1.00, 1.02), (1.01, 1.00), (2.0, 2.0), (3.0, 3.0))
+    ]
+    known = table("torch").replaced(checks=tuple(checks), **errors_of(checks))
+    assert known.rank_correlation == pytest.approx(0.8) and known.error is not None and known.error < 0.01
+    (noted,) = notes_of_search(known)
+    assert noted.startswith("predicted and measured latencies have a rank correlation of 0.800, and 0.98 is wanted")
+    told = search_lines(SearchResult(budgets=("x",), points=1, fitting=1, table=known, notes=(noted,)))
+    assert "its error is 0.7 % on average and 2.0 % at most, rank correlation 0.800." in told[1]
+    assert notes_of_search(known.replaced(rank_correlation=0.99)) == ()
 
 
 def test_a_graph_that_is_measured_over_the_budget_is_told() -> None:

@@ -29,7 +29,7 @@ from tasks.results.trials import TrialsResult
 from tasks.score_model import measure_latencies
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
-from tasks.search.ranking import rounds_of
+from tasks.search.ranking import LARGEST_LATENCY_ERROR, LEAST_RANK, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
     depths_of,
@@ -266,8 +266,13 @@ def notes_of_search(table: LatencyTable) -> tuple[str, ...]:
     notes = []
     if table.unsteady:
         notes.append(f"{table.unsteady} of {len(table.cells)} parts of the latency table are unsteady")
-    if table.error is not None and table.error > 0.05:
+    if table.error is not None and table.error > LARGEST_LATENCY_ERROR:
         notes.append(
             f"the latency table is wrong by {100 * table.error:.0f} % on average: shapes near the budget may not fit"
+        )
+    if table.rank_correlation is not None and table.rank_correlation < LEAST_RANK:
+        notes.append(
+            f"predicted and measured latencies have a rank correlation of {table.rank_correlation:.3f}, and "
+            f"{LEAST_RANK:g} is wanted: of two shapes the one that is said to be faster may be the slower one"
         )
     return tuple(notes)

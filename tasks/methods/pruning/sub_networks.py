@@ -8,8 +8,9 @@ Shape letters: L layers, D width, H heads, F neurons.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,49 @@ DRAWN = 2
 """Shapes of a step beside the largest and the smallest."""
 
 
-def sandwich(axes: ShapeAxes, draw: np.random.Generator) -> list[SubShape]:
-    """Return the shapes of one step, each once: the largest, the smallest, and two whose sizes are drawn axis by
-    axis."""
+DrawnShape = Callable[[np.random.Generator], SubShape]
+"""Draws one shape."""
 
-    def drawn(sizes: Sequence[int]) -> int:
-        return sizes[int(draw.integers(len(sizes)))]
 
-    between = [SubShape(drawn(axes.layers), drawn(axes.heads), drawn(axes.neurons)) for _ in range(DRAWN)]
-    return list(dict.fromkeys([axes.largest, axes.smallest, *between]))
+def sandwich(axes: ShapeAxes, draw: np.random.Generator, drawn: DrawnShape) -> list[SubShape]:
+    """Return the shapes of one step, each once: the largest, the smallest, and two that are drawn."""
+    return list(dict.fromkeys([axes.largest, axes.smallest, *(drawn(draw) for _ in range(DRAWN))]))
+
+
+def by_shape(axes: ShapeAxes, head_size: int) -> DrawnShape:
+    """Return a draw by which all shapes are equally likely: each axis is drawn by itself."""
+
+    def drawn(draw: np.random.Generator) -> SubShape:
+        def one(sizes: Sequence[int]) -> int:
+            return sizes[int(draw.integers(len(sizes)))]
+
+        return SubShape(one(axes.layers), one(axes.heads), one(axes.neurons))
+
+    return drawn
+
+
+def by_flops(axes: ShapeAxes, head_size: int) -> DrawnShape:
+    """Return a draw that is uniform in FLOPs: an amount between that of the smallest and of the largest shape is drawn,
+    and the shape that is nearest to it. Most shapes of a space are small, since their axes multiply."""
+    shapes = [SubShape(*sizes) for sizes in product(axes.layers, axes.heads, axes.neurons)]
+    flops_S = np.array([flops_of_token(shape, head_size) for shape in shapes], dtype=np.float64)
+
+    def drawn(draw: np.random.Generator) -> SubShape:
+        distance_S = np.abs(flops_S - draw.uniform(flops_S.min(), flops_S.max()))
+        return shapes[int(draw.choice(np.flatnonzero(distance_S == distance_S.min())))]
+
+    return drawn
+
+
+def flops_of_token(shape: SubShape, head_size: int) -> int:
+    """Return the FLOPs of a token in the matrices of a shape's layers: four of attention, two of the feed-forward
+    block. Scores and embeddings, which depend on the text, do not count."""
+    width = shape.heads * head_size
+    return 2 * shape.layers * (4 * width * width + 2 * width * shape.neurons)
+
+
+DRAWS: dict[str, Callable[[ShapeAxes, int], DrawnShape]] = {"shapes": by_shape, "flops": by_flops}
+"""Ways to draw the shapes of a step, by the recipe's name: from the axes of a space and the size of a head."""
 
 
 def put_in_order(model: Any, narrower: Any, order_D: Sequence[int], order_LH: Sequence[Sequence[int]]) -> None:

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.recipe.knobs import Knobs
+from tasks.recipe.knobs import Knobs, added_knob
 from tasks.recipe.makers.bits import GridKnobs, Ranges
-from tasks.recipe.makers.supernets import SpaceOfShapes
+from tasks.recipe.makers.supernets import Draw, SpaceOfShapes
 from tasks.recipe.makers.weights import MaskKnobs, TicketKnobs
 from tasks.recipe.slices import OfTask, PredictionSlice
 
@@ -78,6 +78,7 @@ class SupernetSlice(SpaceOfShapes, PredictionSlice):
 
     hidden_weight: float = Field(1.0, description="Weight of the difference of hidden states.")
     rows: int = Field(512, description="Training rows on which importance is measured.")
+    draw: Draw = added_knob("shapes", "How the two other shapes of a step are drawn.")
 
 
 class ShapeSlice(Knobs):

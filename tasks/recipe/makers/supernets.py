@@ -10,12 +10,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.recipe.distillation import Prediction
-from tasks.recipe.knobs import Choices, Knobs, require_distinct
+from tasks.recipe.knobs import Choices, Knobs, added_knob, require_distinct
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, CutKnobs
 from tasks.recipe.students import STRATEGY_NAMES
 from tasks.recipe.training import TaskTraining
 
 Share = Annotated[float, Field(gt=0, le=1)]
+Draw = Literal["shapes", "flops"]
 WHOLE = 1.0
 SANDWICH_STEPS = 1500
 SEARCHED = ("greedy",)
@@ -39,6 +40,11 @@ class SupernetTraining(Knobs):
         "frozen model, beside its predictions.",
     )
     rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+    draw: Draw = added_knob(
+        "shapes",
+        "How the two other shapes of a step are drawn: shapes, all equally likely; flops, uniformly in FLOPs, which "
+        "trains large shapes more often, since most shapes of a space are small.",
+    )
     prediction: SandwichTraining = Field(
         SandwichTraining(), description="Its training; the weights of the last step are used."
     )

@@ -16,6 +16,7 @@ from tasks.results.facts import HeldBackFacts
 from tasks.results.record import Provenance
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
 from tasks.results.run import RunResult
+from tasks.results.search import SearchResult
 from tasks.results.sweep import DroppedLayers, SweepCell, read_sweep
 
 DIGITS = 5  # significant digits of a stored figure
@@ -75,7 +76,8 @@ def purged_of(written: Mapping[str, object]) -> dict[str, object] | None:
 
 def cut_run(written: Mapping[str, object]) -> dict[str, object]:
     """Return the stored part of a run."""
-    models = RunResult.model_validate(written).models
+    result = RunResult.model_validate(written)
+    models = result.models
     if any(model.deviation is None or model.parameters is None for model in models):
         raise KeyError("deviation")
     measured = models[0].measured_at
@@ -84,7 +86,19 @@ def cut_run(written: Mapping[str, object]) -> dict[str, object]:
     return {
         **{name: written[name] for name in ("recipe", "task", "headline", "split", "rows", "synthetic")},
         "measured_at": measured.as_json(),
+        "search": None if result.search is None else kept_search(result.search),
         "models": [entry_of(model) for model in models],
+    }
+
+
+def kept_search(search: SearchResult) -> dict[str, object]:
+    """Return the stored part of a search over shapes."""
+    table = search.table
+    checked = {} if table is None else {name: getattr(table, name) for name in ("error", "rank_correlation")}
+    return {
+        **{name: getattr(search, name) for name in ("points", "fitting", "supernet_tau", "tau")},
+        **checked,
+        "checks": 0 if table is None else len(table.checks),
     }
 
 

@@ -175,6 +175,24 @@ class Purged(Strict):
     way: Literal["text", "group", "none"]
 
 
+class KeptSearch(Strict):
+    """The search that chose the candidates of a run: its points, the shapes that fit, and how far its predictions and
+    its ranking are right."""
+
+    points: int
+    fitting: int
+    checks: int = 0
+    """Shapes that are no part of the latency table, on which it was checked."""
+    error: float | None = None
+    """Mean error of their latencies, as a share; None if none was checked."""
+    rank_correlation: float | None = None
+    """Spearman's correlation of their predicted and measured latencies."""
+    supernet_tau: float | None = None
+    """Kendall's correlation of a supernet's scores and those of the same shapes trained alone."""
+    tau: float | None = None
+    """Kendall's correlation of the candidates' scores before and after their whole training."""
+
+
 class Kept(Strict):
     """The common fields of runs and sweeps."""
 
@@ -201,6 +219,8 @@ class Run(Kept):
     synthetic: bool = False
     measured_at: dict[str, Number | str | None]
     """The conditions of latencies; see ``Conditions``."""
+    search: KeptSearch | None = None
+    """None without a search over shapes, and in files of releases that did not keep it."""
     models: tuple[Entry, ...] = Field(min_length=2)
 
 

@@ -15,6 +15,7 @@ from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import money, plural, share_in_words
 from tasks.report.format.speeds import format_latency, format_speedup, milliseconds
 from tasks.report.results.further_splits import disagreement, further_splits, pooled_cells, pooled_heads, teacher_of
+from tasks.report.results.kept_searches import searched
 from tasks.report.results.literature import ELSEWHERE, Literature, literature_table
 from tasks.report.results.results_file import Cell, Entry, Figure, Run, Score, Sweep, Within
 from tasks.report.results.score_cells import bounds, comparisons_in_words, registered, scored
@@ -241,12 +242,12 @@ def mean(values: Sequence[float]) -> float:
 
 
 def conditions(run: Run) -> str:
-    """Return the conditions of the latency measurement, and the length at which FLOPs are counted, in words."""
+    """Return in words how latency was measured, the length at which FLOPs are counted, and what a search found."""
     at = Conditions.model_validate(run.measured_at)
     lengths = sorted({entry.flops_length for entry in run.models if entry.flops_length is not None})
     counted = f", GFLOPs at length {' and '.join(map(str, lengths))}" if lengths else ""
     threads = plural(at.threads or 1, "thread")
-    return f"batch {at.batch}, length {at.length}, {threads}, {at.engine}{counted}"
+    return f"batch {at.batch}, length {at.length}, {threads}, {at.engine}{counted}{searched(run.search)}"
 
 
 # --- sweeps -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tasks.errors import RecipeError
 from tasks.methods.layers.layer_strategies import kept_layers
 from tasks.methods.losses.means import Loss
 from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neurons_to_keep
-from tasks.methods.pruning.sub_networks import ShapeAxes, SubShape, put_in_order, sandwich
+from tasks.methods.pruning.sub_networks import DRAWS, ShapeAxes, SubShape, put_in_order, sandwich
 from tasks.methods.pruning.widths import heads_to_keep, narrowed, width_and_heads_of
 from tasks.recipe.makers.slices import JudgedShapesSlice, ShapeSlice, SubNetworkSlice, SupernetSlice
 from tasks.training.data.encoded import collate
@@ -112,9 +112,10 @@ def spec_of(
         knobs, task, supernet, Capture(frozen, task.head, hidden=range(len(supernet.model_layers) + 1))
     )
     targets, shapes = torch.from_numpy(rows.targets_in(encoded)).to(place), list[SubShape]()
+    drawn = DRAWS[knobs.draw](axes, supernet.width_of(1))
 
     def begin(step: int, total: int) -> None:
-        shapes[:] = sandwich(axes, np.random.default_rng([knobs.seed, step]))
+        shapes[:] = sandwich(axes, np.random.default_rng([knobs.seed, step]), drawn)
 
     def loss(indices: Indices) -> Loss:
         batch = collate(indices.epoch.encoded, indices.rows_B, tokenizer.pad_token_id, place)

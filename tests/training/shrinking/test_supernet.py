@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError, RecipeError
-from tasks.methods.pruning.sub_networks import ShapeAxes, SubShape, sandwich
+from tasks.methods.pruning.sub_networks import DRAWS, ShapeAxes, SubShape, flops_of_token, sandwich
 from tasks.recipe.knobs import Knobs
 from tasks.recipe.makers.slices import (
     JudgedShapesSlice,
@@ -25,6 +25,7 @@ from tasks.recipe.makers.slices import (
     SupernetSlice,
     WidthSlice,
 )
+from tasks.recipe.makers.supernets import SupernetTraining
 from tasks.scoring.predict import outputs_of
 from tasks.training import loop
 from tasks.training.data.rows import read_task
@@ -170,13 +171,45 @@ def test_a_training_that_is_stopped_goes_on_with_the_same_shapes(
         assert (taught / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_a_step_has_the_largest_and_the_smallest_shape_and_two_drawn_by_axis() -> None:
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_step_has_the_largest_and_the_smallest_shape_and_two_that_are_drawn(draw: str) -> None:
     axes = ShapeAxes((1, 2, 3), (2, 4), (8, 16, 32))
-    steps = [sandwich(axes, np.random.default_rng([0, step])) for step in range(200)]
+    drawn = DRAWS[draw](axes, 4)
+    steps = [sandwich(axes, np.random.default_rng([0, step]), drawn) for step in range(400)]
     assert all(one[:2] == [SubShape(3, 4, 32), SubShape(1, 2, 8)] and len(one) <= 4 for one in steps)
-    drawn = [shape for one in steps for shape in one[2:]]
-    assert len(set(drawn)) == 3 * 2 * 3 - 2, "the ends are there already"
-    assert sandwich(axes, np.random.default_rng([0, 7])) == steps[7]
+    found = [shape for one in steps for shape in one[2:]]
+    assert len(set(found)) == 3 * 2 * 3 - 2, "the ends are there already"
+    assert sandwich(axes, np.random.default_rng([0, 7]), DRAWS[draw](axes, 4)) == steps[7]
+
+
+def test_shapes_are_drawn_uniformly_in_flops_if_asked() -> None:
+    """Of a space's shapes most are small: drawn by their index, three of four have less than half of the FLOPs."""
+    axes = ShapeAxes((1, 2, 3, 4, 5, 6), (3, 6, 9, 12), (384, 768, 1152, 1536))
+    least, most = (flops_of_token(one, 32) for one in (axes.smallest, axes.largest))
+    assert most == 2 * 6 * (4 * 384**2 + 2 * 384 * 1536), "two FLOPs for each weight of a layer's six matrices"
+    quarters = {}
+    for name, made in DRAWS.items():
+        drawn, source = made(axes, 32), np.random.default_rng(0)
+        shares = [(flops_of_token(drawn(source), 32) - least) / (most - least) for _ in range(2000)]
+        quarters[name] = np.histogram(shares, bins=[0, 0.25, 0.5, 0.75, 1.0001])[0] / 2000
+    assert quarters["flops"] == pytest.approx([0.25] * 4, abs=0.06)
+    assert quarters["shapes"][:2].sum() > 0.75 and quarters["shapes"][3] < 0.1
+
+
+def test_the_draw_is_in_the_key_of_a_supernet_only_where_it_is_another() -> None:
+    given = {"task_type": "classification"}
+    assert "draw" not in SupernetSlice(**given).key_values()
+    assert SupernetSlice(**given, draw="flops").key_values()["draw"] == "flops"
+    with pytest.raises(ValueError, match="'shapes' or 'flops'"):
+        SupernetTraining.model_validate({"draw": "index"})
+
+
+def test_a_supernet_of_another_draw_learns_other_weights(whole: Path, rows: Path, tmp_path: Path, taught: Path) -> None:
+    trained(tmp_path / "b", whole, rows, draw="flops", steps=6)
+    trained(tmp_path / "c", whole, rows, draw="flops", steps=6)
+    trained(tmp_path / "d", whole, rows, steps=6)
+    first, again, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in "bcd")
+    assert first == again != other
 
 
 def test_layers_that_share_weights_and_depths_that_did_not_learn_are_refused(
