@@ -17,13 +17,12 @@ from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import plural, share_label
 from tasks.report.format.speeds import format_latency, milliseconds, times_as_fast
 from tasks.report.hub_header import header
-from tasks.report.tables.card_rows import explained_figures, more_rows
+from tasks.report.tables.card_rows import explained_figures, limit_row, more_rows
 from tasks.report.tables.exports_section import arguments_with_prompt, exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
 from tasks.results.row import Conditions, Estimate, ResultRow
 from tasks.results.run import CardFacts, StageLine
-from tasks.task_types.interfaces import ErrorFigure
 from tasks.task_types.texts.templates import beginning
 from tasks.task_types.texts.truncation import TRUNCATIONS
 from tasks.task_types.types import TASK_TYPES
@@ -115,7 +114,7 @@ def model_card(
         name=f"{recipe.name}: {model.name}",
         summary=summary(model, teacher, recipe, data),
         warning=f"{synthetic}\n\n" if synthetic else "",
-        figures="\n".join(figure_rows(model, VIEWS[task.kind].card_figure)),
+        figures="\n".join(figure_rows(model, task)),
         explained=explained_figures(model, recipe),
         licences="\n".join(
             f"- {one['what']}: {code_span(one['source'])}, licence: {escaped(one['licence'])}."
@@ -221,9 +220,8 @@ def python_of(task: TaskSpec) -> str:
     return f'"{TRUNCATIONS[task.truncate]}"' if task.truncate in TRUNCATIONS else "True"
 
 
-def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
-    """Return the rows of the table of figures, each marked as measured or computed; ``error`` is that of the error
-    analysis."""
+def figure_rows(model: ResultRow, task: TaskSpec) -> list[str]:
+    """Return the rows of the table of figures, each marked as measured or computed."""
     at, shaky = model.measured_at or Conditions(), f"; unsteady: {model.unsteady}" if model.unsteady else ""
     where = f"batch {at.batch}, length {at.length}, {at.threads} thread(s), {at.engine}"
     return [
@@ -242,8 +240,8 @@ def figure_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
         *rows_on_zeros(model),
         *rows_on_bits(model),
         *text_rows(model),
-        f"| inputs longer than the limit | {format_figure(model.truncated, '.2%')} | measured |",
-        *more_rows(model, error),
+        limit_row(model, task),
+        *more_rows(model, VIEWS[task.kind].card_figure),
     ]
 
 

@@ -37,6 +37,8 @@ from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import Parts, Units, Writing, flattened, texts_as_asked
 
 BATCH = 64
+MEASURED_AT_ONCE = 10_000
+"""Texts whose tokens are counted at once: the tokens of millions of texts, as lists, would not fit in the memory."""
 UNSTATED_LENGTH = 128
 """Longest input, in tokens, of a model whose files state none; the default of a recipe."""
 
@@ -218,8 +220,12 @@ def truncated_share(
     max_length = longest(AutoConfig.from_pretrained(folder, local_files_only=True), max_length)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     texts, pairs = texts_as_asked(units, texts, pairs)
-    lengths = [len(ids) for ids in tokenizer(list(texts), list(pairs) if pairs else None, verbose=False)["input_ids"]]
-    return float(np.mean(np.asarray(lengths) > max_length))
+    too_long = 0
+    for start in range(0, len(texts), MEASURED_AT_ONCE):
+        some = slice(start, start + MEASURED_AT_ONCE)
+        read = tokenizer(list(texts[some]), list(pairs[some]) if pairs else None, verbose=False)["input_ids"]
+        too_long += sum(len(ids) > max_length for ids in read)
+    return too_long / len(texts)
 
 
 def predict_texts(

@@ -154,6 +154,9 @@ class Parts:
     targets: Callable[[int, Any, int], list[int]]
     """Returns the targets of a row's units from its id, its label, which may be missing, and their number. Units of one
     row have targets that tell them from those of other rows: a loss finds the rows of a batch by them."""
+    needed: Callable[[np.ndarray], np.ndarray]
+    """Tells by unit, from the targets [U], whether a training prefers it where a batch has no room for all of a row's:
+    labels say little without it."""
     are_pieces: ClassVar = False
     """Units are texts, whatever the tokenizer makes of them."""
 

@@ -123,6 +123,13 @@ def test_every_figure_says_how_it_came_about() -> None:
     rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 9 and all(line.endswith(("| measured |", "| computed |")) for line in rows)
     assert "| parameters | 14,350,248 | computed |" in rows
+    assert "| inputs longer than the limit | 1.00% | measured |" in rows
+
+
+def test_the_share_of_long_inputs_names_the_column_that_is_cut() -> None:
+    task = {"name": "boolq", "text": "passage", "pair": "question", "truncate": "first"}
+    table = card(recipe=RECIPE | {"task": task, "data": {"source": "ann/own"}}).split("## Figures")[1]
+    assert "| inputs longer than the limit, of which `passage` alone is cut | 1.00% | measured |" in table
 
 
 def test_no_path_of_a_machine_and_licences_are_stated() -> None:

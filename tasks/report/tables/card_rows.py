@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tasks.catalog import TaskSpec
 from tasks.metrics.metrics import METRICS
+from tasks.ports.markdown import code_span
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.numbers import DASH, figure, money
 from tasks.report.format.pareto import number
@@ -25,6 +27,13 @@ def more_rows(model: ResultRow, error: ErrorFigure) -> list[str]:
     """Return the known rows on errors and cost, each with its origin; ``error`` is the figure that the task type puts
     on cards."""
     return [*error_rows(model, error), *cost_rows(model)]
+
+
+def limit_row(model: ResultRow, task: TaskSpec) -> str:
+    """Return the row on the share of inputs that were too long, with the column that was cut where one alone was."""
+    cut = {"first": task.text, "second": task.pair}.get(task.truncate)
+    named = f", of which {code_span(cut)} alone is cut" if cut else ""
+    return f"| inputs longer than the limit{named} | {figure(model.truncated, '.2%')} | measured |"
 
 
 def explained_figures(model: ResultRow, recipe: Recipe) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tasks.task_types.texts.templates import LINES
 from tasks.task_types.units import Parts
 
@@ -47,4 +49,9 @@ def option_targets(row: int, label: Any, count: int) -> list[int]:
     return [(row << BITS) | code for code in codes]
 
 
-OPTION_PARTS = Parts(pairs=read_options, targets=option_targets)
+def right_targets(targets_U: np.ndarray) -> np.ndarray:
+    """Tell by option whether it is the right one, from the targets."""
+    return np.asarray((targets_U & ((1 << BITS) - 1)) == IS_RIGHT)
+
+
+OPTION_PARTS = Parts(pairs=read_options, targets=option_targets, needed=right_targets)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tasks.task_types.texts.templates import LINES
 from tasks.task_types.units import Parts
 
@@ -38,4 +40,10 @@ def grade_targets(row: int, label: Any, count: int) -> list[int]:
     return [(row << GRADE_BITS) | grade for grade in (grades_in(label) or [UNGRADED] * count)]
 
 
-CANDIDATES = Parts(pairs=read_candidates, targets=grade_targets)
+def relevant_targets(targets_U: np.ndarray) -> np.ndarray:
+    """Tell by text whether it is relevant, from the targets; one without a grade is not known to be."""
+    grades_U = targets_U & ((1 << GRADE_BITS) - 1)
+    return np.asarray((grades_U > 0) & (grades_U != UNGRADED))
+
+
+CANDIDATES = Parts(pairs=read_candidates, targets=grade_targets, needed=relevant_targets)

@@ -29,13 +29,22 @@ def plan(lengths_N: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int
 
 
 def whole_rows(
-    first_R: np.ndarray, lengths_F: np.ndarray, *, size: int, tokens: int, seed: int, epoch: int
+    first_R: np.ndarray,
+    lengths_F: np.ndarray,
+    *,
+    size: int,
+    tokens: int,
+    seed: int,
+    epoch: int,
+    needed_F: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Return the batches of one epoch as arrays of windows, of at most ``size`` rows with all of their windows;
-    ``first_R`` has the first window of each row, and behind them their number. Shape letters: R rows, F windows."""
-    costs_R = np.diff(first_R) * longest_windows(first_R, lengths_F)
-    planned = plan(costs_R, size=size, tokens=tokens, seed=seed, epoch=epoch)
-    return [windows_of(first_R, rows) for rows in planned]
+    """Return the batches of one epoch as arrays of windows, of at most ``size`` rows with all of their windows; of a
+    row that alone has more than ``tokens``, a sample, which is another one in each epoch and prefers windows that are
+    ``needed_F``. ``first_R`` has the first window of each row, and behind them their number. Shape letters: R rows, F
+    windows."""
+    planned = plan(costs_of_rows(first_R, lengths_F, tokens), size=size, tokens=tokens, seed=seed, epoch=epoch)
+    room_R = rooms_of_rows(first_R, lengths_F, tokens)
+    return [windows_of(first_R, rows, room_R, needed_F, (seed, epoch)) for rows in planned]
 
 
 def longest_windows(first_R: np.ndarray, lengths_F: np.ndarray) -> np.ndarray:
@@ -43,9 +52,38 @@ def longest_windows(first_R: np.ndarray, lengths_F: np.ndarray) -> np.ndarray:
     return np.maximum.reduceat(lengths_F, first_R[:-1]) if len(lengths_F) else lengths_F
 
 
-def windows_of(first_R: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the windows of some rows, row by row."""
-    return np.concatenate([np.arange(first_R[row], first_R[row + 1]) for row in rows])
+def rooms_of_rows(first_R: np.ndarray, lengths_F: np.ndarray, tokens: int) -> np.ndarray:
+    """Return how many windows of each row fit in so many padded tokens, at least two: of one alone, nothing is
+    learned."""
+    return np.maximum(tokens // np.maximum(longest_windows(first_R, lengths_F), 1), 2)
+
+
+def costs_of_rows(first_R: np.ndarray, lengths_F: np.ndarray, tokens: int) -> np.ndarray:
+    """Return the padded tokens of each row, of a sample of its windows where they would be more than ``tokens``."""
+    there_R = np.minimum(np.diff(first_R), rooms_of_rows(first_R, lengths_F, tokens))
+    return np.asarray(there_R * longest_windows(first_R, lengths_F))
+
+
+def windows_of(
+    first_R: np.ndarray,
+    rows: np.ndarray,
+    room_R: np.ndarray,
+    needed_F: np.ndarray | None = None,
+    seeds: tuple[int, ...] = (),
+) -> np.ndarray:
+    """Return the windows of some rows, row by row: all, or a sample by ``seeds`` where there is room for fewer. At most
+    half of a sample are windows that are ``needed_F``, if it has others."""
+    found = list[np.ndarray]()
+    for row in rows.tolist():
+        every, room = np.arange(first_R[row], first_R[row + 1]), int(room_R[row])
+        if len(every) > room:
+            drawn = np.random.default_rng([*seeds, row]).permutation(every)
+            is_needed = np.zeros(len(drawn), dtype=bool) if needed_F is None else needed_F[drawn]
+            needed, others = drawn[is_needed], drawn[~is_needed]
+            kept = needed[: max(room // 2, room - len(others))]
+            every = np.sort(np.concatenate([kept, others[: room - len(kept)]]))
+        found.append(every)
+    return np.concatenate(found)
 
 
 def by_length(lengths_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:

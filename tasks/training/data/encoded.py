@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 WINDOW_IDS = 2**42
 """Between the ids of two windows of a row: more than any id of a row."""
-
-
+ENCODED_AT_ONCE = 10_000
+"""Texts that are tokenized at once: a tokenizer's own lists of a text take some kilobytes, its tokens as an array a
+tenth of that."""
 GPU_WIDTHS = 8
 """Tokens by which the widths of batches differ on a GPU, whose matrix units multiply in eights."""
 
@@ -45,6 +46,8 @@ class Windows:
     """The number of units of each row."""
     targets_UK: np.ndarray | None = None
     """The targets of units, where they depend on the places of tokens."""
+    needed_F: np.ndarray | None = None
+    """Whether a sample of a row prefers each window, where windows are units and their labels are known."""
     conclude: Callable[[Mapping[str, np.ndarray], StatedEntries], dict[str, np.ndarray]] | None = None
     """Adds to outputs by row what is concluded from them, from the config of the model; None: there is nothing."""
 
@@ -112,9 +115,15 @@ def encode(tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, ma
     if not len(texts):
         return Encoded(flat([]), flat([]), np.zeros(1, np.int64), pads_left(tokenizer))  # tokenizers refuse no texts
     options = {"max_length": max_length, "return_attention_mask": False, "return_token_type_ids": True}
-    out = cut_pairs(tokenizer, texts, pairs, **options)
-    offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in out["input_ids"]])]).astype(np.int64)
-    return Encoded(flat(out["input_ids"]), flat(out["token_type_ids"]), offsets, pads_left(tokenizer))
+    ids, segments, lengths = list[np.ndarray](), list[np.ndarray](), [0]
+    for start in range(0, len(texts), ENCODED_AT_ONCE):
+        some = slice(start, start + ENCODED_AT_ONCE)
+        out = cut_pairs(tokenizer, texts[some], None if pairs is None else pairs[some], **options)
+        ids.append(flat(out["input_ids"]))
+        segments.append(flat(out["token_type_ids"]))
+        lengths += [len(one) for one in out["input_ids"]]
+    offsets = np.cumsum(lengths).astype(np.int64)
+    return Encoded(np.concatenate(ids), np.concatenate(segments), offsets, pads_left(tokenizer))
 
 
 def encode_windows(
@@ -179,12 +188,20 @@ def concluding(
 
 
 def encode_parts(
-    tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, parts: Parts
+    tokenizer: Any,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    parts: Parts,
+    targets_U: np.ndarray | None = None,
 ) -> Encoded:
-    """Tokenize the units of rows, each truncated to ``max_length`` tokens; each is a window of its row."""
+    """Tokenize the units of rows, each truncated to ``max_length`` tokens; each is a window of its row. By their
+    targets, a sample of a row that has too many prefers some."""
     own, second, counts_N = parts.read(texts, pairs)
     row_F = np.repeat(np.arange(len(texts)), counts_N)
-    return replace(encode(tokenizer, own, second, max_length), windows=Windows(row_F, None, counts_N))
+    needed_F = None if targets_U is None else parts.needed(targets_U)
+    windows = Windows(row_F, None, counts_N, needed_F=needed_F)
+    return replace(encode(tokenizer, own, second, max_length), windows=windows)
 
 
 def encode_written(

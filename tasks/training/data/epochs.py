@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasks.recipe.training import SeededTraining
-from tasks.training.data.batches import by_length, longest_windows, plan, whole_rows, windows_of
+from tasks.training.data.batches import by_length, costs_of_rows, plan, rooms_of_rows, whole_rows, windows_of
 from tasks.training.data.encoded import Encoded
 
 
@@ -89,11 +89,15 @@ def planned(
     number: int, encoded: Encoded, knobs: SeededTraining, *, width: int | None = None, variants: Variants | None = None
 ) -> Epoch:
     """Return an epoch over all rows of a text with few tokens; each row is padded to ``width`` or, without it, to the
-    longest of its batch. Rows whose units are read apart stay whole."""
+    longest of its batch. Rows whose units are read apart stay whole, or are a sample where they alone are too long."""
     lengths_N, options = encoded.padded_to(width), {"size": knobs.batch_size, "tokens": knobs.batch_tokens}
     options |= {"seed": knobs.seed, "epoch": number}
     first_R = encoded.first_of_rows
-    batches = plan(lengths_N, **options) if first_R is None else whole_rows(first_R, lengths_N, **options)
+    if first_R is None:
+        batches = plan(lengths_N, **options)
+    else:
+        needed_F = None if encoded.windows is None else encoded.windows.needed_F
+        batches = whole_rows(first_R, lengths_N, needed_F=needed_F, **options)
     # A model that writes looks up the tokens of its texts, too.
     tokens_S = encoded.ids_S if encoded.written is None else None
     return Epoch(number, encoded, batches, tokens_S=tokens_S, variants=variants)
@@ -101,9 +105,10 @@ def planned(
 
 def batches_of_rows(encoded: Encoded, rows_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:
     """Return batches of some rows for a pass in which order does not matter, longest first; rows whose units are read
-    apart stay whole."""
+    apart stay whole, or are a sample where they alone are too long."""
     first_R = encoded.first_of_rows
     if first_R is None:
         return [rows_N[chosen] for chosen in by_length(encoded.lengths_N[rows_N], size=size, tokens=tokens)]
-    costs_N = (np.diff(first_R) * longest_windows(first_R, encoded.lengths_N))[rows_N]
-    return [windows_of(first_R, rows_N[chosen]) for chosen in by_length(costs_N, size=size, tokens=tokens)]
+    lengths_F = encoded.lengths_N
+    costs_N, room_R = costs_of_rows(first_R, lengths_F, tokens)[rows_N], rooms_of_rows(first_R, lengths_F, tokens)
+    return [windows_of(first_R, rows_N[chosen], room_R) for chosen in by_length(costs_N, size=size, tokens=tokens)]

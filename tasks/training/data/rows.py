@@ -88,7 +88,7 @@ class Rows:
         if self.units is None:
             return encode(tokenizer, self.texts, self.pairs, max_length)
         if isinstance(self.units, Parts):
-            return encode_parts(tokenizer, self.texts, self.pairs, max_length, self.units)
+            return encode_parts(tokenizer, self.texts, self.pairs, max_length, self.units, self.targets_U)
         labels = self.labels_N.tolist()
         if isinstance(self.units, WrittenPieces):
             return encode_written(tokenizer, self.texts, labels, max_length, self.units)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,13 @@ import numpy as np
 
 from tasks.metrics.definition import metric_value
 from tasks.metrics.metrics import METRICS
-from tasks.recipe.slices import IntermediateSlice, TeacherSlice
-from tasks.training.finetune import finetune
+from tasks.recipe.slices import IntermediateSlice
 from tests.benchmarks.libraries.contestants import OTHERS, Contestant, our_answers, our_layers
 from tests.benchmarks.libraries.lesson import lesson_of
 from tests.benchmarks.measure import Contest, Figure, Lap
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.types.peers import SEEDS, answer_once, difference_told, predictions
-from tests.benchmarks.types.school import QUICK_STEPS, School, open_school
+from tests.benchmarks.types.school import School, open_school, with_teacher
 
 OURS, ANSWERS_ALONE, LAYERS_FIRST = "ours", "soft targets", "hidden states and attention"
 
@@ -69,18 +68,6 @@ def library_peers(setting: Setting) -> list[Figure]:
             for lesson in (ANSWERS_ALONE, LAYERS_FIRST)
             for figure in figures(school, lesson, found, list(contestants))
         ]
-
-
-def with_teacher(school: School, quick: bool) -> School:
-    """Return a school whose teacher is fine-tuned."""
-    recipe = school.recipe
-    if recipe.teacher.already_finetuned:
-        return school
-    knobs: dict[str, Any] = {**dict(recipe.teacher), "task_type": school.kind}
-    job = school.job("teacher", TeacherSlice(**knobs | ({"steps": QUICK_STEPS} if quick else {})), base=school.teacher)
-    finetune(job)
-    teacher = recipe.teacher.model_copy(update={"model": str(school.scratch / "teacher"), "already_finetuned": True})
-    return replace(school, recipe=recipe.model_copy(update={"teacher": teacher}))
 
 
 def train_one(school: School, found: Found, name: str, one: Contestant, seed: int, setting: Setting) -> None:

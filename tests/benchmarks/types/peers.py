@@ -1,13 +1,13 @@
 """What our way of learning a teacher's answers is worth beside the usual one, by task type: the same teacher, start,
 rows, steps, batches and rates; quality and time in one run.
 
-Needs a recipe whose teacher is a fine-tuned folder (``already_finetuned: true``) and whose first student starts from
-its layers and learns its answers in so many steps: ``RECIPE=file``. Ours: the teacher answers every training row once,
-of a vocabulary its likeliest words are kept; the students of all seeds learn them, and share the time that they took.
-Theirs: a Trainer of transformers (Seq2SeqTrainer for translators) with the divergence from a teacher that runs beside
-the student, in bfloat16 by hand where the machine has it, texts of like length together; embedders by
-sentence-transformers, if it is installed. Both are judged by our scores on the validation rows, with a paired interval
-over rows and seeds. Shape letter: N rows.
+Needs a recipe whose first student starts from its teacher's layers and learns its answers in so many steps:
+``RECIPE=file``. A teacher that is not fine-tuned yet (``already_finetuned: true``) is fine-tuned first, outside of all
+times. Ours: the teacher answers every training row once, of a vocabulary its likeliest words are kept; the students of
+all seeds learn them, and share the time that they took. Theirs: a Trainer of transformers (Seq2SeqTrainer for
+translators) with the divergence from a teacher that runs beside the student, in bfloat16 by hand where the machine has
+it, texts of like length together; embedders by sentence-transformers, if it is installed. Both are judged by our scores
+on the validation rows, with a paired interval over rows and seeds. Shape letter: N rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tasks.training.answers import answer
 from tasks.training.distill import distill_prediction
 from tests.benchmarks.measure import Contest, Figure, Lap, timed
 from tests.benchmarks.setting import Setting
-from tests.benchmarks.types.school import School, open_school
+from tests.benchmarks.types.school import School, open_school, with_teacher
 from tests.benchmarks.types.trainers import PEERS, Peer
 
 SEEDS, RESAMPLES = (0, 1, 2), 2000
@@ -42,6 +42,7 @@ def type_peers(setting: Setting) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         school = open_school(Path(folder), setting.quick)
         peer, seeds = peer_of(school.kind), SEEDS[: 1 if setting.quick else setting.repeats]
+        school = with_teacher(school, setting.quick)
         answers, answering = answer_once(school, len(seeds))
         found: dict[str, list[np.ndarray]] = {OURS: [], peer.name: []}
         laps: dict[str, list[Lap]] = {OURS: [], peer.name: []}

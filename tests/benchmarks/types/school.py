@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from tasks.engine.job import Job
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import PredictionSlice, RowsSlice
+from tasks.recipe.slices import PredictionSlice, RowsSlice, TeacherSlice
 from tasks.recipe.students import Shape
 from tasks.training.data.rows import Task, load_tokenizer, read_task
+from tasks.training.finetune import finetune
 from tasks.training.models.students import build_student, load_classifier, save_model, set_dropout
 
 CPU, QUICK_STEPS = torch.device("cpu"), 4
@@ -94,3 +95,15 @@ def open_school(scratch: Path, quick: bool) -> School:
     shape = Shape(**{name: getattr(student, name) for name in Shape.model_fields})
     knobs = PredictionSlice(**told, task_type=recipe.spec.kind, shape=shape, start="teacher", signal="teacher")
     return School(recipe, scratch / "rows", scratch, knobs)
+
+
+def with_teacher(school: School, quick: bool) -> School:
+    """Return a school whose teacher is fine-tuned: as its recipe says, unless its folder holds one that is."""
+    recipe = school.recipe
+    if recipe.teacher.already_finetuned:
+        return school
+    knobs: dict[str, Any] = {**dict(recipe.teacher), "task_type": school.kind}
+    job = school.job("teacher", TeacherSlice(**knobs | ({"steps": QUICK_STEPS} if quick else {})), base=school.teacher)
+    finetune(job)
+    teacher = recipe.teacher.model_copy(update={"model": str(school.scratch / "teacher"), "already_finetuned": True})
+    return replace(school, recipe=recipe.model_copy(update={"teacher": teacher}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,38 @@ from tasks.task_types.units import KeptWords
 from tasks.training.data.encoded import collate
 from tasks.training.data.rows import read_rows
 from tests.benchmarks.setting import Setting
+from tests.benchmarks.types.passages import divergence_at_ends, windows_with_ends
 from tests.benchmarks.types.school import School, open_school
-from tests.benchmarks.types.trainers import PEERS, divergence_from, pairs_of_sentences
+from tests.benchmarks.types.trainers import PEERS, divergence_from, pairs_of_sentences, tagged_words
 from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.task_types.seq2seq.tables import write_sentences, write_translator
 from tests.task_types.seq2seq.test_chain import values_for
+from tests.task_types.spans.tables import write_asked
+from tests.task_types.spans.test_chain import values_for as values_of_passages
+from tests.task_types.tokens.tables import write_tagged
+from tests.task_types.tokens.test_chain import values_for as values_of_entities
+from tests.tiny import write_tiny_bert
+
+OF_A_TYPE: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "tokens": lambda folder: values_of_entities(write_tiny_bert(folder / "model"), write_tagged(folder / "table")),
+    "spans": lambda folder: values_of_passages(write_tiny_bert(folder / "model"), write_asked(folder / "table")),
+}
+"""Recipes of types whose models answer by token, by type."""
 
 
 def recipe_for(kind: str, folder: Path) -> Path:
-    """Write a recipe of a type whose teacher is a folder, with random weights."""
-    if kind == "seq2seq":
+    """Write a recipe of a type whose teacher is a folder with random weights; most take it for a fine-tuned one."""
+    if kind in OF_A_TYPE:
+        values = OF_A_TYPE[kind](folder)
+    elif kind == "seq2seq":
         values = values_for(write_translator(folder / "model"), write_sentences(folder / "table"))
     else:
         values = values_for(write_decoder(folder / "model", layers=4), write_documents(folder / "table"))
         values["task"] = {"name": "documents", "kind": kind, "metrics": ["word_perplexity"]}
         values["students"] = [{"name": "words", "layers": 2}]
         del values["generation"], values["gate"]["criteria"]
-    values["teacher"] = {"model": values["teacher"]["model"], "already_finetuned": True}
+    if kind not in OF_A_TYPE:  # these are fine-tuned first
+        values["teacher"] = {"model": values["teacher"]["model"], "already_finetuned": True}
     (folder / "recipe.yaml").write_text(json.dumps(values))
     return folder / "recipe.yaml"
 
@@ -73,8 +89,50 @@ def test_a_trainer_learns_the_loss_that_we_learn(school: School) -> None:
     assert ours.mean().item() == pytest.approx(theirs.item(), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("kind", "most", "examples", "loss_from"),
+    [("tokens", 32, tagged_words, divergence_from), ("spans", 20, windows_with_ends, divergence_at_ends)],
+)
+def test_a_trainer_of_tokens_learns_the_loss_that_we_learn(
+    kind: str, most: int, examples: Any, loss_from: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the same sentences, which are whole, or the same windows, with the same true answers."""
+    recipe = recipe_for(kind, tmp_path)
+    values = json.loads(recipe.read_text())
+    for section in (values["scoring"], values["task_distillation"]["prediction"], values["teacher"]):
+        section["max_length"] = most
+    values["task_distillation"]["prediction"] |= {"hard_weight": 0.3, "temperature": 2}
+    recipe.write_text(json.dumps(values))
+    monkeypatch.setenv("RECIPE", str(recipe))
+    (tmp_path / "scratch").mkdir()
+    school, head = open_school(tmp_path / "scratch", quick=True), HEADS[kind]
+    teacher, tokenizer = school.load_teacher(), school.tokenizer()
+    student = school.start(teacher, 0).eval()
+    theirs = examples(school, tokenizer)
+    rows = read_rows(school.rows, "train", head)
+    encoded = rows.tokens(tokenizer, most)
+    count = len(encoded.offsets) - 1
+    assert len(theirs) == count >= len(rows) and (kind == "tokens" or count > len(rows))
+    for chosen in (list(range(7)), [int(place) for place in encoded.lengths_N.argsort()[-7:]]):
+        loss = loss_from(teacher, school.knobs)(
+            student, dict(DataCollatorForSeq2Seq(tokenizer)([dict(theirs[place]) for place in chosen]))
+        )
+        batch = collate(encoded, chosen, tokenizer.pad_token_id, torch.device("cpu"))
+        with torch.no_grad():
+            answers = [batch.answers({**model(**batch.inputs(model))}) for model in (student, teacher)]
+        ours = head.teacher_loss(
+            answers[0],
+            answers[1],
+            torch.as_tensor(rows.targets_in(encoded)[batch.at_B]),
+            temperature=school.knobs.temperature,
+            hard_weight=school.knobs.hard_weight,
+            formula="default",
+        )
+        assert ours.mean().item() == pytest.approx(loss.item(), rel=1e-5)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["seq2seq", "next-words"])
+@pytest.mark.parametrize("kind", ["seq2seq", "next-words", "tokens", "spans"])
 def test_both_ways_are_trained_and_judged(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.benchmarks.types.peers import OURS, type_peers
 

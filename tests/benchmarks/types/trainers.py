@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,16 @@ from tasks.recipe.slices import PredictionSlice
 from tasks.training.precision import is_faster_in_bf16
 from tests.benchmarks.measure import Lap, timed
 from tests.benchmarks.peers import Distiller, in_bf16
+from tests.benchmarks.types.passages import divergence_at_ends, windows_with_ends
 from tests.benchmarks.types.school import School
 
 NO_LABEL = -100
 """A token without a label, as transformers marks it."""
 Example = dict[str, Any]
+LossOfBatch = Callable[[Any, dict[str, Tensor]], Tensor]
+"""Returns the loss of a student on a batch."""
+LossFromTeacher = Callable[[Any, PredictionSlice], LossOfBatch]
+"""Returns the loss from a teacher and the knobs of its students."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +46,14 @@ class LiveDistiller(Distiller, Seq2SeqTrainer):
 
 
 def beside_teacher(
-    examples: Callable[[School, Any], list[Example]], *, shifts: bool = False
+    examples: Callable[[School, Any], list[Example]], loss_from: LossFromTeacher
 ) -> Callable[[School, int], tuple[Path, Lap]]:
-    """Return the training with a teacher that runs beside the student; ``shifts``: a token is labelled by itself, and
-    predicted before it."""
+    """Return the training with a teacher that runs beside the student."""
 
     def learn(school: School, seed: int) -> tuple[Path, Lap]:
         teacher, tokenizer = school.load_teacher(), school.tokenizer()
         student = school.start(teacher, seed)
-        loss = divergence_from(teacher, school.knobs, shifts)
+        loss = loss_from(teacher, school.knobs)
         with timed() as lap:
             LiveDistiller(
                 student,
@@ -87,8 +92,9 @@ def settings_of(school: School, seed: int, texts_of_a_row: int = 1) -> dict[str,
     }
 
 
-def divergence_from(teacher: Any, knobs: PredictionSlice, shifts: bool) -> Callable[[Any, dict[str, Tensor]], Tensor]:
-    """Return the divergence from a teacher that reads the same tokens, mixed with the cross entropy with the labels."""
+def divergence_from(teacher: Any, knobs: PredictionSlice, shifts: bool = False) -> LossOfBatch:
+    """Return the divergence from a teacher that reads the same tokens, mixed with the cross entropy with the labels;
+    ``shifts``: a token is labelled by itself, and predicted before it."""
 
     def loss(student: Any, batch: dict[str, Tensor]) -> Tensor:
         given = {name: values for name, values in batch.items() if name != "labels"}
@@ -178,9 +184,11 @@ def by_sentence_transformers(school: School, seed: int) -> tuple[Path, Lap]:
     return made, lap
 
 
+BESIDE_IT = "a Trainer, its teacher beside it"
 PEERS = {
-    "seq2seq": Peer("a Seq2SeqTrainer, its teacher beside it", beside_teacher(pairs_of_sentences)),
-    "next-words": Peer("a Trainer, its teacher beside it", beside_teacher(blocks_of_words, shifts=True)),
-    "tokens": Peer("a Trainer, its teacher beside it", beside_teacher(tagged_words)),
+    "seq2seq": Peer("a Seq2SeqTrainer, its teacher beside it", beside_teacher(pairs_of_sentences, divergence_from)),
+    "next-words": Peer(BESIDE_IT, beside_teacher(blocks_of_words, partial(divergence_from, shifts=True))),
+    "tokens": Peer(BESIDE_IT, beside_teacher(tagged_words, divergence_from)),
+    "spans": Peer(BESIDE_IT, beside_teacher(windows_with_ends, divergence_at_ends)),
     "embedding": Peer("sentence-transformers' distillation", by_sentence_transformers),
 }

@@ -205,3 +205,30 @@ def test_tags_of_words_are_no_sets_of_labels(tmp_path: Path) -> None:
     alone = READER.guess({"labels": columns["labels"]}, ColumnChoice("text", None, "labels"))
     assert alone is not None and alone.labels == ("0", "1")
     assert recipe_of(write(tmp_path / "t.parquet", **columns), tmp_path)[0].spec.kind == "tokens"
+
+
+def test_the_program_of_the_recipes_page_makes_labels_of_entities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As BTC and WNUT17 have them: numbers of tags, whose names are stated by the file."""
+    page = (Path(__file__).parents[3] / "deployments/recipes/README.md").read_text()
+    program = next(part.split("```")[0] for part in page.split("```python\n")[1:] if "ner_tags" in part)
+    tags = datasets.Sequence(datasets.ClassLabel(names=["O", "B-PER", "I-PER", "B-LOC"]))
+    features = datasets.Features({"tokens": datasets.Sequence(datasets.Value("string")), "ner_tags": tags})
+    rows = [
+        (["Ada", "Byron", "of", f"London{number}"], [1, 2, 0, 3 * (number % 2)] if number % 4 else [0, 0, 0, 0])
+        for number in range(81, 1, -1)
+    ]
+    (tmp_path / "btc").mkdir()
+    (tmp_path / "btc-types").mkdir()
+    for split, some in (("train", rows[:60]), ("validation", rows[60:])):
+        columns = {"tokens": [words for words, _ in some], "ner_tags": [numbers for _, numbers in some]}
+        datasets.Dataset.from_dict(columns, features=features).to_parquet(tmp_path / f"btc/{split}.parquet")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    exec(compile(program.replace("FOLDER", str(tmp_path / "btc")), "page", "exec"), {})
+    made = pq.read_table(tmp_path / "btc-types/train.parquet").to_pylist()
+    assert made[0] == {"text": "Ada Byron of London81", "labels": ["LOC", "PER"]}
+    assert made[1]["labels"] == [] and made[3]["labels"] == ["PER"]
+    spec = TaskSpec(name="types", kind="multi-label", label="labels")
+    splits, names, _ = divided_rows(tmp_path / "btc-types", RowsSlice(task=spec, selection_rows=10, purge=False))
+    assert names == ["LOC", "PER"] and len(splits["validation"].labels) == 20
