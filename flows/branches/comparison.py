@@ -18,9 +18,11 @@ from flows.branches.judging_sets import on_set, score_slice
 from tasks.contracts import Artifact
 from tasks.contrast_models import contrast_models
 from tasks.ports.rows.row_files import read_split
-from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.candidates import DistilledCandidate
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs, differing
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
+from tasks.recipe.student_checks import general_phase
 from tasks.recipe.students import Shape
 from tasks.results.facts import ContrastFacts, ScoreFacts
 from tasks.results.row import Comparison
@@ -152,7 +154,24 @@ async def contrasts_on(
 def named_by(recipe: Recipe, name: str) -> dict[str, tuple[str, ...]]:
     """Return the candidates to which one is compared because it names them, with the knobs in which both differ."""
     known = {one.name: one for one in recipe.planned}
-    return {other: known[name].differs_in(known[other]) for other in known[name].compared_to} if name in known else {}
+    if name not in known:
+        return {}
+    ours = as_made(recipe, known[name])
+    return {other: differing(ours, as_made(recipe, known[other])) for other in known[name].compared_to}
+
+
+def as_made(recipe: Recipe, one: CandidateKnobs) -> dict[str, object]:
+    """Return all that decides what a candidate is, with the recipe's phases where it has none of its own."""
+    made = one.knobs_but()
+    if isinstance(one, DistilledCandidate):
+        student = recipe.as_student(one)
+        phases = {
+            "general": general_phase(recipe, student),
+            "intermediate": recipe.inner_phase(student),
+            "prediction": student.prediction or recipe.task_distillation.prediction,
+        }
+        made |= {name: phase.model_dump() if phase is not None else None for name, phase in phases.items()}
+    return made
 
 
 def controls_of(recipe: Recipe, name: str) -> list[str]:

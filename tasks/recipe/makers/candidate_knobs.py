@@ -142,11 +142,6 @@ class CandidateKnobs(Compared):
         """Return all that decides what is made, without some knobs."""
         return self.model_dump(exclude={"name", "seeds", "role", "compared_to", *apart}, by_alias=False)
 
-    def differs_in(self, other: CandidateKnobs) -> tuple[str, ...]:
-        """Return the names of all knobs that decide what is made, and that differ from another candidate's."""
-        ours, theirs = (by_knob(one.knobs_but()) for one in (self, other))
-        return tuple(sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name)))
-
     def width_and_heads(self, width: int, heads: int) -> tuple[int, int]:
         """Return its width and its heads in each layer, made from a model of such a width and so many heads."""
         return width, heads
@@ -175,12 +170,16 @@ class CutKnobs(CandidateKnobs):
         return "student"
 
 
-def by_knob(knobs: Mapping[str, object], section: str = "") -> dict[str, object]:
-    """Return the knobs of all sections by their names; those of a shape without its name."""
-    found: dict[str, object] = {}
-    for name, value in knobs.items():
-        if isinstance(value, Mapping):
-            found |= by_knob(value, "" if name == "shape" else f"{section}{name}.")
-        else:
-            found[f"{section}{name}"] = value
-    return found
+def differing(ours: Mapping[str, object], theirs: Mapping[str, object], section: str = "") -> tuple[str, ...]:
+    """Return the names of knobs that differ; of a section that only one of both has, its name alone, and of a shape the
+    knobs without its name."""
+    found: list[str] = []
+    for name in {**ours, **theirs}:
+        own, other = ours.get(name), theirs.get(name)
+        if name == "shape":
+            found += differing(own if isinstance(own, Mapping) else {}, other if isinstance(other, Mapping) else {})
+        elif isinstance(own, Mapping) and isinstance(other, Mapping):
+            found += differing(own, other, f"{section}{name}.")
+        elif own != other:
+            found.append(f"{section}{name}")
+    return tuple(sorted(found))

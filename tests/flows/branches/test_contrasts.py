@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.branches.comparison import controls_of
+from flows.branches.comparison import controls_of, named_by
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.publish.results import efforts_of
@@ -153,9 +153,15 @@ def test_a_candidate_is_compared_to_those_that_it_names_whatever_their_size(
     unlike = said["top-1"]["validation"]
     assert {"by", "layers", "drop"} <= set(unlike["differs"])
     assert unlike["low"] <= unlike["value"] <= unlike["high"] and unlike["seeds"] == [2, 1]
-    assert said["plain"]["validation"]["differs"] == ["signal", "stages"]
+    assert said["plain"]["validation"]["differs"] == ["intermediate", "signal", "stages"]
     assert said["plain"]["validation"]["value"] == before["plain"]["validation"]["value"]
     assert "differs" not in before["plain"]["validation"] and not said["plain"]["validation"]["control"]
+
+
+def test_a_phase_that_one_of_two_lacks_is_one_difference_and_one_of_the_recipe_is_none() -> None:
+    """glue-best's student with hidden states first repeats the recipe's last phase as its own; every knob of both
+    phases was told as a difference."""
+    assert named_by(load_recipe("glue-best"), "outer-layers-hidden") == {"outer-layers": ("intermediate",)}
 
 
 def test_without_a_plain_baseline_nothing_is_claimed(
