@@ -42,6 +42,8 @@ from tasks.task_types.texts.templates import beginning
 
 TRAIN, TRANSFER, GENERAL = LEARNED
 """The kinds of training data with which held-out rows are compared."""
+LARGEST_TEXT = 64 * 2**20
+"""Largest text, in bytes, that a plan compares: it is read once, which takes a core about a second for ten MiB."""
 WORD_BYTES = 8
 """About the bytes of a word with the space behind it, so that a corpus of which few words are read counts as small."""
 Learned = Mapping[str, Callable[[], Iterable[Sentences]]]
@@ -73,7 +75,7 @@ def planned_rows(recipe: Recipe, session: Session, texts: Learned | None = None)
     source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
     if source.bytes > LARGEST_READ:
         unread = [f"judging set {name}" for name in missing] if known.is_known else [TRAIN]
-        return known.replaced(uncompared=dict.fromkeys(unread, too_large(source.bytes)))
+        return known.replaced(uncompared=dict.fromkeys(unread, too_large(source.bytes, LARGEST_READ)))
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
     require_two_classes(recipe, facts, metrics_in(sources_of_metrics(recipe, Home.from_environment())))
     require_budget_of_answers(recipe, facts, session.vocabulary)
@@ -110,8 +112,8 @@ def texts_learned(recipe: Recipe) -> tuple[Learned, dict[str, str]]:
         knobs, size = corpus_read(recipe), sources["corpus"].bytes
         found[GENERAL] = partial(documents, Path(sources["corpus"].uri), knobs.text, knobs.most)
         sizes[GENERAL] = size if knobs.most is None else min(size, WORD_BYTES * knobs.most)
-    small = {kind: read for kind, read in found.items() if sizes[kind] <= LARGEST_READ}
-    return small, {kind: too_large(size) for kind, size in sizes.items() if kind not in small}
+    small = {kind: read for kind, read in found.items() if sizes[kind] <= LARGEST_TEXT}
+    return small, {kind: too_large(size, LARGEST_TEXT) for kind, size in sizes.items() if kind not in small}
 
 
 def transfer_sentences(given: TransferText, source: Path) -> Sequence[Sentences]:
@@ -121,6 +123,6 @@ def transfer_sentences(given: TransferText, source: Path) -> Sequence[Sentences]
     return Split(source.name, texts, pairs, [None] * len(texts), before=before).sentences
 
 
-def too_large(size: int) -> str:
-    """Return why a source of so many bytes is not read by a plan."""
-    return f"{size / 2**20:,.0f} MiB are to be read, and a plan reads at most {LARGEST_READ / 2**20:.0f} of a source"
+def too_large(size: int, largest: int) -> str:
+    """Return why a plan does not read a source of so many bytes."""
+    return f"{size / 2**20:,.0f} MiB are to be read, and a plan reads at most {largest / 2**20:.0f} of it"

@@ -71,10 +71,12 @@ def test_what_is_too_large_for_a_plan_is_named(
 ) -> None:
     whole = with_texts(tiny_bert, tiny_rows, tmp_path, corpus={"source": str(tiny_rows), "max_length": 16})
     monkeypatch.setattr(planning, "LARGEST_READ", tiny_rows.stat().st_size - 1)
+    monkeypatch.setattr(planning, "LARGEST_TEXT", tiny_rows.stat().st_size - 1)
     unread = planned(home, whole)
     assert not unread.is_known and [*unread.uncompared] == ["training rows", "general text"]
     assert held_back_lines(unread)[1].startswith("Overlaps of the general text are counted by a run, and not before: ")
     monkeypatch.setattr(planning, "LARGEST_READ", tiny_rows.stat().st_size)
+    monkeypatch.setattr(planning, "LARGEST_TEXT", tiny_rows.stat().st_size)
     assert not planned(home, whole).uncompared
     long = tmp_path / "long.txt"
     long.write_text(tiny_rows.read_text() * 3)
