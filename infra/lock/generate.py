@@ -3,7 +3,7 @@
     python infra/lock/generate.py [--upgrade]       (`make lock`, in an environment of its own; without --upgrade, pins that still fit stay)
 
 - ``stack.txt``: what a run, the servers of a team and the images need.
-- ``test.txt``: what tests need besides.
+- ``test.txt``: what tests need besides, and what chooses among the shapes of large spaces.
 - ``cuda.txt``: the libraries that PyPI's torch for Linux asks for, and the one that counts the energy of GPUs. A torch for processors asks for
   none of them, and no marker tells the two builds apart, so they are a file of their own.
 - ``cpu.txt``: torch for processors alone. An index may serve it under the same pin, so torch's entry in ``stack.txt`` has the hashes of both
@@ -37,7 +37,7 @@ SEPARATE = {
     "sbom": "cyclonedx-bom>=7.5,<8\n",
 }
 """Requirements of environments of their own, by the name of their lock; they share no package with ``LOCKS``."""
-EXTRAS = "stack", "test", "energy"
+EXTRAS = "stack", "test", "energy", "search"
 CUDA = re.compile(r"nvidia-|cuda-|triton")
 PYTORCH_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
 PLATFORMS = [

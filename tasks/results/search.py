@@ -124,6 +124,8 @@ class SearchResult(Stated):
     supernet_tau: Number | None = None
     """Kendall's rank correlation of the scores in a supernet and of the same shapes trained alone, in ``checked``; None
     without a supernet, and where it is not defined."""
+    scored: int | None = None
+    """Shapes that NSGA-II chose and a supernet scored; None where it scored all that fit, and without a supernet."""
     checked: tuple[str, ...] = ()
     """The shapes that were trained alone to check a supernet."""
     trusted: bool = False

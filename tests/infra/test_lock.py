@@ -74,8 +74,9 @@ def test_nothing_can_be_installed_without_its_hash(lock: str) -> None:
         (EXTRAS["stack"], ["stack"]),
         (EXTRAS["test"], ["stack", "test"]),
         (EXTRAS["energy"], ["cuda"]),
+        (EXTRAS["search"], ["stack", "test"]),
     ],
-    ids=["build", "base", "stack", "test", "energy"],
+    ids=["build", "base", "stack", "test", "energy", "search"],
 )
 def test_the_lock_is_within_the_bounds_of_the_project(requirements: list[str], locks: list[str]) -> None:
     pins = locked(*locks)
@@ -90,7 +91,7 @@ def test_the_lock_is_within_the_bounds_of_the_project(requirements: list[str], l
 def test_the_lock_has_everything_that_is_needed_and_nothing_else() -> None:
     base = [*PROJECT["project"]["dependencies"], *EXTRAS["stack"], *PROJECT["build-system"]["requires"]]
     cuda = set(locked("cuda"))
-    for lines, locks in ((base, ["stack"]), ([*base, *EXTRAS["test"]], ["stack", "test"])):
+    for lines, locks in ((base, ["stack"]), ([*base, *EXTRAS["test"], *EXTRAS["search"]], ["stack", "test"])):
         here = {name for name, found in locked(*locks).items() if found.marker is None or found.marker.evaluate()}
         assert needed(lines) - cuda == here, f"run `make lock`: {needed(lines) ^ here}"
 

@@ -7,10 +7,12 @@ Paper: Hou et al. 2020, DynaBERT, arXiv:2004.04037. Shapes are compared on the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from flows.branches.candidate import SharedArtifacts
 from flows.branches.search.rounds import scores_of_round
 from flows.branches.shrinking.supernets import scores_of_shapes, supernet_of
+from tasks.contracts import Artifact
 from tasks.recipe.makers.candidate_knobs import TEACHER
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.makers.slices import ShapeSlice
@@ -18,6 +20,7 @@ from tasks.recipe.makers.supernets import SubNetworkCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import ShapeScores
 from tasks.results.search import JudgedShape, SearchResult
+from tasks.search.evolution import ShapeStudy, require_optuna
 from tasks.search.ranking import TRUSTED, kendall_tau
 from tasks.search.space import finalists
 
@@ -33,28 +36,69 @@ async def rank_in_supernet(
     """Return the answer with the scores of all shapes in a supernet, and how far trainings of some of them agree;
     trusted if they do. None in a plan that does not know a score."""
     shapes, seed = result.shapes, search.seeds[0]
+    require_optuna(len(shapes), search.evolution.above)
     planned = SubNetworkCandidate(
         name="supernet", made_from=TEACHER, by="supernet", supernet=search.whole_supernet, seeds=(seed,)
     )
     trained = await supernet_of(recipe, planned.supernet, planned, seed, await shared.teacher, shared)
-    wanted = [ShapeSlice(layers=one.layers, width=float(one.width), neurons=float(one.neurons)) for one in shapes]
-    length = planned.supernet.prediction.max_length
-    judged = await scores_of_shapes(recipe, trained, wanted, length, shared)
     checked = evenly_spread(shapes, CHECKED)
+    scores = await scores_inside(InSupernet(recipe, search, trained, shared), shapes, checked)
     alone = await scores_of_round(recipe, search, checked, 1, len(result.rounds) - 1, shared)
-    if not judged.facts or None in alone:
+    if scores is None or None in alone:
         return None
-    scores = dict(zip((one.name for one in shapes), judged.read(ShapeScores).scores, strict=True))
     inside = [float(scores[one.name] or 0) for one in checked]
     tau = kendall_tau(inside, [float(score or 0) for score in alone])
-    scored = [one.replaced(scores=(scores[one.name],)) for one in shapes]
+    scored = [one.replaced(scores=(scores[one.name],)) for one in shapes if one.name in scores]
+    rest = [one for one in shapes if one.name not in scores]
     return result.replaced(
-        shapes=tuple(with_states(scored, search.candidates)),
+        shapes=(*with_states(scored, search.candidates), *rest),
         rounds=(min(search.candidates, len(shapes)),),
+        scored=len(scored) if rest else None,
         supernet_tau=tau,
         checked=tuple(one.name for one in checked),
         trusted=tau is not None and tau >= TRUSTED,
     )
+
+
+@dataclass(frozen=True)
+class InSupernet:
+    """A trained supernet, whose weights score shapes."""
+
+    recipe: Recipe
+    search: ShapeSearch
+    trained: Artifact
+    shared: SharedArtifacts
+
+    async def scores(self, shapes: Sequence[JudgedShape]) -> dict[str, float | None] | None:
+        """Return the scores of shapes by name; None in a plan that does not know them."""
+        wanted = [ShapeSlice(layers=one.layers, width=float(one.width), neurons=float(one.neurons)) for one in shapes]
+        length = self.search.supernet.prediction.max_length
+        judged = await scores_of_shapes(self.recipe, self.trained, wanted, length, self.shared)
+        if not judged.facts:
+            return None
+        return dict(zip((one.name for one in shapes), judged.read(ShapeScores).scores, strict=True))
+
+
+async def scores_inside(
+    supernet: InSupernet, shapes: Sequence[JudgedShape], checked: Sequence[JudgedShape]
+) -> dict[str, float | None] | None:
+    """Return the scores of all shapes; of those that are ``checked`` and of generations of others where there are many.
+    Each generation is a stage of its own, so that a search that was stopped goes on behind the last one. None in a plan
+    that does not know a score."""
+    evolution = supernet.search.evolution
+    if len(shapes) <= evolution.above:
+        return await supernet.scores(shapes)
+    study, every = ShapeStudy(shapes, evolution, supernet.search.seed), await supernet.scores(checked)
+    for _ in range(evolution.generations):
+        if every is None:
+            return None
+        wanted = [one for one in study.next_generation() if one.name not in every]
+        found = await supernet.scores(wanted) if wanted else {}
+        if found is None:
+            return None
+        every |= found
+        study.tell({name: float(score or 0) for name, score in every.items()})
+    return every
 
 
 def with_states(scored: Sequence[JudgedShape], count: int) -> list[JudgedShape]:

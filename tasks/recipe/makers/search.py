@@ -152,6 +152,18 @@ class ShapeTraining(DroppedTraining):
     evaluations: int = Field(4, ge=1, description="Evaluations on the selection rows, by which shapes are compared.")
 
 
+class Evolution(Knobs):
+    """Which shapes a supernet scores where many fit: generations of them by NSGA-II (Deb et al. 2002), by Optuna."""
+
+    above: int = Field(
+        500, ge=8, le=100_000, description="Largest number of fitting shapes that are all scored, without choosing."
+    )
+    population: int = Field(32, ge=4, le=500, description="Shapes of a generation.")
+    generations: int = Field(
+        8, ge=2, le=100, description="Generations; of each, shapes that have no score yet are scored."
+    )
+
+
 class ShapeSearch(Knobs):
     """Find the best shape within a budget: limbeck search predicts latency and size of every shape from measured parts,
     ranks those that fit by successive halving or in a supernet, and makes candidates of the best."""
@@ -169,6 +181,9 @@ class ShapeSearch(Knobs):
         "are trained alone agree with it; if they do not, halving follows.",
     )
     supernet: SupernetTraining = Field(SupernetTraining(), description="Its training, with ranking: supernet.")
+    evolution: Evolution = Field(
+        Evolution(), description="Which shapes are scored with ranking: supernet where more than 500 fit."
+    )
     strategy: Annotated[str, Choices(*STRATEGY_NAMES)] = Field(
         "contribution", description="Which layers a shape of fewer layers keeps: a strategy of layer_dropping."
     )
@@ -190,7 +205,9 @@ class ShapeSearch(Knobs):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0,), min_length=1, description="One training of each candidate per seed; the halving takes the first."
     )
-    seed: int = Field(0, ge=0, description="Seed of the shapes on which the latency table is checked.")
+    seed: int = Field(
+        0, ge=0, description="Seed of the shapes on which the latency table is checked, and of the evolution."
+    )
     recipes: RecipeTrials | None = Field(
         None, description="Ways to train one shape, which limbeck search tries by the minute, in place of shapes."
     )

@@ -78,6 +78,11 @@ def search_lines(result: SearchResult, ranking: str = "") -> list[str]:
     ]
     if result.table is not None:
         lines.append(table_line(result.table))
+    if result.scored is not None:
+        lines.append(
+            f"NSGA-II chose {plural(result.scored, 'shape')} of {result.fitting:,} that were scored with the "
+            f"supernet's weights; the others have no score."
+        )
     if result.checked:
         lines.append(supernet_line(result))
     if result.tau is not None:
