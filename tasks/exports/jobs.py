@@ -264,7 +264,8 @@ def quantize_and_score(
     path = scratch(job, way)
     try:
         source = job.inputs["export"] / FILES["onnx"]
-        quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=calibration(job, knobs))
+        feeds, clip = calibration(job, knobs), knobs.clip_percentile
+        quantize_by(way, source, path, reduce_range=knobs.reduce_range, feeds=feeds, percentile=clip)
         ours = asked(job, knobs, path, rows, number, way)
     except MemoryError:
         raise

@@ -10,6 +10,7 @@ products in 16 bits, which overflows unless weights are limited to seven bits (`
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ Feeds = Callable[[], Iterator[Mapping[str, np.ndarray]]]
 """Yields the calibration rows one at a time, as inputs of a graph."""
 
 
-def dynamic(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+def dynamic(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds, percentile: float | None = None) -> None:
     """Compute the range of activations in every call, without calibration."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -43,20 +44,38 @@ def dynamic(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> 
     )
 
 
-def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
-    """Fix the range of activations once, from rows of the training data."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds, percentile: float | None = None) -> None:
+    """Fix the range of activations once, from rows of the training data: their smallest and largest value, or with a
+    ``percentile`` such as 99.9 those between which as many lie. Few outliers take most of the 256 codes where nothing
+    bounds a model's states, as in MobileBERT."""
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
 
     class Rows(CalibrationDataReader):
-        """Provides the calibration rows."""
+        """Provides the calibration rows: one after another, or those of a range, so that the outputs of one row at a
+        time are in memory."""
 
         def __init__(self) -> None:
-            self.left = feeds()
+            self.rows = [] if percentile is None else [*feeds()]
+            self.left = feeds() if percentile is None else iter(self.rows)
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            """Begin with one row, and end before another."""
+            self.left = iter(self.rows[start_index:end_index])
 
         def get_next(self) -> Mapping[str, np.ndarray] | None:
             """Return the next row, or None after the last."""
             return next(self.left, None)
 
+    clipped = {} if percentile is None else {"CalibPercentile": percentile, "CalibStridedMinMax": 1}
     quantize_static(
         source,
         target,
@@ -67,28 +86,35 @@ def static(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> N
         reduce_range=reduce_range,
         weight_type=QuantType.QInt8,
         activation_type=QuantType.QUInt8,
-        extra_options={"MatMulConstBOnly": True},
+        calibrate_method=CalibrationMethod.MinMax if percentile is None else CalibrationMethod.Percentile,
+        extra_options={"MatMulConstBOnly": True, **clipped},
     )
 
 
-def dynamic_table4(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+def dynamic_table4(
+    source: Path, target: Path, *, reduce_range: bool, feeds: Feeds, percentile: float | None = None
+) -> None:
     """Quantize like dynamic, but the embedding tables to four bits."""
     with four_bit_tables(source, target) as part:
         dynamic(part, target, reduce_range=reduce_range, feeds=feeds)
 
 
-def static_table4(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+def static_table4(
+    source: Path, target: Path, *, reduce_range: bool, feeds: Feeds, percentile: float | None = None
+) -> None:
     """Quantize like static, but the embedding tables to four bits."""
     with four_bit_tables(source, target) as part:
-        static(part, target, reduce_range=reduce_range, feeds=feeds)
+        static(part, target, reduce_range=reduce_range, feeds=feeds, percentile=percentile)
 
 
-def four_bit(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+def four_bit(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds, percentile: float | None = None) -> None:
     """Quantize products and tables to four bits in blocks, without calibration; seven of eight bits do not arise."""
     write_four_bits(source, target)
 
 
-def four_bit_trained(source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
+def four_bit_trained(
+    source: Path, target: Path, *, reduce_range: bool, feeds: Feeds, percentile: float | None = None
+) -> None:
     """Write the codes for which a model was trained, of four bits or fewer, without calibration."""
     write_trained_bits(source, target)
 
@@ -132,20 +158,24 @@ WAYS: dict[str, Callable[..., None]] = {
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Silence the root logger: the library logs advice on preprocessing that the trace has already done."""
+    """Silence the root logger and what is printed: the library logs advice on preprocessing that the trace has already
+    done, and prints each histogram that it makes."""
     root = logging.getLogger()
     before = root.level
     root.setLevel(logging.ERROR)
     try:
-        yield
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
     finally:
         root.setLevel(before)
 
 
-def quantize_by(way: str, source: Path, target: Path, *, reduce_range: bool, feeds: Feeds) -> None:
-    """Write a quantized graph in one mode."""
+def quantize_by(
+    way: str, source: Path, target: Path, *, reduce_range: bool, feeds: Feeds, percentile: float | None = None
+) -> None:
+    """Write a quantized graph in one mode; ``percentile`` clips the ranges of the static ones."""
     with quietly(), constant_weights(source, target) as prepared:
-        WAYS[way](prepared, target, reduce_range=reduce_range, feeds=feeds)
+        WAYS[way](prepared, target, reduce_range=reduce_range, feeds=feeds, percentile=percentile)
     model = onnx.load(str(target))
     forget(model)
     save(model, target)

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.recipe.knobs import HEADLINE, Knobs, Name, require_distinct, runtime_knob
+from tasks.recipe.knobs import HEADLINE, Knobs, Name, added_knob, require_distinct, runtime_knob
 from tasks.task_types.types import ERROR_METRICS
 
 OF_TEXTS = ("fertility", "fertility_elsewhere", "ms_per_text")
@@ -113,6 +113,12 @@ class Quantizing(Knobs):
     """Knobs that determine a quantized graph."""
 
     calibration_rows: int = Field(200, ge=1, le=10_000, description="Training rows from which static takes its ranges.")
+    clip_percentile: float | None = added_knob(
+        None,
+        "Percent of the states that static keeps within its ranges, for example 99.9; empty: all.",
+        ge=90,
+        lt=100,
+    )
     seed: int = Field(0, ge=0, description="Seed of the sample.")
 
 

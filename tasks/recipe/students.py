@@ -54,7 +54,7 @@ SHARED_LAYERS = {"share": "all|none|attention|ffn|groups:[1-9][0-9]*", "merge": 
 WITHIN_LAYERS = {"norm": "no_norm|layer_norm", "activation": "relu|gelu"}
 """Legal values of knobs about what stands within a narrow layer."""
 OWN_KNOBS = {
-    "albert": ("embedding", *SHARED_LAYERS),
+    "albert": ("embedding", "fit_steps", *SHARED_LAYERS),
     **dict.fromkeys(OWN_TYPES, ("mixer", "kernel", "rank", "features", "window", "positions", "drawn")),
     "mobilebert": ("embedding", "bottleneck", "feed_forwards", "narrow_attention", *WITHIN_LAYERS),
 }
@@ -73,7 +73,6 @@ class Shape(Knobs):
     feed_forward: int | None = Field(
         None, ge=8, le=LARGEST_INNER, description="Inner width of the feed-forward blocks; empty: the teacher's."
     )
-
     decoder_layers: int | None = added_knob(
         None, "Of models that write, layers of the decoder; empty: the teacher's.", ge=1, le=LARGEST_LAYERS
     )
@@ -93,7 +92,9 @@ class Shape(Knobs):
         "With start: albert, the start of shared weights: mean of the teacher's layers, layer:N (the N-th of the "
         "layers that share), or random; empty: mean.",
     )
-
+    fit_steps: int | None = added_knob(
+        None, "With start: albert, steps that fit narrow embeddings to the teacher's; empty: 200.", ge=0, le=10_000
+    )
     bottleneck: int | None = added_knob(
         None,
         "With start: mobilebert, the width within the layers, a multiple of the heads; empty: a quarter of the "
@@ -120,7 +121,6 @@ class Shape(Knobs):
     activation: str | None = added_knob(
         None, "With start: mobilebert, the activation of its feed-forward blocks, relu or gelu; empty: relu."
     )
-
     mixer: str | tuple[str, ...] | None = added_knob(
         None,
         "With start: limbeck-encoder, limbeck-decoder or limbeck-seq2seq, what stands in place of attention: one name "

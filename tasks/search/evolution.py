@@ -44,8 +44,9 @@ class ShapeStudy:
         self.shapes = {place_in_space(one): one for one in shapes}
         self.population = knobs.population
         axes = {name: sorted({sizes[place] for sizes in self.shapes}) for place, name in enumerate(SIZES)}
-        place_on_axis = optuna.distributions.IntDistribution  # neighbours are alike
-        self.axes: Mapping[str, Any] = {name: place_on_axis(0, len(sizes) - 1) for name, sizes in axes.items()}
+        self.axes: dict[str, optuna.distributions.BaseDistribution] = {
+            name: optuna.distributions.IntDistribution(0, len(sizes) - 1) for name, sizes in axes.items()
+        }  # places on an axis: neighbours are alike
         self.sizes_of_axes = axes
         self.failed = optuna.trial.TrialState.FAIL
         sampler = optuna.samplers.NSGAIISampler(population_size=knobs.population, seed=seed)
@@ -58,7 +59,7 @@ class ShapeStudy:
         for _ in range(ASKED_FOR_ONE * self.population):
             if len(self.waiting) == self.population:
                 break
-            trial = self.study.ask({**self.axes})
+            trial = self.study.ask(self.axes)
             shape = self.shapes.get(tuple(sizes[trial.params[name]] for name, sizes in self.sizes_of_axes.items()))
             if shape is None:
                 self.study.tell(trial, state=self.failed)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from tasks.engine.job import Job
@@ -30,6 +31,7 @@ from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read
 from tasks.training.data.substitutes import read_substitutes
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
+from tasks.training.models.embedding_fit import learn_embeddings
 from tasks.training.models.students import build_student, freeze, load_classifier, save_model, set_dropout
 from tasks.training.objectives.capture import Capture
 from tasks.training.objectives.context import DistillationContext, Objective
@@ -230,8 +232,19 @@ def pair_of(job: Job, knobs: IntermediateSlice | PredictionSlice, place: torch.d
             build_student(knobs.start, origin, shape, seed=knobs.seed, contributions=contributions(job)),
             reads,
         )
+        if knobs.start == "albert":
+            fit_to_rows(job, knobs, task, student, origin, tokenizer)
     set_dropout(student, knobs.dropout)
     return TeacherStudent(task, freeze(teacher), reads, student.requires_grad_(True), tokenizer)
+
+
+def fit_to_rows(
+    job: Job, knobs: IntermediateSlice | PredictionSlice, task: Task, student: Any, origin: Any, tokenizer: Any
+) -> None:
+    """Let narrow embeddings of a new student learn those of its origin on the training texts, in place."""
+    encoded = student_rows(job, task, transfer_alone=knobs.transfer_alone).tokens(tokenizer, knobs.max_length)
+    steps, rows_N = getattr(knobs.shape, "fit_steps", None), np.arange(len(encoded.lengths_N))
+    learn_embeddings(student, origin, encoded, rows_N, tokenizer.pad_token_id, steps=steps, seed=knobs.seed)
 
 
 def contributions(job: Job) -> list[float] | None:

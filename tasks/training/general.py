@@ -19,6 +19,7 @@ from tasks.training.data.encoded import Encoded, collate, pads_left
 from tasks.training.data.epochs import Epoch
 from tasks.training.data.rows import load_tokenizer
 from tasks.training.loop import TrainingSpec, train
+from tasks.training.models.embedding_fit import learn_embeddings
 from tasks.training.models.students import build_student, freeze, load_encoder, load_masked_lm, save_model, set_dropout
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.objectives import objective_of
@@ -38,6 +39,9 @@ def distill_general(job: Job) -> dict[str, object]:
     )
     shape: Any = knobs.shape
     student = build_student(knobs.start, teacher, shape, seed=knobs.seed).requires_grad_(True)
+    if knobs.start == "albert":
+        learned, steps = learning_rows(encoded)[0], getattr(shape, "fit_steps", None)
+        learn_embeddings(student, teacher, encoded, learned, tokenizer.pad_token_id, steps=steps, seed=knobs.seed)
     set_dropout(student, knobs.dropout)
     longest = longest_sequence(job.inputs["corpus"])
     objective = objective_of(DistillationContext(student, teacher, knobs, tokenizer, text=encoded, longest=longest))
