@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ from tasks.errors import DataError, ModelError, RecipeError
 from tasks.ports.files.tokenizer_files import END_OF_WRITTEN, FRAME_OF_READ, require_same_reading, require_template
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
+from tasks.recipe.knobs import did_you_mean
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
+from tasks.recipe.makers.layouts import require_layouts, size_or_one_head
 from tasks.recipe.makers.writing import require_room_of_model, require_stacks
 from tasks.recipe.methods import Sizes, method_of
 from tasks.recipe.recipe import Recipe
@@ -33,8 +34,7 @@ from tasks.recipe.students import (
 from tasks.results.facts import RowsFacts
 from tasks.task_types.embedding.prompts import require_prompts
 
-# class names of models that were saved with a head for words
-WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")
+WITH_WORDS = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")  # names of classes with a head for words
 
 NOUNS = {"layers": "layers", "hidden": "units", "heads": "heads", "feed_forward": "units in its feed-forward blocks"}
 """The units of a student's knobs, for messages."""
@@ -49,6 +49,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
             f"there are no candidates: add students, layer_dropping or candidates to {recipe.name}, or run its "
             f"sweep: limbeck sweep"
         )
+    require_layouts(recipe, config, [json.loads((one / "config.json").read_text()) for one in starts.values()])
     require_stacks(recipe, config)
     require_room_of_model(recipe, config)
     require_prompts(base, recipe.spec.kind, recipe.spec, recipe.transfer)
@@ -249,10 +250,9 @@ def check_strategies(names: Sequence[str]) -> None:
 
     for name in names:
         if name not in STRATEGIES:
-            near = get_close_matches(name, STRATEGIES, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
             raise RecipeError(
-                f"unknown layer-dropping strategy {name!r}; {hint}choose one of {', '.join(sorted(STRATEGIES))}"
+                f"unknown layer-dropping strategy {name!r}; {did_you_mean(name, STRATEGIES)}choose one of "
+                f"{', '.join(sorted(STRATEGIES))}"
             )
 
 
@@ -343,8 +343,8 @@ def layers_of(config: ModelConfig) -> int:
 
 def whole(config: ModelConfig, knob: str) -> int:
     """Return one number of a config's shape, by the name of a student's knob; raise ModelError if it is missing."""
-    found = shape_of(config).get(knob)
-    if found is None:
-        family = config.get("model_type", "model")
-        raise ModelError(f"the config of this {family} does not contain its {knob}; use a BERT-like encoder")
-    return int(found)
+    found = size_or_one_head(config, knob)
+    if not isinstance(found, int):
+        of = f"the config of this {config.get('model_type', 'model')}"
+        raise ModelError(f"{of} does not contain its {knob}; use a BERT-like encoder")
+    return found

@@ -12,6 +12,7 @@ from tasks.architectures.bert import BERT, ERNIE
 from tasks.architectures.deberta_v2 import DEBERTA_V2
 from tasks.architectures.decoders import BART, GPT2, LLAMA, MARIAN, T5
 from tasks.architectures.distilbert import DISTILBERT
+from tasks.architectures.efficient.facts import LONGFORMER, MAMBA
 from tasks.architectures.electra import ELECTRA
 from tasks.architectures.limbeck.decoder import LIMBECK_DECODER
 from tasks.architectures.limbeck.encoder import LIMBECK_ENCODER
@@ -40,6 +41,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "limbeck-encoder": LIMBECK_ENCODER,
     "limbeck-seq2seq": LIMBECK_TRANSLATOR,
     "llama": LLAMA,
+    "longformer": LONGFORMER,
+    "mamba": MAMBA,
     "marian": MARIAN,
     "mistral": LLAMA,
     "mobilebert": MOBILEBERT,
