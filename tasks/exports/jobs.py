@@ -32,7 +32,7 @@ from tasks.scoring.onnx_models import FILES, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.predict import outputs_of_graph
 from tasks.scoring.speed.flops import weight_bytes
 from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
-from tasks.scoring.writing.rules import rules_of
+from tasks.scoring.writing.rules import LEAST_LENGTHS, least_lengths, rules_of
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.units import Parts, Units, frame_of, texts_as_asked
 
@@ -105,7 +105,8 @@ def traced_graph(
     inputs, memory = trace_with_memory(model, tokenizer, texts, path, outputs=names, opset=knobs.opset)
     # a prescribed first word is that of an empty text, which is never continued
     rules = {**rules_of(model.generation_config, tokenizer.eos_token_id), "first": None}
-    return {"inputs": inputs, "memory": memory, "writing": rules, "frame": stated_frame(tokenizer, graph.units)}
+    stated = {"writing": rules, LEAST_LENGTHS: least_lengths(model.generation_config)}
+    return {"inputs": inputs, "memory": memory, **stated, "frame": stated_frame(tokenizer, graph.units)}
 
 
 def stated_frame(tokenizer: Any, units: Units | Parts | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tasks.scoring.memory import NEXT_WORD, WritingRules, nothing_read, presents
 from tasks.scoring.onnx_models import OnnxModel, is_export
 from tasks.scoring.predict import formats_in, require_export, require_export_format, stored_type
 from tasks.scoring.writing.beam_search import likeliest_text
-from tasks.scoring.writing.rules import ids_in
+from tasks.scoring.writing.rules import ids_in, least_words
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.units import Units, Writing, frame_of
 
@@ -101,7 +101,8 @@ def continued_by_graph(model: OnnxModel, units: Units, text: str, new_tokens: in
     model.tokenizer.no_truncation()
     ids = model.tokenizer.encode(units.prompt(model.frame, text), add_special_tokens=False).ids
     require_room(len(ids), new_tokens, model.card["positions"])
-    words = likeliest_text(ContinuedText(model, ids[:-1]), rules_of_card(model), Writing(most=new_tokens), ids)
+    writing = Writing(most=new_tokens, least=least_words({**model.card}, len(ids)))
+    words = likeliest_text(ContinuedText(model, ids[:-1]), rules_of_card(model), writing, ids)
     found: str = model.tokenizer.decode(words)
     return found
 

@@ -17,6 +17,9 @@ TAKES_LIKELIEST = (
     "    runs = range(size - 1, len(seen)) if size else ()  # of words, each of which occurs once\n"
     "    again = [seen[at] for at in runs if seen[at + 1 - size : at] == seen[len(seen) + 1 - size :]]\n"
     '    logits[0, [*rules["never"], *again]] = -np.inf\n'
+    '    least = card.get("least", {"new": 0, "in_all": 0})\n'
+    '    if len(written) < least["new"] or len(seen) < least["in_all"]:\n'
+    '        logits[0, rules["ends"]] = -np.inf\n'
     '    prescribed = rules["last"] if len(written) == most - 1 else None if written else rules["first"]\n'
     "    word = int(logits[0].argmax()) if prescribed is None else prescribed\n"
     '    if word in rules["ends"]:\n'

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import ModelError
 from tasks.scoring.memory import WritingRules
 from tasks.task_types.units import Writing
 
+LEAST_LENGTHS = "least"
+"""The entry of the card of a graph that continues texts with ``least_lengths``."""
 OTHER_RULES = {
     "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1.0,
@@ -17,6 +19,14 @@ OTHER_RULES = {
     "sequence_bias": None,
     "guidance_scale": 1.0,
     "watermarking_config": None,
+    "constraints": None,
+    "force_words_ids": None,
+    "num_beam_groups": 1,
+    "penalty_alpha": 0.0,
+    "dola_layers": None,
+    "stop_strings": None,
+    "max_time": None,
+    "token_healing": False,
 }
 """Settings that would change a text and are not built, with the value that changes none."""
 
@@ -45,6 +55,19 @@ def rules_of(generation: Any, begin: int) -> WritingRules:
         "length_penalty": own.length_penalty,
         "most": own.most,
     }
+
+
+def least_lengths(generation: Any) -> dict[str, int]:
+    """Return, of a generation config by which a language model continues texts, how many words it writes at least, and
+    how many there are at least with those of the text before; a recipe states those of models that read a source."""
+    return {"new": generation.min_new_tokens or 0, "in_all": generation.min_length or 0}
+
+
+def least_words(card: Mapping[str, object], before: int) -> int:
+    """Return how many words a graph writes at least behind a text of ``before`` tokens, by its card; an older card
+    states nothing of it."""
+    stated = card.get(LEAST_LENGTHS)
+    return max(0, stated["new"], stated["in_all"] - before) if isinstance(stated, dict) else 0
 
 
 def writing_of_config(generation: Any) -> Writing:

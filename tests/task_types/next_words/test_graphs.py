@@ -93,14 +93,24 @@ def likeliest_words(folder: Path, text: str, count: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "setting",
-    ["repetition_penalty", "no_repeat_ngram_size", "suppress_tokens", "eos_token_id", "forced_eos_token_id"],
+    [
+        "repetition_penalty",
+        "no_repeat_ngram_size",
+        "suppress_tokens",
+        "eos_token_id",
+        "forced_eos_token_id",
+        "min_new_tokens",
+        "min_length",
+    ],
 )
 def test_a_graph_follows_the_settings_of_its_checkpoint(setting: str, place: Path, tmp_path: Path) -> None:
     """Each changes the text, in the graph as in the checkpoint, and in the program on the card, which runs without our
     code; models that chat state several ends, and often a penalty."""
     texts, model = ["the good film", "the", "a bad plot"], shutil.copytree(place / "model", tmp_path / "model")
     words = likeliest_words(place / "full/output", texts[0], 4)
+    lengths = {"min_new_tokens": 5, "min_length": 5 + len(load_tokenizer(model)(texts[0])["input_ids"])}
     value = {
+        **lengths,
         "repetition_penalty": 1.4,
         "no_repeat_ngram_size": 1,
         "suppress_tokens": words[:1],
@@ -108,7 +118,8 @@ def test_a_graph_follows_the_settings_of_its_checkpoint(setting: str, place: Pat
         "forced_eos_token_id": words[0] + 1,
     }[setting]
     stated = json.loads((model / "generation_config.json").read_text())
-    (model / "generation_config.json").write_text(json.dumps({**stated, setting: value}))
+    ends = {"eos_token_id": [0, words[1]]} if setting in lengths else {}  # a text that would end at once
+    (model / "generation_config.json").write_text(json.dumps({**stated, **ends, setting: value}))
     facts = do("export", tmp_path / "full" / "output", EXPORT, model=model, rows=place / "rows")
     assert facts["made"], facts
     written = continued_texts(model, texts, 20)

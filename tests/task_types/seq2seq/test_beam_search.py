@@ -89,6 +89,9 @@ def test_a_setting_that_is_not_built_is_named(model: Any) -> None:
 
     with pytest.raises(ModelError, match="sets encoder_repetition_penalty, which graphs do not follow; remove it"):
         rules_of(GenerationConfig(encoder_repetition_penalty=1.2), 0)
+    for setting in ({"stop_strings": ["."]}, {"max_time": 2.0}, {"penalty_alpha": 0.6}):
+        with pytest.raises(ModelError, match=f"sets {[*setting][0]}, which graphs do not follow"):
+            rules_of(GenerationConfig(**setting), 0)
     with pytest.raises(ModelError, match="sets bad_words_ids with several tokens"):
         rules_of(GenerationConfig(bad_words_ids=[[3, 4]]), 0)
 
