@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound="BaseModel")
 PR_SET_PDEATHSIG = 1
+FILES_OF_BLOCKS = "answers-*.safetensors", "texts-*.parquet"
+"""Files of results that are computed in blocks, in a job's folder of checkpoints."""
+COPIES_TO_PUBLISH = 2
+"""While such a result is published, it is on the disk twice."""
 KIB = 1 if sys.platform == "darwin" else 1024  # bytes in the system's unit of peak memory (``ru_maxrss``)
 
 
@@ -47,6 +52,7 @@ class Job:
         self.checkpoints = Path(order.get("checkpoints", self.output / "checkpoints"))
         self.threads: int = order.get("threads", 1)
         self.last_report = 0.0
+        self.done, self.total = 0, 0
         self.say = mute if silent else emit
 
     def read(self, kind: type[K]) -> K:
@@ -63,7 +69,7 @@ class Job:
     def progress(self, done: int, total: int, *, unit: str = "steps", force: bool = False, **figures: float) -> None:
         """Report progress at most once a second, and at the end; ``figures`` are displayed beside the bar (loss,
         examples_per_s)."""
-        now = time.monotonic()
+        now, self.done, self.total = time.monotonic(), done, total
         if force or done >= total or now - self.last_report >= 1:
             self.last_report = now
             self.say("progress", done=done, total=total, unit=unit, figures=figures)
@@ -114,6 +120,7 @@ def serve_beside(jobs: Jobs, path: str) -> int:
 
 def serve_order(jobs: Jobs, order: EngineOrder, *, silent: bool = False) -> int:
     """Run a parsed job; return the exit status."""
+    job: Job | None = None
     try:
         if order["job"] not in jobs:
             raise RecipeError(f"unknown job {order['job']!r}; choose one of {', '.join(sorted(jobs))}")
@@ -134,7 +141,8 @@ def serve_order(jobs: Jobs, order: EngineOrder, *, silent: bool = False) -> int:
             EngineError,
             f"{type(error).__name__}: {str(error).strip() or 'no message'}",
         )
-        emit("error", kind=kind.__name__, message=f"stage {order['job']!r}: {advice}")
+        kept = blocks_told(job) if job is not None and kind is StoreError else ""
+        emit("error", kind=kind.__name__, message=f"stage {order['job']!r}: {advice}{kept}")
         return 2
     return 0
 
@@ -147,6 +155,22 @@ def emit_used() -> None:
     torch = sys.modules.get("torch")
     on_gpu = torch is not None and torch.cuda.is_initialized()
     emit("used", cpu_seconds=round(cpu_seconds, 3), peak_bytes=own.ru_maxrss * KIB, gpus=int(on_gpu))
+
+
+def blocks_told(job: Job) -> str:
+    """Return how much of a result that is computed in blocks is on the full disk, and what the rest needs; empty for
+    other jobs. Half a block is removed."""
+    (job.checkpoints / "unfinished").unlink(missing_ok=True)
+    blocks = [file for pattern in FILES_OF_BLOCKS for file in job.checkpoints.glob(pattern)]
+    if not blocks or not job.done:
+        return ""
+    written, free = sum(file.stat().st_size for file in blocks), shutil.disk_usage(job.checkpoints).free
+    whole = written * job.total / job.done
+    needed = COPIES_TO_PUBLISH * whole
+    return (
+        f", which goes on behind what is there: {written / 1e9:.3g} of some {whole / 1e9:.3g} GB are written and stay, "
+        f"{needed / 1e9:.3g} GB are needed in all while they are published, and {free / 1e9:.3g} GB are free"
+    )
 
 
 def shortage_of(error: Exception) -> tuple[type[LimbeckError], str] | None:

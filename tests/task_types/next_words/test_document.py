@@ -3,9 +3,13 @@ block, students, and layers that go."""
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 import tasks.training.data.answer_blocks
-from tasks.engine.job import Job
+from tasks.engine.job import Job, serve_order
 from tasks.errors import ModelError, StoreError
 from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.ports.rows.prepared import prepare_rows
@@ -36,6 +41,7 @@ from tasks.training.answers import answer
 from tasks.training.data.answer_blocks import AnswerBlocks
 from tasks.training.data.encoded import Encoded, encode_windows
 from tasks.training.data.rows import Task, load_tokenizer
+from tasks.training.jobs import JOBS
 from tasks.training.models.students import load_classifier
 from tasks.training.selection import all_outputs
 from tests.task_types.next_words.tables import documents, write_decoder, write_documents
@@ -94,14 +100,18 @@ def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) 
     assert learned[LIKELIHOOD].tolist() == found[LIKELIHOOD].tolist()
 
 
-def answered(llama: Path, folder: Path, rows: Path, **kept: Any) -> Job:
+def ordered(llama: Path, folder: Path, rows: Path, **kept: Any) -> Any:
     values = AnswerSlice(
         task_type="next-words", max_length=16, precision="fp32", kept=KeptSlice(temperature=2.0, **kept)
     )
     inputs = {"teacher": str(llama), "rows": str(rows)}
     order: Any = {"job": "answer", "knobs": values.model_dump(mode="json"), "inputs": inputs}
     folder.mkdir()
-    return Job(order | {"output": str(folder), "checkpoints": str(folder.parent / "kept")}, silent=True)
+    return order | {"output": str(folder), "checkpoints": str(folder.parent / "kept")}
+
+
+def answered(llama: Path, folder: Path, rows: Path, **kept: Any) -> Job:
+    return Job(ordered(llama, folder, rows, **kept), silent=True)
 
 
 def test_answers_that_were_stopped_go_on_and_are_the_same_bytes(
@@ -159,6 +169,63 @@ def test_a_killed_run_ends_with_the_same_answers(llama: Path, tmp_path: Path, mo
     assert len(done) == 2 < len(list(whole.checkpoints.glob("answers-*"))) and not [*(place / "first").iterdir()]
     again = answered(llama, place / "again", rows, words=8)
     assert again.checkpoints == place / "kept"
+    answer(again)
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    digests = [sha256((one.output / "answers.safetensors").read_bytes()).hexdigest() for one in (whole, again)]
+    assert digests[0] == digests[1]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "limbeck-test", str(place)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"a small disk can be mounted by root alone: {mounted.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_fills_up_in_between_loses_nothing(
+    llama: Path, tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Another program takes the room after two blocks. The sentence says what is written, what is needed in all and
+    what is free; when there is room again, the blocks are not computed anew, and the answers are those of one run."""
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "BATCHES_OF_BLOCK", 1)
+    table, rows, save = write_documents(tmp_path / "table", 90), tmp_path / "rows", save_file
+    prepare_rows(table, knobs(table), rows)
+    whole = answered(llama, tmp_path / "whole", rows, words=8)
+    answer(whole)
+    size = sum(block.stat().st_size for block in whole.checkpoints.glob("answers-*"))
+
+    def fill_and_save(arrays: dict[str, np.ndarray], path: Path) -> None:
+        if len([*path.parent.glob("answers-*")]) == 2 and not (small_disk / "other").exists():
+            room = shutil.disk_usage(small_disk).free
+            (small_disk / "other").write_bytes(bytes(room - 4096))
+        save(arrays, path)
+
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "save_file", fill_and_save)
+    assert serve_order(JOBS, ordered(llama, small_disk / "first", rows, words=8)) == 2
+    said = json.loads(capfd.readouterr().out.splitlines()[-1])
+    done = {path: path.stat().st_mtime_ns for path in (small_disk / "kept").iterdir()}
+    assert sorted(path.name for path in done) == [f"answers-{number:06d}.safetensors" for number in (0, 1)]
+    found = re.search(
+        r"the disk is full; nothing was published; free some space and run again, which goes on behind what is there: "
+        r"(\S+) of some (\S+) GB are written and stay, (\S+) GB are needed in all while they are published, and (\S+) "
+        r"GB are free",
+        said["message"],
+    )
+    assert said["kind"] == "StoreError" and found, said
+    written, some, needed, free = map(float, found.groups())
+    assert written == pytest.approx(sum(path.stat().st_size for path in done) / 1e9, rel=0.01)
+    assert some == pytest.approx(size / 1e9, rel=0.1) and needed == pytest.approx(2 * some, rel=0.01) and free < 1e-4
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "save_file", save)
+    (small_disk / "other").unlink()
+    again = answered(llama, small_disk / "again", rows, words=8)
     answer(again)
     assert {path: path.stat().st_mtime_ns for path in done} == done
     digests = [sha256((one.output / "answers.safetensors").read_bytes()).hexdigest() for one in (whole, again)]
