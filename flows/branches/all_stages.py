@@ -34,6 +34,7 @@ from tasks.recipe.judging import score_knobs
 from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, CorpusRead, RowsSlice, ScoreSlice
+from tasks.report.tables.kept_answers import require_budget_of_answers
 from tasks.results.facts import RowsFacts
 from tasks.results.row import ResultRow
 from tasks.results.search import SearchResult
@@ -81,6 +82,7 @@ async def begin_everything(
     shared = await shared_artifacts(recipe, sources, learned, base)
     shared.layers = layers_of_teacher(recipe, session.store, sources)
     session.vocabulary = vocabulary_of_teacher(recipe, session.store, sources)
+    require_budget_of_answers(recipe, with_purge(rows, None if learned is rows else learned), session.vocabulary)
     shared.metrics = metrics_in(sources)
     shared.groups = rows.read(RowsFacts).groups
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)

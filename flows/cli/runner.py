@@ -197,6 +197,7 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     from tasks.ports.files.sources import resolve_data
     from tasks.ports.rows.prepared import divided_rows
     from tasks.recipe.slices import RowsSlice
+    from tasks.report.tables.kept_answers import require_budget_of_answers
 
     known, missing = held_back(session), [name for name in recipe.judging_sets if name not in known_of_sets(session)]
     if known.is_known and not missing:
@@ -206,6 +207,7 @@ def planned_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
         return known
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
     require_two_classes(recipe, facts, metrics_in(sources_of_metrics(recipe, Home.from_environment())))
+    require_budget_of_answers(recipe, facts, session.vocabulary)
     found = known if known.is_known else planned_facts(facts, {})
     sets = planned_sets(recipe, missing, names, divided["train"].sentences, LARGEST_READ)
     return found.replaced(judging={**found.judging, **sets}) if sets else found

@@ -152,7 +152,8 @@ class TaskDistillation(Knobs):
     signal_budget_gb: float = runtime_knob(
         100.0,
         "Maximum size in gigabytes of the stored layers of one map; they never take more than a third of the free "
-        "disk. Beyond either the teacher runs during training.",
+        "disk. Beyond either the teacher runs during training. Also that of a teacher's kept words for one "
+        "temperature; a run that would keep more is refused.",
         gt=0,
     )
     signal_bits: Literal[16, 8] = Field(

@@ -12,15 +12,16 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
-from flows.cli.runner import planned_session
+from flows.cli.runner import planned_rows, planned_session
 from flows.home import Home
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
+from tasks.errors import RecipeError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
-from tasks.report.tables.kept_answers import answer_bytes, kept_answer_lines
-from tasks.results.facts import HeldBackFacts, Purge
+from tasks.report.tables.kept_answers import answer_bytes, kept_answer_lines, require_budget_of_answers
+from tasks.results.facts import HeldBackFacts, Purge, RowsFacts
 from tasks.task_types.common_head import stored_words
 from tasks.task_types.masked_words.hidden import SHARE_HIDDEN
 from tasks.task_types.types import TASK_TYPES
@@ -101,6 +102,37 @@ def test_a_plan_says_how_much_room_kept_answers_take(tmp_path: Path) -> None:
     on_labels.pop("layer_dropping")
     assert kept_answer_lines(Recipe.model_validate(on_labels), held) == []
     assert "up to 98 bytes for each token of the training rows" in kept_answer_lines(recipe, HeldBackFacts())[0]
+
+
+@pytest.mark.parametrize("kind", ["next-words", "masked-words", "seq2seq"])
+def test_more_than_the_budget_is_refused_for_every_type_that_keeps_words(kind: str, tmp_path: Path) -> None:
+    """The same answers are within a budget that has room for them; a live teacher keeps none."""
+    purged = Purge(way="text", rows=0, of=1000, by={}, words_before=200.0, words_left=200.0, short={})
+    facts = RowsFacts(rows={"train": 10**6}, purged=purged, words_to_write=200.0 if kind == "seq2seq" else 0.0)
+    values = values_for(tmp_path, tmp_path) | {"task": {"name": "words", "kind": kind}, "gate": {"split": "validation"}}
+    values.pop("layer_dropping")
+    values["teacher"].pop("floor")
+    size = 200e6 * 1.3 * 98 * (0.15 if kind == "masked-words" else 1)
+    budgets = {"signal_budget_gb": size / 1e9 * 0.99}, {"signal_budget_gb": size / 1e9 * 1.01}
+    small, large = (values | {"task_distillation": {**values["task_distillation"], **one}} for one in budgets)
+    told = f"set it to {int(size / 1e9) + 1} or more if the disk has twice that room, keep fewer words"
+    with pytest.raises(RecipeError, match=f"16 words of each of some .* tokens, take up to .* {told}"):
+        require_budget_of_answers(Recipe.model_validate(small), facts)
+    require_budget_of_answers(Recipe.model_validate(large), facts)
+    require_budget_of_answers(Recipe.model_validate(small), RowsFacts())  # not counted yet
+    small["task_distillation"]["answers"] = "live"
+    require_budget_of_answers(Recipe.model_validate(small), facts)
+
+
+def test_a_plan_above_the_budget_is_refused(tmp_path: Path) -> None:
+    """Before anything runs, by the command that plans."""
+    rows, teacher = write_documents(tmp_path / "table", 40), write_decoder(tmp_path / "teacher")
+    values = values_for(teacher, rows)
+    values["task_distillation"] |= {"signal_budget_gb": 1e-5}
+    recipe = Recipe.model_validate(values)
+    session = planned_session(recipe, Home(tmp_path / "home").create())
+    with pytest.raises(RecipeError, match="take up to .*, and task_distillation.signal_budget_gb is 1e-05"):
+        planned_rows(recipe, session)
 
 
 def test_a_plan_keeps_no_more_words_than_the_teacher_knows(tmp_path: Path) -> None:
