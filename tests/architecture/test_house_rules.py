@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
+import shlex
 import subprocess
 import sys
 from importlib.machinery import PathFinder
@@ -125,6 +127,9 @@ def test_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
     load_recipe(str(path))
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
     assert all(f"# {part}: " in head for part in ("Result", "Cost", "Command"))
+    for command in re.findall(r"limbeck run (\S+(?: --set \S+)+)", head):  # each names knobs that there are
+        words = shlex.split(command)
+        load_recipe(words[0], [word for word in words[1:] if word != "--set"])
 
 
 def set_from_outside(path: Path) -> list[tuple[str, str]]:
