@@ -20,6 +20,18 @@ from tasks.recipe.methods import (
 )
 from tasks.recipe.training import SeededTraining, TaskTraining
 
+Formula = Literal[
+    "default",
+    "paper",
+    "margins",
+    "scores",
+    "lists",
+    "reverse",
+    "jensen-shannon",
+    "jensen-shannon(0.1)",
+    "jensen-shannon(0.9)",
+]
+"""The formulas of last phases; in brackets beta, the teacher's share of a mixture."""
 Signal = Literal["teacher", "labels", "sequence", "interpolated"]
 WRITTEN_SIGNALS: tuple[Signal, ...] = ("sequence", "interpolated")
 """Signals that are the teacher's own texts."""
@@ -124,11 +136,12 @@ class Prediction(TaskTraining):
     hard_weight: float = Field(
         0.1, ge=0, le=1, description="Weight of the true labels relative to the teacher's predictions."
     )
-    formula: Literal["default", "paper", "margins", "scores", "lists", "reverse", "jensen-shannon"] = Field(
+    formula: Formula = Field(
         "default",
         description="paper: the reference's mean over classes, without the factor T squared. Of ranking: margins, the "
         "differences of scores within a query (its default), scores, or lists, the softened shares of a query's texts. "
-        "Of next and masked words: reverse KL (MiniLLM) or the Jensen-Shannon divergence (GKD) in place of forward KL.",
+        "Of next and masked words, and of texts to write: reverse KL (MiniLLM) or the Jensen-Shannon divergence (GKD) "
+        "in place of forward KL; in brackets its beta, the teacher's share of the mixture, one half without.",
     )
     patience: Patience | None = Field(
         None, description="Distil the teacher's summary token in addition to its predictions; empty: disabled."

@@ -4,7 +4,7 @@ of rows that are judged together without such rows."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, get_args
 
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
@@ -16,7 +16,7 @@ from tasks.recipe.chains import (
     require_teachers_pieces,
 )
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
-from tasks.recipe.distillation import GeneralDistillation, Intermediate, Prediction, TaskDistillation
+from tasks.recipe.distillation import Formula, GeneralDistillation, Intermediate, Prediction, TaskDistillation
 from tasks.recipe.judging import Exports, Scoring
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
 from tasks.recipe.students import OWN_KNOBS, OWN_LAYERS, Shape, StageName, Student, general_start
@@ -194,7 +194,8 @@ def last_phases(recipe: StudentSections) -> list[Prediction]:
 def check_formulas(recipe: StudentSections) -> None:
     """Reject a formula of a last phase that the task's type does not have, and a live teacher where none is needed."""
     require_kept_answers(recipe.spec.name, recipe.spec.kind, recipe.task_distillation.answers)
-    legal = recipe.task_type.formulas
+    # a type that has a formula has it with every share in brackets
+    legal = [one for one in get_args(Formula) if one.partition("(")[0] in recipe.task_type.formulas]
     other = next((one.formula for one in last_phases(recipe) if one.formula not in legal), None)
     if other is not None:
         raise ValueError(

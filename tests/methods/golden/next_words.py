@@ -3,6 +3,7 @@ cases."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,20 @@ def jensen_shannon(teacher_UC: ndarray, student_UC: ndarray) -> ndarray:
     return (kl(teacher_UC, middle) + kl(student_UC, middle)) / 2
 
 
-FORMULAS = {"default": forward_kl, "reverse": reverse_kl, "jensen-shannon": jensen_shannon}
+def skewed_jensen_shannon(teacher_UC: ndarray, student_UC: ndarray, *, beta: float) -> ndarray:
+    """Both beside a mixture that is the teacher's by the share beta."""
+    high = np.maximum(teacher_UC.real, student_UC.real)
+    mixed = high + np.log(beta * np.exp(teacher_UC - high) + (1 - beta) * np.exp(student_UC - high))
+    return beta * kl(teacher_UC, mixed) + (1 - beta) * kl(student_UC, mixed)
+
+
+FORMULAS: dict[str, Any] = {
+    "default": forward_kl,
+    "reverse": reverse_kl,
+    "jensen-shannon": jensen_shannon,
+    "jensen-shannon(0.1)": partial(skewed_jensen_shannon, beta=0.1),
+    "jensen-shannon(0.9)": partial(skewed_jensen_shannon, beta=0.9),
+}
 
 
 def in_parts(logits_UV: ndarray, ids_UK: ndarray, temperature: float) -> ndarray:
@@ -102,6 +116,8 @@ def next_words() -> list[Case]:
     whole = {"teacher_UC": log_softmax(teacher), "student_UC": log_softmax(student)}
     three, learned = (forward_kl, reverse_kl, jensen_shannon), ("student_UV",)
     made = [Case(f"divergences.{one.__name__}", "four words", one, whole) for one in three]
+    skewed = Case("divergences.skewed_jensen_shannon", "a tenth", skewed_jensen_shannon, whole, {"beta": 0.1})
+    made.append(skewed)
     for formula in FORMULAS:
         knobs: dict[str, Any] = {"temperature": 2.0, "formula": formula}
         both = {"student_UV": student, "teacher_UV": teacher}

@@ -8,7 +8,13 @@ from torch.nn import functional as F
 
 from tasks.errors import RecipeError
 from tasks.methods.losses.soft_targets import soft_target_loss
-from tasks.methods.next_words.divergences import DIVERGENCES, jensen_shannon
+from tasks.methods.next_words.divergences import (
+    DIVERGENCES,
+    forward_kl,
+    jensen_shannon,
+    reverse_kl,
+    skewed_jensen_shannon,
+)
 from tasks.methods.next_words.kept_words import all_words_loss, kept_words, kept_words_loss, next_word_loss
 
 DRAW = torch.Generator().manual_seed(0)
@@ -62,6 +68,15 @@ def test_half_precision_keeps_the_loss() -> None:
 def test_the_divergence_between_the_two_is_bounded() -> None:
     apart = (F.log_softmax(one, -1) for one in (torch.tensor([[50.0, 0.0]]), torch.tensor([[0.0, 50.0]])))
     assert jensen_shannon(*apart).item() == pytest.approx(0.6931, abs=1e-4)
+
+
+def test_beta_leads_from_the_forward_to_the_reverse_divergence() -> None:
+    """Divided by beta, or by what is left of 1, as its limits are; at one half it is the symmetric one."""
+    pair = [F.log_softmax(one.double(), -1) for one in (TEACHER_UV, STUDENT_UV)]
+    for beta, share, limit in ((1e-7, 1e-7, forward_kl), (1 - 1e-7, 1e-7, reverse_kl), (0.5, 1.0, jensen_shannon)):
+        torch.testing.assert_close(skewed_jensen_shannon(*pair, beta=beta) / share, limit(*pair), rtol=1e-3, atol=1e-6)
+    mirrored = skewed_jensen_shannon(*reversed(pair), beta=0.1)
+    torch.testing.assert_close(DIVERGENCES["jensen-shannon(0.9)"](*pair), mirrored)
 
 
 def test_rows_that_pad_a_vocabulary_have_no_part() -> None:
