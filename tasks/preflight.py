@@ -49,7 +49,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
             f"there are no candidates: add students, layer_dropping or candidates to {recipe.name}, or run its "
             f"sweep: limbeck sweep"
         )
-    require_layouts(recipe, config, starts.values())
+    require_layouts(recipe, config, [json.loads((one / "config.json").read_text()) for one in starts.values()])
     require_stacks(recipe, config)
     require_room_of_model(recipe, config)
     require_prompts(base, recipe.spec.kind, recipe.spec, recipe.transfer)

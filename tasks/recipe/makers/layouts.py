@@ -3,9 +3,7 @@ runs, each with the reason."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tasks.architectures.known_architectures import architecture_of, shape_of
@@ -37,11 +35,13 @@ def size_or_one_head(config: Mapping[str, object], knob: str) -> object:
     return 1 if found is None and knob == "heads" and knob not in architecture_of(config).shape else found
 
 
-def require_layouts(recipe: PlannedSections, config: Mapping[str, object], others: Iterable[Path]) -> None:
+def require_layouts(
+    recipe: PlannedSections, config: Mapping[str, object], others: Sequence[Mapping[str, object]]
+) -> None:
     """Raise ModelError for a model that batches of any length, or a change of its depth, would break, and for layers
-    and graphs of one that has no keys and values; ``config`` is the teacher's, ``others`` are the folders of
-    students that start from a checkpoint of their own."""
-    for one in (config, *(json.loads((folder / "config.json").read_text()) for folder in others)):
+    and graphs of one that has no keys and values; ``config`` is the teacher's, ``others`` are those of students that
+    start from a checkpoint of their own."""
+    for one in (config, *others):
         why = why_untrained(one)
         if why:
             raise ModelError(f"a model of type {one.get('model_type')} cannot be trained here: {why}; {KNOWN_TO_WORK}")
