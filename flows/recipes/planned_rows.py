@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from flows.branches.judging_sets import corpus_read, planned_sets, unread_sets
@@ -26,19 +27,16 @@ from flows.run.opening import (
     sources_of_metrics,
 )
 from tasks.ports.files.sources import resolve_data
-from tasks.ports.rows.data_leakage import held_sentences, leaked
+from tasks.ports.rows.data_leakage import free_of, held_sentences, leaked
 from tasks.ports.rows.judging_sets import documents
 from tasks.ports.rows.overlap import Sentences
-from tasks.ports.rows.prepared import divided_rows, prepare_rows
-from tasks.ports.rows.splits import Split
-from tasks.ports.rows.tables import read_texts
+from tasks.ports.rows.prepared import divided_rows, prepare_rows, unlabelled_rows
 from tasks.recipe.data import TransferText
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.kept_answers import require_budget_of_answers
 from tasks.results.facts import HeldBackFacts
 from tasks.stage.session import Session
-from tasks.task_types.texts.templates import beginning
 
 TRAIN, TRANSFER, GENERAL = LEARNED
 """The kinds of training data with which held-out rows are compared."""
@@ -54,13 +52,49 @@ def compared_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     """Return the facts about a plan's held-out rows, with their overlaps with transfer text and general text: those of
     cached stages, or counted now; and why an overlap is not counted, where a source is too large for a plan."""
     texts, unread = texts_learned(recipe)
+    kept = KeptTexts(recipe, session, texts[TRANSFER]) if leaves_out(recipe) and TRANSFER in texts else None
+    if kept is not None:
+        texts = {**texts, TRANSFER: lambda: kept.sentences}
     found = planned_rows(recipe, session, texts)
     apart = {kind: read for kind, read in texts.items() if kind not in found.leaked}
     if apart and found.is_known:
         held = held_out(recipe, session)
         found = found.replaced(leaked={**found.leaked, **{kind: leaked(read(), held) for kind, read in apart.items()}})
+        if kept is not None and kept.left_out and TRANSFER in apart:
+            found = found.replaced(left_out={TRANSFER: kept.left_out})
     unknown = {kind: why for kind, why in unread.items() if kind not in found.leaked}
     return found.replaced(uncompared={**found.uncompared, **unknown}) if unknown else found
+
+
+def leaves_out(recipe: Recipe) -> bool:
+    """Tell whether texts that overlap with held-out rows are not learned from."""
+    return recipe.transfer is not None and recipe.transfer.overlaps == "leave-out"
+
+
+@dataclass(frozen=True)
+class KeptTexts:
+    """The transfer text of a recipe without texts that overlap with held-out rows, once it is read."""
+
+    recipe: Recipe
+    session: Session
+    read: Callable[[], Iterable[Sentences]]
+
+    @cached_property
+    def found(self) -> tuple[list[Sentences], int]:
+        """The texts that are left, and the number of the others."""
+        texts = [*self.read()]
+        free = free_of(texts, held_out(self.recipe, self.session))
+        return [texts[row] for row in free], len(texts) - len(free)
+
+    @property
+    def sentences(self) -> list[Sentences]:
+        """The texts that are left."""
+        return self.found[0]
+
+    @property
+    def left_out(self) -> int:
+        """The number of texts that are left out."""
+        return self.found[1]
 
 
 def planned_rows(recipe: Recipe, session: Session, texts: Learned | None = None) -> HeldBackFacts:
@@ -118,9 +152,7 @@ def texts_learned(recipe: Recipe) -> tuple[Learned, dict[str, str]]:
 
 def transfer_sentences(given: TransferText, source: Path) -> Sequence[Sentences]:
     """Return the texts of a user's unlabelled rows, without the prompts before them."""
-    texts, pairs = read_texts(source, given.text, given.pair)
-    before = (beginning(given.text), beginning(given.pair or ""))
-    return Split(source.name, texts, pairs, [None] * len(texts), before=before).sentences
+    return unlabelled_rows(source, given.text, given.pair).sentences
 
 
 def too_large(size: int, largest: int) -> str:

@@ -226,9 +226,13 @@ def held_back(session: Session) -> HeldBackFacts:
     rows, sets = known.get("training rows"), known_of_sets(session)
     if rows is None:
         return HeldBackFacts()
-    leaked = {where: artifact.read(Leaks).leaked for where, artifact in known.items()}
+    leaks = {where: artifact.read(Leaks) for where, artifact in known.items()}
     data = with_purge(rows, session.artifact_of("purge-rows", ""))
-    found = HeldBackFacts(rows=data.rows, purged=data.purged, leaked=leaked)
+    found = HeldBackFacts(
+        rows=data.rows, purged=data.purged, leaked={where: one.leaked for where, one in leaks.items()}
+    )
+    if any(one.left_out for one in leaks.values()):
+        found = found.replaced(left_out={where: one.left_out for where, one in leaks.items() if one.left_out})
     known_of_rows = {name: getattr(data, name) for name in KNOWN_OF_ROWS}
     found = found.replaced(**{name: value for name, value in known_of_rows.items() if value})
     return found.replaced(judging=sets) if sets else found

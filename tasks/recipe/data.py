@@ -270,3 +270,8 @@ class TransferText(Knobs):
     text: str = Field("text", description="Name of the text column.")
     pair: str | None = Field(None, description="Name of the second text's column, for pair tasks.")
     alone: bool = Field(False, description="Use it instead of the training rows, not in addition to them.")
+    overlaps: Literal["keep", "leave-out"] = added_knob(
+        "keep",
+        "Texts that overlap with held-out rows. keep: learned from, counted and checked by the gate; leave-out: not "
+        "learned from.",
+    )

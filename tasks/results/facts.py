@@ -89,6 +89,8 @@ class Leaks(Stated):
 
     leaked: dict[str, int] = {}
     """Held-out rows that overlap with it, by split."""
+    left_out: int = 0
+    """Texts that are not learned from, because they overlap with held-out rows."""
 
 
 class SetFacts(Stated):
@@ -119,6 +121,8 @@ class HeldBackFacts(Stated):
     purged: Purge | None = None
     leaked: dict[str, dict[str, int]] = {}
     """Rows that overlap, by kind of training data and split."""
+    left_out: dict[str, int] = {}
+    """Texts that are not learned from, because they overlap with held-out rows, by kind of training data."""
     leaked_by_choice: dict[str, int] = {}
     leaked_in_part: dict[str, int] = {}
     groups: dict[str, int] = {}

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tasks.ports.rows.overlap import HeldBack, Sentences
+import numpy as np
+
+from tasks.ports.rows.overlap import NONE, HeldBack, Sentences
 from tasks.ports.rows.row_files import has_split
 from tasks.ports.rows.seen import read_sentences
 
@@ -22,6 +24,12 @@ def leaked(learned: Iterable[Sentences], held: Mapping[str, Sequence[Sentences]]
     index = HeldBack([row for rows in held.values() for row in rows])
     index.overlaps(learned)
     return by_split(index.found().tolist(), held)
+
+
+def free_of(learned: Iterable[Sentences], held: Mapping[str, Sequence[Sentences]]) -> list[int]:
+    """Return the numbers of the learned rows that overlap with no held-back row."""
+    index = HeldBack([row for rows in held.values() for row in rows])
+    return [int(row) for row in np.flatnonzero(index.overlaps(learned) == NONE)]
 
 
 def leaked_by_group(

@@ -13,7 +13,7 @@ import numpy as np
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.metrics.of_texts import references_in
-from tasks.ports.rows.data_leakage import HELD, JUDGING, held_sentences, leaked
+from tasks.ports.rows.data_leakage import HELD, JUDGING, free_of, held_sentences, leaked
 from tasks.ports.rows.faulty_rows import (
     rare_classes,
     rare_sentences,
@@ -205,15 +205,34 @@ def digest_of(rows: Split) -> str:
     return digest.hexdigest()
 
 
-def prepare_transfer(source: Path, text: str, pair: str | None, output: Path, rows: Path) -> dict[str, object]:
-    """Write the user's own unlabelled text as training rows without labels; return its number of rows, and the number
-    of the held-back ``rows`` that overlap with it."""
+def unlabelled_rows(source: Path, text: str, pair: str | None) -> Split:
+    """Read the user's own unlabelled text."""
     texts, pairs = read_texts(source, text, pair)
+    return Split(source.name, texts, pairs, [None] * len(texts), before=(beginning(text), beginning(pair or "")))
+
+
+def prepare_transfer(
+    source: Path, text: str, pair: str | None, output: Path, rows: Path, *, leave_out: bool = False
+) -> dict[str, object]:
+    """Write the user's own unlabelled text as training rows without labels; return its number of rows, and the number
+    of the held-back ``rows`` that overlap with it. With ``leave_out``, texts that overlap with those are not written.
+
+    Raises DataError if no text is left.
+    """
+    unlabelled, held = unlabelled_rows(source, text, pair), held_sentences(rows)
+    count = len(unlabelled)
+    if leave_out:
+        unlabelled = unlabelled.take(free_of(unlabelled.sentences, held))
+        if not len(unlabelled):
+            raise DataError(
+                f"no text of transfer.source is left: all {count:,} overlap with held-out rows, and transfer.overlaps "
+                f"is leave-out; give other texts, or set transfer.overlaps: keep"
+            )
     output.mkdir(parents=True, exist_ok=True)
-    unlabelled = Split(source.name, texts, pairs, [None] * len(texts), before=(beginning(text), beginning(pair or "")))
     write_split(output, "train", numbered_rows(unlabelled, TRANSFER_IDS))
     write_beginnings(output, unlabelled.before)
-    return {"rows": len(texts), "leaked": leaked(unlabelled.sentences, held_sentences(rows))}
+    facts = {"rows": len(unlabelled), "leaked": leaked(unlabelled.sentences, held)}
+    return {**facts, "left_out": count - len(unlabelled)} if leave_out else facts
 
 
 def leakage_of_corpus(source: Path, column: str, most: int | None, rows: Path) -> dict[str, object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from tasks.report.format.numbers import plural
 from tasks.report.tables.judging_sets import set_lines
 from tasks.results.facts import HeldBackFacts, Purge
 from tasks.scoring.quality.verdicts import FEWEST_GROUPS, are_few
@@ -25,7 +26,8 @@ def held_back_lines(found: HeldBackFacts | None) -> list[str]:
     """Return lines on the rows removed from train and on remaining overlaps; empty if they are unknown."""
     if found is None or not found.is_known:
         return [] if found is None else uncompared_lines(found)
-    own = [*purge_lines(found.rows, found.purged), *leak_lines(found), *part_lines(found), *choice_lines(found)]
+    own = [*purge_lines(found.rows, found.purged), *left_out_lines(found.left_out), *leak_lines(found)]
+    own += [*part_lines(found), *choice_lines(found)]
     return [*own, *group_lines(found), *set_lines(found.judging), *uncompared_lines(found)]
 
 
@@ -56,6 +58,15 @@ def leak_lines(found: HeldBackFacts) -> list[str]:
         f"Held-out rows that overlap with the {where}: "
         f"{', '.join(f'{count:,} of {rows[split]:,} {split}' for split, count in splits.items())}."
         for where, splits in found.leaked.items()
+    ]
+
+
+def left_out_lines(left_out: Mapping[str, int]) -> list[str]:
+    """Return a line for each kind of training data of which some is not learned from."""
+    return [
+        f"Left out of the {where} for overlaps with held-out rows: {plural(count, 'text')}."
+        for where, count in left_out.items()
+        if count
     ]
 
 

@@ -66,6 +66,23 @@ def test_texts_are_compared_as_the_stages_would(home: Home, tiny_bert: Path, tin
     assert "Held-out rows that overlap with the general text" in lines and "30 with the general text" in lines
 
 
+def test_a_plan_leaves_out_the_texts_that_a_run_leaves_out(
+    home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path
+) -> None:
+    recipe = with_texts(tiny_bert, tiny_rows, tmp_path)
+    assert recipe.transfer is not None
+    without = recipe.transfer.model_copy(update={"overlaps": "leave-out"})
+    told = planned(home, recipe.model_copy(update={"transfer": without}))
+    rows, texts, output = tmp_path / "rows", tmp_path / "mine.txt", tmp_path / "transfer"
+    prepare_rows(tiny_rows, RowsSlice(**dict(recipe.data), task=recipe.spec), rows)
+    said = prepare_transfer(texts, "text", None, output, rows, leave_out=True)
+    assert told.left_out == {"transfer text": said["left_out"]} and told.leaked["transfer text"] == said["leaked"]
+    assert {*told.leaked["transfer text"].values()} == {0}
+    assert f"Left out of the transfer text for overlaps with held-out rows: {said['left_out']} text" in " ".join(
+        held_back_lines(told)
+    )
+
+
 def test_what_is_too_large_for_a_plan_is_named(
     home: Home, tiny_bert: Path, tiny_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from flows.recipes.checks import planned_facts
 from tasks.catalog import TaskSpec
+from tasks.errors import DataError
 from tasks.ports.rows.data_leakage import leaked
 from tasks.ports.rows.overlap import sentences_of
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
@@ -134,3 +135,18 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
         "leaked": {"validation": 1, "selection": 0},
         "words": 5,
     }
+
+
+def test_texts_for_transfer_that_overlap_with_held_out_rows_are_left_out_if_a_recipe_says_so(tmp_path: Path) -> None:
+    """Students learned a teacher's answers to texts that stood in the rows that judge."""
+    clean = [f"a song {number} was {word},{word}" for number in range(3) for word in ("good", "bad")]
+    prepare_rows(write(tmp_path / "one", clean), RowsSlice(task=recipe_for().spec, selection_rows=0), tmp_path / "rows")
+    (tmp_path / "text.txt").write_text("a song 1 was bad\nthey say that A SONG 2 was  bad\nsomething else\n")
+    source, rows = tmp_path / "text.txt", tmp_path / "rows"
+    said = prepare_transfer(source, "text", None, tmp_path / "transfer", rows, leave_out=True)
+    assert said == {"rows": 1, "leaked": {"validation": 0, "selection": 0}, "left_out": 2}
+    assert read_texts(tmp_path / "transfer", "train")[0] == ["something else"]
+    (tmp_path / "text.txt").write_text("a song 1 was bad\n")
+    with pytest.raises(DataError, match="no text of transfer.source is left: all 1 .*, or set transfer.overlaps: keep"):
+        prepare_transfer(source, "text", None, tmp_path / "none", rows, leave_out=True)
+    assert not (tmp_path / "none").exists()
