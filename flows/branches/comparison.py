@@ -19,7 +19,7 @@ from tasks.contracts import Artifact
 from tasks.contrast_models import contrast_models
 from tasks.ports.rows.row_files import read_split
 from tasks.recipe.candidates import DistilledCandidate
-from tasks.recipe.makers.candidate_knobs import CandidateKnobs, differing
+from tasks.recipe.makers.candidate_knobs import CandidateKnobs, unlike_knobs
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContrastSlice
 from tasks.recipe.student_checks import general_phase
@@ -157,7 +157,7 @@ def named_by(recipe: Recipe, name: str) -> dict[str, tuple[str, ...]]:
     if name not in known:
         return {}
     ours = as_made(recipe, known[name])
-    return {other: differing(ours, as_made(recipe, known[other])) for other in known[name].compared_to}
+    return {other: unlike_knobs(ours, as_made(recipe, known[other])) for other in known[name].compared_to}
 
 
 def as_made(recipe: Recipe, one: CandidateKnobs) -> dict[str, object]:

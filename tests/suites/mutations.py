@@ -496,7 +496,8 @@ def new_branches(base: Base, seen: set[str], grown: str | None) -> set[str]:
     """
     fresh = {stage for stage in seen if stage not in base.takes and not stage.endswith(" s0")}
     assert fresh, "another seed or strategy must make another branch"
-    return fresh | ({f"score-model/{grown}", f"measure-speed/{grown}", f"inspect-answers/{grown}"} if grown else set())
+    again = "score-model", "score-pooled", "measure-speed", "inspect-answers"
+    return fresh | ({f"{stage}/{grown}" for stage in again} & base.takes.keys())
 
 
 # --- what lies outside of a recipe ------------------------------------------------------------------------------------

@@ -170,16 +170,16 @@ class CutKnobs(CandidateKnobs):
         return "student"
 
 
-def differing(ours: Mapping[str, object], theirs: Mapping[str, object], section: str = "") -> tuple[str, ...]:
+def unlike_knobs(ours: Mapping[str, object], theirs: Mapping[str, object], section: str = "") -> tuple[str, ...]:
     """Return the names of knobs that differ; of a section that only one of both has, its name alone, and of a shape the
     knobs without its name."""
     found: list[str] = []
     for name in {**ours, **theirs}:
         own, other = ours.get(name), theirs.get(name)
         if name == "shape":
-            found += differing(own if isinstance(own, Mapping) else {}, other if isinstance(other, Mapping) else {})
+            found += unlike_knobs(own if isinstance(own, Mapping) else {}, other if isinstance(other, Mapping) else {})
         elif isinstance(own, Mapping) and isinstance(other, Mapping):
-            found += differing(own, other, f"{section}{name}.")
+            found += unlike_knobs(own, other, f"{section}{name}.")
         elif own != other:
             found.append(f"{section}{name}")
     return tuple(sorted(found))

@@ -3,7 +3,6 @@ cases."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,8 +47,8 @@ FORMULAS: dict[str, Any] = {
     "default": forward_kl,
     "reverse": reverse_kl,
     "jensen-shannon": jensen_shannon,
-    "jensen-shannon(0.1)": partial(skewed_jensen_shannon, beta=0.1),
-    "jensen-shannon(0.9)": partial(skewed_jensen_shannon, beta=0.9),
+    "jensen-shannon(0.1)": lambda teacher_UC, student_UC: skewed_jensen_shannon(teacher_UC, student_UC, beta=0.1),
+    "jensen-shannon(0.9)": lambda teacher_UC, student_UC: skewed_jensen_shannon(teacher_UC, student_UC, beta=0.9),
 }
 
 

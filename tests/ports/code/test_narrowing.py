@@ -260,6 +260,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "OF_WEIGHTS": {"importance"},
         "PARTS": {"part"},
         "PATTERNS": {"pattern"},
+        "DRAWS": {"draw"},
         "WAYS_OF_RANGES": {"format"},
         "WAYS": {"ways", "whole"},  # a latency table times graphs in all of them
         "READERS": {"task.kind", "task_type"},

@@ -12,8 +12,9 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
-from flows.cli.runner import planned_rows, planned_session
+from flows.cli.runner import planned_session
 from flows.home import Home
+from flows.recipes.planned_rows import planned_rows
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
