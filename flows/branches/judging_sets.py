@@ -278,8 +278,13 @@ def unread_sets(recipe: Recipe, names: Sequence[str], largest: int) -> dict[str,
         if name in names and given.overlaps == "purge":
             found[name] = "train is purged for it first"
         elif name in names and size > largest:
-            found[name] = f"{size / 2**20:,.0f} MiB are to be read, and a plan reads at most {largest / 2**20:.0f}"
+            found[name] = too_large(size, largest)
     return found
+
+
+def too_large(size: int, largest: int) -> str:
+    """Return why a plan does not read a source of so many bytes."""
+    return f"its {size / 2**20:,.1f} MiB are more than the {largest / 2**20:.0f} MiB that a plan reads"
 
 
 def metrics_of_gate(

@@ -10,13 +10,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 
-from flows.branches.judging_sets import corpus_read, planned_sets, unread_sets
+from flows.branches.judging_sets import corpus_read, planned_sets, too_large, unread_sets
 from flows.home import Home
 from flows.recipes.checks import LARGEST_READ, planned_facts
-from flows.run.judging_sources import known_of_sets
+from flows.run.judging_sources import known_of_sets, sets_in, sources_of_sets
 from flows.run.opening import (
     LEARNED,
     find_source,
@@ -63,6 +63,8 @@ def compared_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
         if kept is not None and kept.left_out and TRANSFER in apart:
             found = found.replaced(left_out={TRANSFER: kept.left_out})
     unknown = {kind: why for kind, why in unread.items() if kind not in found.leaked}
+    if not found.is_known:
+        unknown = {**dict.fromkeys(apart, "the held-out rows are not read"), **unknown}
     return found.replaced(uncompared={**found.uncompared, **unknown}) if unknown else found
 
 
@@ -108,7 +110,8 @@ def planned_rows(recipe: Recipe, session: Session, texts: Learned | None = None)
         return known
     source = resolve_data(recipe.data.source, recipe.data.revision, recipe.spec)
     if source.bytes > LARGEST_READ:
-        unread = [f"judging set {name}" for name in missing] if known.is_known else [TRAIN]
+        there = sets_in(recipe, sources_of_sets(recipe))
+        unread = [*([] if known.is_known else [TRAIN]), *(f"judging set {name}" for name in missing if name in there)]
         return known.replaced(uncompared=dict.fromkeys(unread, too_large(source.bytes, LARGEST_READ)))
     divided, names, facts = divided_rows(Path(source.uri), RowsSlice(**dict(recipe.data), task=recipe.spec))
     require_two_classes(recipe, facts, metrics_in(sources_of_metrics(recipe, Home.from_environment())))
@@ -140,21 +143,21 @@ def texts_learned(recipe: Recipe) -> tuple[Learned, dict[str, str]]:
     found: dict[str, Callable[[], Iterable[Sentences]]] = {}
     sizes: dict[str, int] = {}
     if recipe.transfer is not None and "transfer" in sources:
-        found[TRANSFER] = partial(transfer_sentences, recipe.transfer, Path(sources["transfer"].uri))
+        found[TRANSFER] = read_once(partial(transfer_sentences, recipe.transfer, Path(sources["transfer"].uri)))
         sizes[TRANSFER] = sources["transfer"].bytes
     if recipe.corpus is not None and "corpus" in sources:
         knobs, size = corpus_read(recipe), sources["corpus"].bytes
-        found[GENERAL] = partial(documents, Path(sources["corpus"].uri), knobs.text, knobs.most)
+        found[GENERAL] = read_once(partial(documents, Path(sources["corpus"].uri), knobs.text, knobs.most))
         sizes[GENERAL] = size if knobs.most is None else min(size, WORD_BYTES * knobs.most)
     small = {kind: read for kind, read in found.items() if sizes[kind] <= LARGEST_TEXT}
     return small, {kind: too_large(size, LARGEST_TEXT) for kind, size in sizes.items() if kind not in small}
 
 
+def read_once(read: Callable[[], Iterable[Sentences]]) -> Callable[[], Sequence[Sentences]]:
+    """Return a function that reads texts when it is first called, for the held-out rows and for every judging set."""
+    return cache(lambda: [*read()])
+
+
 def transfer_sentences(given: TransferText, source: Path) -> Sequence[Sentences]:
     """Return the texts of a user's unlabelled rows, without the prompts before them."""
     return unlabelled_rows(source, given.text, given.pair).sentences
-
-
-def too_large(size: int, largest: int) -> str:
-    """Return why a plan does not read a source of so many bytes."""
-    return f"{size / 2**20:,.0f} MiB are to be read, and a plan reads at most {largest / 2**20:.0f} of it"

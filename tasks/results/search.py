@@ -125,7 +125,8 @@ class SearchResult(Stated):
     """Kendall's rank correlation of the scores in a supernet and of the same shapes trained alone, in ``checked``; None
     without a supernet, and where it is not defined."""
     scored: int | None = None
-    """Shapes that NSGA-II chose and a supernet scored; None where it scored all that fit, and without a supernet."""
+    """Shapes that a supernet scored, those of its check and those that NSGA-II chose; None where it scored all that
+    fit, without a supernet, and where its ranking is not followed."""
     checked: tuple[str, ...] = ()
     """The shapes that were trained alone to check a supernet."""
     trusted: bool = False

@@ -133,6 +133,7 @@ def kept_by_block(
     batches_of_pass = without_gradients(encoded.lengths_N, place, words_at_a_token(capture.model))
     for number, batches in enumerate(blocks_of(batches_of_pass)):
         if blocks.has(number):
+            job.progress(blocks.answers, encoded.answers, unit="tokens")
             continue
         found = list[dict[str, np.ndarray]]()
         for rows in batches:

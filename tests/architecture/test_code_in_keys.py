@@ -411,6 +411,7 @@ HANDED_OVER = {
     "die_with_parent": "ends a process",
     "sources_folder": "where sources lie; what they are is in keys",
     "purge_lines": "words for the log, of facts that stand in the result",
+    "left_out_lines": "the same, of transfer text",
     "ENGINE_LIBRARIES": "a stage's libraries, whose versions are in its key by name",
 }
 """What else code in keys takes from modules that never count, and what it does."""

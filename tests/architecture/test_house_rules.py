@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import shlex
 import subprocess
 import sys
 from importlib.machinery import PathFinder
@@ -127,9 +126,24 @@ def test_recipes_are_valid_and_say_what_they_are(path: Path) -> None:
     load_recipe(str(path))
     head = "".join(line for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
     assert all(f"# {part}: " in head for part in ("Result", "Cost", "Command"))
-    for command in re.findall(r"limbeck run (\S+(?: --set \S+)+)", head):  # each names knobs that there are
-        words = shlex.split(command)
-        load_recipe(words[0], [word for word in words[1:] if word != "--set"])
+    for name, changes in changes_in(head):  # each names knobs that there are
+        load_recipe(name or str(path), changes)
+
+
+def changes_in(head: str) -> list[tuple[str, list[str]]]:
+    """Return the changes by ``--set`` that a header names, those of several lines together, with the recipe of their
+    command; empty for the header's own."""
+    together = re.sub(r"\n#   (?=--set )", " ", head)
+    commands = r"(?:limbeck (?:run|search) (\S+) )?(?:--budget \S+ )*((?:--set \S+(?: |$|\n)?)+)"
+    return [
+        (name, [word.rstrip(",.;)`") for word in re.findall(r"--set (\S+)", sets)])
+        for name, sets in re.findall(commands, together)
+    ]
+
+
+def test_changes_of_a_header_are_found() -> None:
+    head = "# limbeck search x --budget bytes=1MB --set a.b=1\n#   --set c=[0,1]\n# Another task: --set task=mrpc, or\n"
+    assert changes_in(head) == [("x", ["a.b=1", "c=[0,1]"]), ("", ["task=mrpc"])]
 
 
 def set_from_outside(path: Path) -> list[tuple[str, str]]:

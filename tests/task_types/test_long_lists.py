@@ -156,6 +156,7 @@ def test_a_sample_of_a_long_list_has_its_right_text_and_other_texts_in_each_epoc
     assert drawn[0] != drawn[1] and drawn[0] == drawn[2], "by seed and epoch"
     (one,) = batches_of_rows(encoded, np.asarray([0]), size=4, tokens=200)
     assert len(one) * encoded.lengths_N[one].max() <= 200
+    assert 7 in one, "the right option, by which losses are measured"
 
 
 def test_texts_are_tokenized_in_blocks_with_the_same_tokens(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,7 @@ def planned_words(recipe: Recipe, result: SearchResult | TrialsResult, records: 
             min(CHECKED, result.fitting),
             cost_in_words([one for one in records if one.label.endswith(ROUND.format(1))]),
             min(search.candidates, result.fitting),
+            search.evolution.generations if result.fitting > search.evolution.above else 0,
         )
     return planned_lines(result, lengths[::-1], supernet)
 
@@ -177,7 +178,8 @@ async def ranked_shapes(
         found = await rank_in_supernet(recipe, search, result, shared)
         if found is None or found.trusted:
             return found
-        result = found.replaced(shapes=result.shapes, rounds=result.rounds)
+        # Its scores are not used, so that the answer does not tell how many there were.
+        result = found.replaced(shapes=result.shapes, rounds=result.rounds, scored=None)
     elif search.ranking == "supernet":
         few = f"fewer than {LEAST_CHECKED} shapes fit, so no supernet was made"
         result = result.replaced(notes=(*result.notes, few))

@@ -23,9 +23,11 @@ def kept_answer_lines(recipe: Recipe, held: HeldBackFacts, vocabulary: int | Non
     words, each = words_and_bytes(recipe, vocabulary)
     tokens = answered_tokens(recipe, held)
     if tokens is None:
-        size = f"up to {each} bytes for each token of the training rows, which are not counted yet"
+        size = f"up to {each} bytes for each token of {'the training rows' if recipe.transfer is None else 'the texts'}"
+        size += ", which are not counted yet"
     else:
         of = " of the texts to write" if held.words_to_write else ""
+        of += " of the training rows, beside those of the transfer text" if recipe.transfer is not None else ""
         size = f"up to {gigabytes(round(tokens * each))} for some {tokens:,.0f} tokens{of} ({TOKENS_OF_WORD:g} a word)"
     return [
         f"The teacher's kept answers, for each temperature: {size}, with "
@@ -63,8 +65,9 @@ def words_and_bytes(recipe: Recipe, vocabulary: int | None) -> tuple[int, int]:
 
 
 def answered_tokens(recipe: Recipe, facts: HeldBackFacts | RowsFacts) -> float | None:
-    """Return about how many tokens of the training rows the teacher answers; None if they are not counted yet."""
-    if facts.purged is None or not facts.rows:
+    """Return about how many tokens of the training rows the teacher answers; None if they are not counted yet, or if
+    it answers transfer text in their place."""
+    if facts.purged is None or not facts.rows or (recipe.transfer is not None and recipe.transfer.alone):
         return None
     asked = facts.words_to_write or facts.purged.words_left * recipe.task_type.share_asked
     return facts.rows["train"] * asked * TOKENS_OF_WORD

@@ -80,8 +80,8 @@ def search_lines(result: SearchResult, ranking: str = "") -> list[str]:
         lines.append(table_line(result.table))
     if result.scored is not None:
         lines.append(
-            f"NSGA-II chose {plural(result.scored, 'shape')} of {result.fitting:,} that were scored with the "
-            f"supernet's weights; the others have no score."
+            f"{plural(result.scored, 'shape')} of {result.fitting:,} were scored with the supernet's weights: those of "
+            f"its check, and generations that NSGA-II chose; the others have no score."
         )
     if result.checked:
         lines.append(supernet_line(result))
@@ -147,6 +147,8 @@ class PlannedSupernet(NamedTuple):
     """Shapes that are trained alone to check it."""
     alone: str
     candidates: int
+    generations: int = 0
+    """Generations of shapes that NSGA-II chooses; 0 where all that fit are scored."""
 
 
 def planned_lines(result: SearchResult, lengths: Sequence[str], supernet: PlannedSupernet | None = None) -> list[str]:
@@ -163,11 +165,16 @@ def planned_lines(result: SearchResult, lengths: Sequence[str], supernet: Planne
     rounds = ", then ".join(f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True))
     if supernet is None:
         return [*search_lines(result), f"Trainings of shapes: {rounds}."]
+    scored = f"the scores of the shapes that fit ({supernet.scores})"
+    if supernet.generations:
+        scored = (
+            f"the scores of its check ({supernet.scores}), and of up to {supernet.generations} generations by NSGA-II, "
+            f"planned as they come"
+        )
+    checked = f"{plural(supernet.checked, 'shape')} trained alone for {lengths[0]} each ({supernet.alone})"
     return [
         *search_lines(result, "to be ranked in a supernet"),
-        f"Supernet: its training, {supernet.length} ({supernet.training}); the scores of the shapes that fit "
-        f"({supernet.scores}); {plural(supernet.checked, 'shape')} trained alone for {lengths[0]} each "
-        f"({supernet.alone}).",
+        f"Supernet: its training, {supernet.length} ({supernet.training}); {scored}; {checked}.",
         f"If both orders agree with tau {TRUSTED} or more, {plural(supernet.candidates, 'candidate')} begin with "
         f"their part of the supernet, for {lengths[-1]} each. If not, shapes are trained in rounds: {rounds}.",
     ]

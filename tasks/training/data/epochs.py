@@ -109,6 +109,7 @@ def batches_of_rows(encoded: Encoded, rows_N: np.ndarray, *, size: int, tokens: 
     first_R = encoded.first_of_rows
     if first_R is None:
         return [rows_N[chosen] for chosen in by_length(encoded.lengths_N[rows_N], size=size, tokens=tokens)]
-    lengths_F = encoded.lengths_N
+    lengths_F, needed_F = encoded.lengths_N, None if encoded.windows is None else encoded.windows.needed_F
     costs_N, room_R = costs_of_rows(first_R, lengths_F, tokens)[rows_N], rooms_of_rows(first_R, lengths_F, tokens)
-    return [windows_of(first_R, rows_N[chosen], room_R) for chosen in by_length(costs_N, size=size, tokens=tokens)]
+    every = by_length(costs_N, size=size, tokens=tokens)
+    return [windows_of(first_R, rows_N[chosen], room_R, needed_F) for chosen in every]

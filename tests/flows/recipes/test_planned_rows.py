@@ -90,8 +90,10 @@ def test_what_is_too_large_for_a_plan_is_named(
     monkeypatch.setattr(planning, "LARGEST_READ", tiny_rows.stat().st_size - 1)
     monkeypatch.setattr(planning, "LARGEST_TEXT", tiny_rows.stat().st_size - 1)
     unread = planned(home, whole)
-    assert not unread.is_known and [*unread.uncompared] == ["training rows", "general text"]
-    assert held_back_lines(unread)[1].startswith("Overlaps of the general text are counted by a run, and not before: ")
+    kinds = ["training rows", "judging set other", "transfer text", "general text"]
+    assert not unread.is_known and [*unread.uncompared] == kinds
+    assert held_back_lines(unread)[3].startswith("Overlaps of the general text are counted by a run, and not before: ")
+    assert unread.uncompared["transfer text"] == "the held-out rows are not read"
     monkeypatch.setattr(planning, "LARGEST_READ", tiny_rows.stat().st_size)
     monkeypatch.setattr(planning, "LARGEST_TEXT", tiny_rows.stat().st_size)
     assert not planned(home, whole).uncompared
