@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 
 from flows.branches.judging_sets import corpus_read, planned_sets, too_large, unread_sets
@@ -44,7 +43,7 @@ LARGEST_TEXT = 64 * 2**20
 """Largest text, in bytes, that a plan compares: it is read once, which takes a core about a second for ten MiB."""
 WORD_BYTES = 8
 """About the bytes of a word with the space behind it, so that a corpus of which few words are read counts as small."""
-Learned = Mapping[str, Callable[[], Iterable[Sentences]]]
+Learned = Mapping[str, Callable[[], Sequence[Sentences]]]
 """Functions that read the texts of each kind of training data, from the first one on."""
 
 
@@ -52,16 +51,16 @@ def compared_rows(recipe: Recipe, session: Session) -> HeldBackFacts:
     """Return the facts about a plan's held-out rows, with their overlaps with transfer text and general text: those of
     cached stages, or counted now; and why an overlap is not counted, where a source is too large for a plan."""
     texts, unread = texts_learned(recipe)
-    kept = KeptTexts(recipe, session, texts[TRANSFER]) if leaves_out(recipe) and TRANSFER in texts else None
-    if kept is not None:
-        texts = {**texts, TRANSFER: lambda: kept.sentences}
+    held, whole = cache(partial(held_out, recipe, session)), texts.get(TRANSFER)
+    if whole is not None and leaves_out(recipe):
+        texts = {**texts, TRANSFER: cache(lambda: without_overlaps(whole(), held()))}
     found = planned_rows(recipe, session, texts)
     apart = {kind: read for kind, read in texts.items() if kind not in found.leaked}
     if apart and found.is_known:
-        held = held_out(recipe, session)
-        found = found.replaced(leaked={**found.leaked, **{kind: leaked(read(), held) for kind, read in apart.items()}})
-        if kept is not None and kept.left_out and TRANSFER in apart:
-            found = found.replaced(left_out={TRANSFER: kept.left_out})
+        counted = {kind: leaked(read(), held()) for kind, read in apart.items()}
+        found = found.replaced(leaked={**found.leaked, **counted})
+        left_out = len(whole()) - len(apart[TRANSFER]()) if whole is not None and TRANSFER in apart else 0
+        found = found.replaced(left_out={TRANSFER: left_out}) if left_out else found
     unknown = {kind: why for kind, why in unread.items() if kind not in found.leaked}
     if not found.is_known:
         unknown = {**dict.fromkeys(apart, "the held-out rows are not read"), **unknown}
@@ -73,30 +72,9 @@ def leaves_out(recipe: Recipe) -> bool:
     return recipe.transfer is not None and recipe.transfer.overlaps == "leave-out"
 
 
-@dataclass(frozen=True)
-class KeptTexts:
-    """The transfer text of a recipe without texts that overlap with held-out rows, once it is read."""
-
-    recipe: Recipe
-    session: Session
-    read: Callable[[], Iterable[Sentences]]
-
-    @cached_property
-    def found(self) -> tuple[list[Sentences], int]:
-        """The texts that are left, and the number of the others."""
-        texts = [*self.read()]
-        free = free_of(texts, held_out(self.recipe, self.session))
-        return [texts[row] for row in free], len(texts) - len(free)
-
-    @property
-    def sentences(self) -> list[Sentences]:
-        """The texts that are left."""
-        return self.found[0]
-
-    @property
-    def left_out(self) -> int:
-        """The number of texts that are left out."""
-        return self.found[1]
+def without_overlaps(texts: Sequence[Sentences], held: Mapping[str, Sequence[Sentences]]) -> list[Sentences]:
+    """Return the texts that overlap with no held-out row."""
+    return [texts[row] for row in free_of(texts, held)]
 
 
 def planned_rows(recipe: Recipe, session: Session, texts: Learned | None = None) -> HeldBackFacts:
@@ -140,7 +118,7 @@ def texts_learned(recipe: Recipe) -> tuple[Learned, dict[str, str]]:
     too large for a plan the reason. Raises DataError where a source cannot be found."""
     finders = source_finders(recipe)
     sources = {name: find_source(recipe, name, finders[name]) for name in ("transfer", "corpus") if name in finders}
-    found: dict[str, Callable[[], Iterable[Sentences]]] = {}
+    found: dict[str, Callable[[], Sequence[Sentences]]] = {}
     sizes: dict[str, int] = {}
     if recipe.transfer is not None and "transfer" in sources:
         found[TRANSFER] = read_once(partial(transfer_sentences, recipe.transfer, Path(sources["transfer"].uri)))
