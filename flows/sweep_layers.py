@@ -13,16 +13,16 @@ from prefect import flow
 
 from flows.branches.all_stages import sweep_everything
 from flows.branches.sweep import of_a_sweep
+from flows.deploy.recipe_form import RecipeParameter
 from flows.publish.sweep_results import publish_sweep
 from flows.run.notices import on_failure
 from flows.run.opening import open_run
 from flows.run.spot import heeding_notices
-from tasks.recipe.recipe import Recipe
 from tasks.results.sweep import SweepResult
 
 
 @flow(name="sweep-layers", flow_run_name="{recipe.name}", on_failure=[on_failure])
-async def sweep_layers(recipe: Recipe) -> SweepResult:
+async def sweep_layers(recipe: RecipeParameter) -> SweepResult:
     """Drop layers of one teacher by every strategy, number and seed, score all models, and report how many layers the
     task needs."""
     recipe = of_a_sweep(recipe)

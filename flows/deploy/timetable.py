@@ -18,6 +18,7 @@ from pydantic import JsonValue, TypeAdapter
 from ruamel.yaml import YAML
 
 from flows.deploy.form_schema import for_people
+from flows.deploy.recipe_form import deployment_form
 
 FOLDER = Path(__file__).resolve().parents[2] / "deployments"
 KNOWN = {
@@ -143,7 +144,7 @@ def entry_of(given: DeploymentEntry) -> Entry:
         "work_queue_name": given["work_pool"].get("work_queue_name", "default"),
         "job_variables": to_plain_values(given["work_pool"].get("job_variables", {})),
         "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
-        "parameter_openapi_schema": for_people(to_plain_values(flow.parameters.model_dump(exclude_unset=True))),
+        "parameter_openapi_schema": for_people(to_plain_values(deployment_form(flow.fn))),
         "pull_steps": [],
         "concurrency_limit": limit["limit"] if limit else None,
         "collision_strategy": limit.get("collision_strategy") if limit else None,

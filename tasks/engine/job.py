@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tasks.engine.environment import require_libraries
 from tasks.engine.events import EngineOrder
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound="BaseModel")
 PR_SET_PDEATHSIG = 1
-FILES_OF_BLOCKS = "answers-*.safetensors", "texts-*.parquet"
-"""Files of results that are computed in blocks, in a job's folder of checkpoints."""
-COPIES_TO_PUBLISH = 2
-"""While such a result is published, it is on the disk twice."""
 KIB = 1 if sys.platform == "darwin" else 1024  # bytes in the system's unit of peak memory (``ru_maxrss``)
+
+
+class StoredBlocks(NamedTuple):
+    """A result that is computed in blocks, each of which stays on the disk."""
+
+    files: str
+    """The pattern of their names, in a job's folder of checkpoints."""
+    copies: int
+    """How often the whole result is on the disk while it is published."""
 
 
 class Job:
@@ -53,6 +58,7 @@ class Job:
         self.threads: int = order.get("threads", 1)
         self.last_report = 0.0
         self.done, self.total = 0, 0
+        self.blocks: StoredBlocks | None = None
         self.say = mute if silent else emit
 
     def read(self, kind: type[K]) -> K:
@@ -161,12 +167,12 @@ def blocks_told(job: Job) -> str:
     """Return how much of a result that is computed in blocks is on the full disk, and what the rest needs; empty for
     other jobs. Half a block is removed."""
     (job.checkpoints / "unfinished").unlink(missing_ok=True)
-    blocks = [file for pattern in FILES_OF_BLOCKS for file in job.checkpoints.glob(pattern)]
-    if not blocks or not job.done:
+    blocks = [*job.checkpoints.glob(job.blocks.files)] if job.blocks is not None else []
+    if not blocks or job.blocks is None or not job.done:
         return ""
     written, free = sum(file.stat().st_size for file in blocks), shutil.disk_usage(job.checkpoints).free
     whole = written * job.total / job.done
-    needed = COPIES_TO_PUBLISH * whole
+    needed = job.blocks.copies * whole
     return (
         f", which goes on behind what is there: {written / 1e9:.3g} of some {whole / 1e9:.3g} GB are written and stay, "
         f"{needed / 1e9:.3g} GB are needed in all while they are published, and {free / 1e9:.3g} GB are free"

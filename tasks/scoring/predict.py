@@ -188,13 +188,14 @@ def ask_in_batches(
     pairs: Sequence[str] | None,
     report: Callable[[int], None],
 ) -> dict[str, np.ndarray]:
-    """Return a checkpoint's outputs of texts, or of pairs of texts, in row order."""
+    """Return a checkpoint's outputs of texts or pairs in row order; without a token to pad with, row by row."""
     import torch
 
+    together = 1 if None in (tokenizer.pad_token_id, model.config.pad_token_id) else BATCH
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
     found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
-    for start in range(0, len(order), BATCH):
-        rows = order[start : start + BATCH]
+    for start in range(0, len(order), together):
+        rows = order[start : start + together]
         second = [pairs[row] for row in rows] if pairs else None
         batch = batch_of(tokenizer, [texts[row] for row in rows], second, max_length=max_length, tensors="pt")
         with torch.inference_mode():
@@ -220,9 +221,8 @@ def truncated_share(
     max_length = longest(AutoConfig.from_pretrained(folder, local_files_only=True), max_length)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     texts, pairs = texts_as_asked(units, texts, pairs)
-    too_long = 0
-    for start in range(0, len(texts), MEASURED_AT_ONCE):
-        some = slice(start, start + MEASURED_AT_ONCE)
+    too_long, cuts = 0, range(0, len(texts), MEASURED_AT_ONCE)
+    for some in (slice(start, start + MEASURED_AT_ONCE) for start in cuts):
         read = tokenizer(list(texts[some]), list(pairs[some]) if pairs else None, verbose=False)["input_ids"]
         too_long += sum(len(ids) > max_length for ids in read)
     return too_long / len(texts)

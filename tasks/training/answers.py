@@ -130,6 +130,7 @@ def kept_by_block(
     """Return the kept parts of all answers. Each finished block of them is on the disk, so that a run that was killed
     goes on behind it."""
     place, blocks = capture.model.device, AnswerBlocks(job.checkpoints)
+    job.blocks = blocks.stored
     batches_of_pass = without_gradients(encoded.lengths_N, place, words_at_a_token(capture.model))
     for number, batches in enumerate(blocks_of(batches_of_pass)):
         if blocks.has(number):

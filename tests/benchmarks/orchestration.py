@@ -114,7 +114,7 @@ def servers_up(home: Path) -> Iterator[None]:
         limit = time.monotonic() + PATIENCE
         while not (home / "servers.json").exists():
             if process.poll() is not None or time.monotonic() > limit:
-                raise RuntimeError(f"the servers did not start; see {home / 'logs'}")
+                raise SystemExit(f"the servers did not start; {last_line(home / 'logs')}")
             time.sleep(0.5)
         yield
     finally:
@@ -122,9 +122,17 @@ def servers_up(home: Path) -> Iterator[None]:
         process.wait(60)
 
 
+def last_line(logs: Path) -> str:
+    """Return the last line of a log: the folder of logs goes with the benchmark's scratch."""
+    lines = [line for path in sorted(logs.glob("*.log")) for line in path.read_text(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if line.strip()), "they wrote no log")
+
+
 def surroundings(home: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a run: nothing of the caller's own servers and stores."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    """Return the environment of a run: nothing of the caller's own servers and stores, and compiled modules are kept,
+    which engines, and the machines of some tests, do not."""
+    left_out = (*OURS, "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     return kept | {"LIMBECK_HOME": str(home)} | more
 
 

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from transformers import GPT2Config, GPT2ForSequenceClassification
 
 from tasks.architectures.known_architectures import longest
 from tasks.errors import ModelError
 from tasks.scoring.predict import predict_texts, truncated_share
+from tests.families import tiny_tokenizer
 from tests.scoring.small import logits_of, sentences, write_classifier
 
 
@@ -23,6 +26,23 @@ def test_an_answer_does_not_depend_on_its_company(folder: Path) -> None:
     together_NC = logits_of(folder, texts, None, 32)
     alone_NC = np.concatenate([logits_of(folder, [text], None, 32) for text in texts[:12]])
     assert together_NC[:12] == pytest.approx(alone_NC, abs=1e-4) and np.ptp(together_NC[:, 0]) > 0.1
+
+
+def test_a_decoder_without_a_token_to_pad_with_reads_rows_one_by_one(tmp_path: Path) -> None:
+    """A folder of the user's: as of GPT-2, neither its tokenizer nor its config knows a token to pad with."""
+    torch.manual_seed(0)
+    tokenizer = tiny_tokenizer("roberta")
+    tokenizer.pad_token = None
+    tokenizer.save_pretrained(tmp_path)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "num_labels": 2}
+    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **sizes)
+    model = GPT2ForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path)
+    texts = ["the film was good", "bad", "the plot of the film was bad"]
+    with torch.inference_mode():
+        expected = [model(**tokenizer(text, return_tensors="pt")).logits.softmax(-1).max() for text in texts]
+    answers = predict_texts(tmp_path, texts)
+    assert [answer["score"] for answer in answers] == pytest.approx([float(one) for one in expected], abs=1e-6)
 
 
 def test_rows_keep_their_order(folder: Path) -> None:

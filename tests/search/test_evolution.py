@@ -62,6 +62,12 @@ def test_a_space_of_more_than_five_hundred_shapes_is_searched_with_a_third_of_th
     ranked = sorted((score(one) for one in FITTING), reverse=True)
     best = [max(score(by_name[name]) for generation in studied(seed) for name in generation) for seed in range(3)]
     assert min(best) >= ranked[len(ranked) // 50], "the best 2 % of all that fit, for three seeds"
+    # So many shapes drawn at random would find one of those, too; they would not score as many of the best.
+    good, found = {one.name for one in FITTING if score(one) >= ranked[25]}, 0
+    for seed in range(3):
+        found += len(good.intersection(name for generation in studied(seed) for name in generation))
+    drawn = 3 * 8 * 32 * len(good) / len(FITTING)
+    assert found > drawn, "more than all generations would find that are full and drawn at random"
     assert not {*asked} - {*by_name}, "no shape that does not fit is scored"
 
 

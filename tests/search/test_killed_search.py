@@ -25,6 +25,13 @@ from tests.search.test_search import search_recipe
 SEARCH = RUN.replace(".create())", '.create(), kind="search")')
 SLOWLY = {**FAST, "steps": 600, "checkpoint_minutes": 0.002}
 """A supernet that takes some seconds, and leaves checkpoints."""
+SMALL = {"space": {"layers": [1, 2], "neurons": [0.5, 1.0]}}
+LARGE = {
+    "space": {"layers": [1, 2, 3, 4], "width": [0.5, 1.0], "neurons": [0.5, 1.0]},
+    "budget": {"flops": "1x"},
+    "evolution": {"above": 8, "population": 4, "generations": 3},
+}
+"""A space of which generations are scored that NSGA-II chooses."""
 
 
 def stages_in(home: Home) -> list[str]:
@@ -50,9 +57,12 @@ MOMENTS = (has_begun, trains_a_supernet, has_judged)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 def test_a_search_that_is_killed_at_three_moments_ends_with_equal_digests(
-    prefect_url: str, tiny_rows: Path, tmp_path: Path
+    prefect_url: str, tiny_rows: Path, tmp_path: Path, size: dict[str, dict[str, object]]
 ) -> None:
+    if size is LARGE:
+        pytest.importorskip("optuna", reason="optuna is not installed: pip install 'limbeck[search]'")
     write_tiny("bert", tmp_path / "whole", num_hidden_layers=4)
     shutil.copytree(tmp_path / "whole", tmp_path / "stopped")
     of_server, found = {"PREFECT_API_URL": prefect_url}, {}
@@ -60,7 +70,7 @@ def test_a_search_that_is_killed_at_three_moments_ends_with_equal_digests(
         recipe = search_recipe(
             tmp_path / name,
             tiny_rows,
-            space={"layers": [1, 2], "neurons": [0.5, 1.0]},
+            **size,
             ranking="supernet",
             supernet={"prediction": SLOWLY, "rows": 20},
             candidates=1,
@@ -79,6 +89,7 @@ def test_a_search_that_is_killed_at_three_moments_ends_with_equal_digests(
         result = run_recipe(recipe, home=home, kind="search")
         search = RunResult.model_validate(result).search
         assert search is not None and search.checked, "it made no supernet"
+        assert (search.scored is not None and search.scored < search.fitting) == (size is LARGE)
         shapes = {one.name: (one.state, one.scores) for one in search.shapes}
         found[name] = {**digests(result), "": str((shapes, search.supernet_tau))}
     assert found["whole"] == found["stopped"] and len(found["whole"]) > 2

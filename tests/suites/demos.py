@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.run.demo import BASELINES, STUDENT, TEXTS, score_of
+from tasks.results.run import RunResult
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,7 +79,8 @@ def read(result: dict[str, Any], printed: str, seed: int, cores: int, minutes: f
     """Return what a finished demo told, and what is wrong with that."""
     champion = (result["promotion"]["champion"] or {}).get("candidate")
     gates = {model["name"]: model["gate"] for model in result["models"] if model["role"] in ("student", "dropped")}
-    ahead = {baseline: 100 * (score_of(result, STUDENT) - score_of(result, baseline)) for baseline in BASELINES}
+    known = RunResult.model_validate(result)
+    ahead = {baseline: 100 * (score_of(known, STUDENT) - score_of(known, baseline)) for baseline in BASELINES}
     problems = []
     if champion != STUDENT:
         problems.append(f"{champion} is champion, not {STUDENT}")

@@ -57,13 +57,15 @@ def cut_pairs(
 def batch_of(
     tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, *, max_length: int, tensors: str
 ) -> Any:
-    """Tokenize rows as one padded batch of tensors, cut as the tokenizer's settings state."""
+    """Tokenize rows as one batch of tensors, cut as the tokenizer's settings state and padded; a tokenizer without a
+    token to pad with takes one row alone."""
+    padding = len(texts) > 1 or tokenizer.pad_token_id is not None
     if pairs is None or stated_truncation(tokenizer) is None:
-        options = {"truncation": True, "max_length": max_length, "padding": True, "return_tensors": tensors}
+        options = {"truncation": True, "max_length": max_length, "padding": padding, "return_tensors": tensors}
         return tokenizer(list(texts), None if pairs is None else list(pairs), **options)
     tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True  # its advice is not for rows cut by hand
     cut = cut_pairs(tokenizer, texts, pairs, max_length=max_length)
-    return tokenizer.pad(dict(cut), padding=True, return_tensors=tensors)
+    return tokenizer.pad(dict(cut), padding=padding, return_tensors=tensors)
 
 
 def special(tokenizer: Any) -> int:

@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from tasks.engine.job import StoredBlocks
 from tasks.errors import StoreError
 from tasks.training.data.array_files import created_arrays, mapped_arrays
 
 BATCHES_OF_BLOCK = 16
 AT = "at"
 """The numbers of the units that a block answers."""
-COPIES = 2
-"""While answers are published, they are on the disk twice."""
 
 
 def blocks_of(batches: Sequence[np.ndarray]) -> Iterator[Sequence[np.ndarray]]:
@@ -37,13 +36,16 @@ def size_of_one(block: Mapping[str, np.ndarray]) -> float:
 class AnswerBlocks:
     """The blocks in a folder of checkpoints."""
 
+    stored = StoredBlocks("answers-*.safetensors", copies=2)
+    """While answers are published, all of them are on the disk twice: in blocks, and as one file."""
+
     def __init__(self, folder: Path) -> None:
         self.folder, self.answers, self.numbers, self.has_room = folder, 0, list[int](), False
         folder.mkdir(parents=True, exist_ok=True)
 
     def file(self, number: int) -> Path:
         """Return where a block is."""
-        return self.folder / f"answers-{number:06d}.safetensors"
+        return self.folder / self.stored.files.replace("*", f"{number:06d}")
 
     def has(self, number: int) -> bool:
         """Tell whether a block is there; it is then one of those that are joined."""
@@ -70,7 +72,7 @@ class AnswerBlocks:
         """Raise StoreError if the disk has no room for the answers that are not written yet, of this size in bytes,
         and for the copy that is published."""
         size, free = each * answers, shutil.disk_usage(self.folder).free
-        if COPIES * size - each * self.answers > free:
+        if self.stored.copies * size - each * self.answers > free:
             raise StoreError(
                 f"the teacher's answers take {size / 1e9:.3g} GB, twice that while they are published, of which "
                 f"{each * self.answers / 1e9:.3g} GB are written, and the disk has {free / 1e9:.3g} GB; free some "

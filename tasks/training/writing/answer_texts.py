@@ -42,6 +42,7 @@ def write_all_beams(job: Job) -> dict[str, object]:
         raise ModelError(f"models of type {knobs.task_type} write no texts; set signal: teacher or labels")
     writing = Writing(knobs.beams, knobs.length_penalty, knobs.max_length, best=knobs.beams)
     blocks, lengths_N = TextBlocks(job.checkpoints), encoded.lengths_N
+    job.blocks = blocks.stored
     for number, of_block in enumerate(blocks_by_length(lengths_N)):
         if not blocks.has(number):
             texts = dict[int, list[str]]()

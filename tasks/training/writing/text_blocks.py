@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks.engine.job import StoredBlocks
 from tasks.errors import ModelError
 
 SOURCES_OF_BLOCK = 256
@@ -52,12 +53,15 @@ def read_beams(path: Path) -> dict[int, list[str]]:
 class TextBlocks:
     """The blocks in a folder of checkpoints."""
 
+    stored = StoredBlocks("texts-*.parquet", copies=2)
+    """While texts are published, all of them are on the disk twice: in blocks, and as one file."""
+
     def __init__(self, folder: Path) -> None:
         self.folder, self.texts = folder, dict[int, list[str]]()
 
     def file(self, number: int) -> Path:
         """Return where a block is."""
-        return self.folder / f"texts-{number:06d}.parquet"
+        return self.folder / self.stored.files.replace("*", f"{number:06d}")
 
     def has(self, number: int) -> bool:
         """Tell whether a block is there; its texts are then among all."""

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from flows.compress import compress
+from flows.deploy.recipe_form import deployment_form
 from flows.from_shelf import ready_recipe
 from flows.run.demo import texts_to_ask
 from flows.run.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
 from flows.run.recipe_file import SHELF, load_recipe
+from flows.search_shapes import search_shapes
+from flows.sweep_layers import sweep_layers
 from tasks.errors import RecipeError
 from tasks.ports.rows.tables import read_texts
 from tasks.recipe.recipe import Recipe
@@ -20,6 +24,16 @@ from tasks.recipe.students import Sweep
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHELF.glob("*.yaml")))
 def test_without_changes_it_is_the_recipe_itself(name: str) -> None:
     assert recipe_of_the_shelf(name, Changes()) == load_recipe(name)
+
+
+@pytest.mark.parametrize("flow", [compress, search_shapes, sweep_layers])
+def test_the_form_of_a_whole_recipe_is_made_when_it_is_asked_for(flow: Any) -> None:
+    """It takes long, and every command that runs a flow would wait for it."""
+    assert "definitions" not in flow.parameters.model_dump(exclude_unset=True)
+    form: Any = deployment_form(flow.fn)
+    assert {*form["definitions"]["Recipe"]["properties"]} == {*Recipe.model_json_schema()["properties"]}
+    assert form["required"] == ["recipe"]
+    assert "definitions" not in flow.parameters.model_dump(exclude_unset=True)
 
 
 def test_changes_are_what_set_does() -> None:
