@@ -1,13 +1,17 @@
-"""One story on every machine: the demo from an empty home, on one core and on two."""
+"""One story on every machine: the demo from an empty home, on one core, on two and on four."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.suites.demos import Told, differences, tell
+from tests.suites.demos import Told, differences, seen_cores, tell
 
 GOOD = Told(
     0,
@@ -34,7 +38,16 @@ def test_other_bytes_and_another_story_are_named() -> None:
     ]
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_process_sees_as_many_cores_as_it_is_told(tmp_path: Path) -> None:
+    program = "import os; from tasks.ports.machine import available_cores; print(available_cores(), os.cpu_count())"
+    many = 2 * (os.cpu_count() or 1)
+    environment = os.environ | seen_cores(many, tmp_path)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(many)] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_the_demo_tells_one_story_on_one_core_and_on_two(tmp_path: Path) -> None:
-    assert not differences([tell(0, cores, tmp_path) for cores in (2, 1)])
+def test_the_demo_tells_one_story_on_one_core_on_two_and_on_four(tmp_path: Path) -> None:
+    assert not differences([tell(0, cores, tmp_path) for cores in (4, 2, 1)])
