@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, Any
 
-from pydantic import GetJsonSchemaHandler, JsonValue
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, JsonValue
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_plain_validator_function
 
 from tasks.recipe.recipe import Recipe
 
@@ -23,6 +24,10 @@ WITH_KNOBS: ContextVar[bool] = ContextVar("with_knobs", default=False)
 
 class MadeLater:
     """Leaves the knobs out of a parameter's schema, except inside ``deployment_form``; values are validated as ever."""
+
+    def __get_pydantic_core_schema__(self, source: type[Recipe], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return how values are validated: by the model's own validator, whose sections a form would all go through."""
+        return handler(source) if WITH_KNOBS.get() else no_info_plain_validator_function(source.model_validate)
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the schema of an object, or of this one with its sections."""
