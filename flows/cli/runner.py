@@ -69,18 +69,21 @@ def run_recipe(
 
 
 def flow_of(kind: str) -> Any:
-    """Return the flow of a kind of run."""
-    if kind == "sweep":
-        from flows.sweep_layers import sweep_layers
+    """Return the flow of a kind of run, without a form that no command shows."""
+    from flows.deploy.recipe_form import forms
 
-        return sweep_layers
-    if kind == "search":
-        from flows.search_shapes import search_shapes
+    with forms(with_knobs=False):
+        if kind == "sweep":
+            from flows.sweep_layers import sweep_layers
 
-        return search_shapes
-    from flows.compress import compress
+            return sweep_layers
+        if kind == "search":
+            from flows.search_shapes import search_shapes
 
-    return compress
+            return search_shapes
+        from flows.compress import compress
+
+        return compress
 
 
 def watched_run(

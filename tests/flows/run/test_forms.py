@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import flow
+from prefect.exceptions import ParameterTypeError
 
 from flows.compress import compress
-from flows.deploy.recipe_form import deployment_form
+from flows.deploy.recipe_form import deployment_form, forms
 from flows.from_shelf import ready_recipe
 from flows.run.demo import texts_to_ask
 from flows.run.forms import LEFT_OUT, Changes, changes_of, recipe_of_the_shelf
@@ -26,14 +30,26 @@ def test_without_changes_it_is_the_recipe_itself(name: str) -> None:
     assert recipe_of_the_shelf(name, Changes()) == load_recipe(name)
 
 
-@pytest.mark.parametrize("flow", [compress, search_shapes, sweep_layers])
-def test_the_form_of_a_whole_recipe_is_made_when_it_is_asked_for(flow: Any) -> None:
-    """It takes long, and every command that runs a flow would wait for it."""
-    assert "definitions" not in flow.parameters.model_dump(exclude_unset=True)
-    form: Any = deployment_form(flow.fn)
+@pytest.mark.parametrize("whole", [compress, search_shapes, sweep_layers])
+def test_the_form_of_a_whole_recipe_is_made_where_it_is_shown(whole: Any) -> None:
+    """It takes long, and a command that runs a flow would wait for it; Prefect's own `deploy` shows it, too."""
+    form: Any = deployment_form(whole.fn)
     assert {*form["definitions"]["Recipe"]["properties"]} == {*Recipe.model_json_schema()["properties"]}
-    assert form["required"] == ["recipe"]
-    assert "definitions" not in flow.parameters.model_dump(exclude_unset=True)
+    assert form["required"] == ["recipe"] and form == flow(whole.fn).parameters.model_dump(exclude_unset=True)
+    with forms(with_knobs=False):
+        quick = flow(whole.fn)
+        assert deployment_form(quick.fn) == form
+    assert "definitions" not in quick.parameters.model_dump(exclude_unset=True)
+    wrong: dict[str, Any] = {"recipe": {"name": "x", "teacher": {"epochs": -1}}}
+    with pytest.raises(ParameterTypeError, match=r"recipe.teacher.epochs: Input should be greater than 0"):
+        quick.validate_parameters(wrong)
+
+
+@pytest.mark.parametrize("kind", ["run", "search", "sweep"])
+def test_a_command_that_runs_a_flow_makes_no_form(kind: str) -> None:
+    program = "import sys; from flows.cli.runner import flow_of; print(len(flow_of(sys.argv[1]).parameters.model_dump_json()))"
+    done = subprocess.run([sys.executable, "-c", program, kind], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1000
 
 
 def test_changes_are_what_set_does() -> None:
