@@ -45,11 +45,13 @@ def test_the_form_of_a_whole_recipe_is_made_where_it_is_shown(whole: Any) -> Non
         quick.validate_parameters(wrong)
 
 
-@pytest.mark.parametrize("kind", ["run", "search", "sweep"])
-def test_a_command_that_runs_a_flow_makes_no_form(kind: str) -> None:
-    program = "import sys; from flows.cli.runner import flow_of; print(len(flow_of(sys.argv[1]).parameters.model_dump_json()))"
-    done = subprocess.run([sys.executable, "-c", program, kind], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 1000
+def test_a_command_that_runs_a_flow_makes_no_form() -> None:
+    program = (
+        "from flows.cli.runner import flow_of\n"
+        "for kind in ('run', 'search', 'sweep'): print(len(flow_of(kind).parameters.model_dump_json()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert max(map(int, done.stdout.split())) < 1000
 
 
 def test_changes_are_what_set_does() -> None:
