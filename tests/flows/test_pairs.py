@@ -60,7 +60,7 @@ def values_for(bert: Path, root: Path) -> dict[str, Any]:
             "source": str(write_answers(root / "rows" / "train.parquet", 90, 0)),
             "group": "book",
             "selection_rows": 24,
-            "validation_share": 0.2,
+            "validation_share": 0.25,
             "judge": {"others": {"source": str(write_answers(root / "others.parquet", 20, 500)), "group": "unit"}},
         },
         "teacher": {"model": str(bert), "floor": 0.0, **LEARNING},
