@@ -191,7 +191,7 @@ def ask_in_batches(
     """Return a checkpoint's outputs of texts or pairs in row order; without a token to pad with, row by row."""
     import torch
 
-    together = 1 if None in (tokenizer.pad_token_id, model.config.pad_token_id) else BATCH
+    together = 1 if None in (tokenizer.pad_token_id, getattr(model.config, "pad_token_id", None)) else BATCH
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]) + (len(pairs[row]) if pairs else 0))
     found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
     for start in range(0, len(order), together):

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from flows.branches.export import fits_seven_bits
 from tasks.exports.quantizing import quantize_by
 from tasks.recipe.judging import Exports
 from tasks.recipe.slices import QuantizeSlice
@@ -42,7 +43,9 @@ def sample() -> Iterator[Mapping[str, np.ndarray]]:
 def largest_error(folder: Path, way: str, percentile: float | None) -> float:
     """Return how far a quantized graph is off on states without outliers."""
     target = folder / f"{way}-{percentile}.onnx"
-    quantize_by(way, graph_in(folder), target, reduce_range=False, feeds=sample, percentile=percentile)
+    quantize_by(
+        way, graph_in(folder), target, reduce_range=fits_seven_bits(Exports()), feeds=sample, percentile=percentile
+    )
     (found_ND,) = open_session(target, 1).run(None, {"x": STATES_ND})
     return float(np.abs(found_ND - STATES_ND @ WEIGHTS_DD).max())
 

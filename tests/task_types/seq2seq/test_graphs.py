@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
+from flows.branches.export import fits_seven_bits
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import ModelError
@@ -21,6 +22,7 @@ from tasks.exports.jobs import export, quantize
 from tasks.exports.package import copy_beside
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.distillation import Generation
+from tasks.recipe.judging import Exports
 from tasks.recipe.slices import ExportSlice, QuantizeSlice, RowsSlice
 from tasks.report.tables.exports_section import snippet
 from tasks.scoring.onnx_models import OnnxModel
@@ -40,7 +42,12 @@ SOURCES = sentences(6)[0]
 GENERATION = Generation(beams=3, length_penalty=1.5, max_length=12)
 FULL = ExportSlice(task_type="seq2seq", max_length=32)
 SMALL = QuantizeSlice(
-    task_type="seq2seq", max_length=32, metric="chrf", ways=("dynamic", "static"), generation=GENERATION
+    task_type="seq2seq",
+    max_length=32,
+    metric="chrf",
+    ways=("dynamic", "static"),
+    generation=GENERATION,
+    reduce_range=fits_seven_bits(Exports()),
 )
 
 
