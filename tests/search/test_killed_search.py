@@ -89,7 +89,8 @@ def test_a_search_that_is_killed_at_three_moments_ends_with_equal_digests(
         result = run_recipe(recipe, home=home, kind="search")
         search = RunResult.model_validate(result).search
         assert search is not None and search.checked, "it made no supernet"
-        assert (search.scored is not None and search.scored < search.fitting) == (size is LARGE)
+        judged = sum('"judge-shapes"' in one for one in stages_in(home))
+        assert size is SMALL or judged >= 3, "several generations are judged, also where a search falls back later"
         shapes = {one.name: (one.state, one.scores) for one in search.shapes}
         found[name] = {**digests(result), "": str((shapes, search.supernet_tau))}
     assert found["whole"] == found["stopped"] and len(found["whole"]) > 2
