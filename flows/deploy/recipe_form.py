@@ -6,11 +6,13 @@ and is read by nothing but the form of a deployment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any
 
+from prefect import Flow
+from prefect.utilities.callables import parameter_schema
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, JsonValue
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -20,6 +22,8 @@ from tasks.recipe.recipe import Recipe
 
 WITH_KNOBS: ContextVar[bool] = ContextVar("with_knobs", default=True)
 """Whether the schema of a recipe is made with all of its knobs."""
+WITHOUT_KNOBS = {"type": "object", "description": "A recipe; its knobs are left out here."}
+"""The schema of a recipe that is made without them."""
 
 
 class MadeWhereShown:
@@ -31,7 +35,7 @@ class MadeWhereShown:
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the schema with its sections, or of any object."""
-        return handler(core) if WITH_KNOBS.get() else {"type": "object"}
+        return handler(core) if WITH_KNOBS.get() else WITHOUT_KNOBS.copy()
 
 
 RecipeParameter = Annotated[Recipe, MadeWhereShown()]
@@ -47,9 +51,11 @@ def forms(*, with_knobs: bool) -> Iterator[None]:
         WITH_KNOBS.reset(token)
 
 
-def deployment_form(flow: Callable[..., Any]) -> dict[str, JsonValue]:
-    """Return the schema of all parameters of a flow's function, with all knobs of a recipe, however it was defined."""
-    from prefect.utilities.callables import parameter_schema
-
-    with forms(with_knobs=True):
-        return parameter_schema(flow).model_dump(exclude_unset=True)
+def deployment_form(flow: Flow[..., Any]) -> dict[str, JsonValue]:
+    """Return the schema of all parameters of a flow, with all knobs of a recipe; it is made anew only for a flow that
+    this process has defined without them."""
+    form = flow.parameters
+    if any(one.get("description") == WITHOUT_KNOBS["description"] for one in form.properties.values()):
+        with forms(with_knobs=True):
+            form = parameter_schema(flow.fn)
+    return form.model_dump(exclude_unset=True)

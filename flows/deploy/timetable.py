@@ -144,7 +144,7 @@ def entry_of(given: DeploymentEntry) -> Entry:
         "work_queue_name": given["work_pool"].get("work_queue_name", "default"),
         "job_variables": to_plain_values(given["work_pool"].get("job_variables", {})),
         "enforce_parameter_schema": given.get("enforce_parameter_schema", True),
-        "parameter_openapi_schema": for_people(to_plain_values(deployment_form(flow.fn))),
+        "parameter_openapi_schema": for_people(to_plain_values(deployment_form(flow))),
         "pull_steps": [],
         "concurrency_limit": limit["limit"] if limit else None,
         "collision_strategy": limit.get("collision_strategy") if limit else None,

@@ -138,9 +138,8 @@ def notes(result: RunResult) -> list[str]:
     unsteady speed."""
     noted = sorted({f"{model.note}." for model in result.models if model.note})
     further = sorted({split for model in result.models for split in model.metrics} - {result.split})
-    beside = lines_on_further_rows(result.models, further)
-    if beside:  # lines on several sets of rows: each names its own
-        compared = [*lines_on_further_rows(result.models, [result.split]), *beside]
+    if further:  # lines on several sets of rows: each names its own
+        compared = lines_on_further_rows(result.models, [result.split, *further])
     else:
         compared = baseline_lines(result.models, result.split)
     return [*compared, *noted, *speed_lines(result.models)]

@@ -33,12 +33,12 @@ def test_without_changes_it_is_the_recipe_itself(name: str) -> None:
 @pytest.mark.parametrize("whole", [compress, search_shapes, sweep_layers])
 def test_the_form_of_a_whole_recipe_is_made_where_it_is_shown(whole: Any) -> None:
     """It takes long, and a command that runs a flow would wait for it; Prefect's own `deploy` shows it, too."""
-    form: Any = deployment_form(whole.fn)
+    form: Any = deployment_form(whole)
     assert {*form["definitions"]["Recipe"]["properties"]} == {*Recipe.model_json_schema()["properties"]}
     assert form["required"] == ["recipe"] and form == flow(whole.fn).parameters.model_dump(exclude_unset=True)
     with forms(with_knobs=False):
         quick = flow(whole.fn)
-        assert deployment_form(quick.fn) == form
+        assert deployment_form(quick) == form
     assert "definitions" not in quick.parameters.model_dump(exclude_unset=True)
     wrong: dict[str, Any] = {"recipe": {"name": "x", "teacher": {"epochs": -1}}}
     with pytest.raises(ParameterTypeError, match=r"recipe.teacher.epochs: Input should be greater than 0"):
