@@ -1,5 +1,5 @@
-"""A small chain that real processes run, and what can be read from the outside of what they left: for the suites that
-kill and break things."""
+"""What suites share: a small chain that real processes run, what can be read from the outside of what they left, and
+libraries by which a process is told another time or another machine."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ MEASURED = ("measure-speed",)
 """Stages whose result is a measurement: it is another one each time."""
 
 OURS = ("LIMBECK_", "PREFECT_", "MLFLOW_", "AWS_")
+COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
 def write_chain(folder: Path, bert: Path, rows: Path, **teacher: Any) -> Path:
@@ -192,3 +193,15 @@ def cache_of(path: Path) -> dict[str, str]:
     """Return whether each stage was a hit or a miss, from a result file."""
     stages = json.loads(path.read_text())["stages"]
     return {f"{stage['name']}/{stage['label']}".rstrip("/"): stage["cache"] for stage in stages}
+
+
+def library_of(name: str, folder: Path) -> Path:
+    """Compile ``NAME.c`` of this folder into ``NAME.so`` of another; a value of LD_PRELOAD.
+
+    Raises RuntimeError without a C compiler.
+    """
+    if COMPILER is None:
+        raise RuntimeError(f"{name}.c is not compiled here: install a C compiler")
+    library, source = folder / f"{name}.so", Path(__file__).with_name(f"{name}.c")
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
+    return library

@@ -23,6 +23,7 @@ from typing import Any
 
 from flows.run.demo import BASELINES, STUDENT, TEXTS, score_of
 from tasks.results.run import RunResult
+from tests.suites.chain import library_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = ("PREFECT_", "MLFLOW_", "LIMBECK_")
@@ -75,10 +76,7 @@ def tell(seed: int, cores: int, folder: Path) -> Told:
 
 def seen_cores(cores: int, folder: Path) -> dict[str, str]:
     """Return what a process must be told so that it sees more cores than there are."""
-    library = folder / "cores.so"
-    source = Path(__file__).with_name("cores.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
-    return {"LD_PRELOAD": str(library), "LIMBECK_TOLD_CORES": str(cores)}
+    return {"LD_PRELOAD": str(library_of("cores", folder)), "LIMBECK_TOLD_CORES": str(cores)}
 
 
 def read(result: dict[str, Any], printed: str, seed: int, cores: int, minutes: float) -> Told:

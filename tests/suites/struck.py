@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.s3_server import BUCKET, S3Server, make_bucket
-from tests.suites.chain import Host, asked, environment, write_chain
+from tests.suites.chain import COMPILER, Host, asked, environment, library_of, write_chain
 from tests.suites.doomed import LEASE_SECONDS
 from tests.tiny import write_tiny_bert, write_tiny_rows
 from tests.web_server import free_port
@@ -36,8 +36,6 @@ WITHOUT_PREFECT = 20.0
 SLACK = 40.0
 """Seconds that a machine may need besides, because others use it too."""
 HOUR = 3600
-COMPILER = shutil.which("cc") or shutil.which("gcc")
-"""Makes the library by which a clock jumps, if it is installed."""
 ATTEMPTS = 3  # runs that may end before the moment at which one is to be struck
 PARTS = "fork server", "engine", "packer", "prefect"
 PLAN = {
@@ -158,9 +156,7 @@ class Clock:
     did."""
 
     def __init__(self, folder: Path) -> None:
-        self.file, self.library = folder / "clock", folder / "clock.so"
-        source = Path(__file__).with_name("clock.c")
-        subprocess.run([str(COMPILER), "-shared", "-fPIC", "-O2", "-o", self.library, source, "-ldl"], check=True)
+        self.file, self.library = folder / "clock", library_of("clock", folder)
         self.jump(0)
 
     def jump(self, seconds: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.suites.chain import COMPILER
 from tests.suites.demos import Told, differences, seen_cores, tell
 
 GOOD = Told(
@@ -38,7 +38,7 @@ def test_other_bytes_and_another_story_are_named() -> None:
     ]
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 def test_a_process_sees_as_many_cores_as_it_is_told(tmp_path: Path) -> None:
     program = "import os; from tasks.ports.machine import available_cores; print(available_cores(), os.cpu_count())"
     many = 2 * (os.cpu_count() or 1)
