@@ -3,8 +3,8 @@ cores there are.
 
 ``python -m tests.suites.demos --seeds 10 --cores 4,2,1`` runs ``limbeck demo`` from an empty home for every seed and
 number of cores, one after another (some minutes each), prints a line for each, and ends with 1 where two of them tell
-another story or made other bytes. Of more cores than the machine has, a demo is told by a preloaded library: it plans,
-and runs stages side by side, as with so many.
+another story or made other bytes. ``--json`` keeps what they told. Of more cores than the machine has, a demo is told
+by a preloaded library: it plans, and runs stages side by side, as with so many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,23 +94,26 @@ def read(result: dict[str, Any], printed: str, seed: int, cores: int, minutes: f
         problems.append("the texts that its commands name are not there")
     if result["last_words"] not in " ".join(printed.split()):
         problems.append("its last sentence is not what it printed")
+    scores = [f"{score_of(known, name):.3f}" for name in (STUDENT, *BASELINES)]
+    if absent := [score for score in scores if score not in result["last_words"]]:
+        problems.append(f"its last sentence lacks {', '.join(absent)}")
     digests = {model["name"]: model["checkpoint"] for model in result["models"]}
     return Told(seed, cores, minutes, champion, gates, ahead, digests, tuple(problems))
 
 
 def differences(told: Sequence[Told]) -> list[str]:
-    """Say where demos of one seed made other bytes, and where those of several seeds tell another story."""
+    """Say where demos of one seed made other bytes or came to other verdicts, and where one tells another story."""
     found = [f"seed {one.seed}, {one.cores} cores: {problem}" for one in told for problem in one.problems]
     for seed in sorted({one.seed for one in told}):
         same = [one for one in told if one.seed == seed]
+        cores = " and ".join(str(one.cores) for one in same)
+        if any(one.gates != same[0].gates for one in same):
+            found.append(f"seed {seed}: the gate's verdicts differ on {cores} cores")
         apart = sorted(
             {name for one in same for name, digest in one.digests.items() if digest != same[0].digests[name]}
         )
         if apart:
-            found.append(
-                f"seed {seed}: {', '.join(apart)} have other bytes on "
-                f"{' and '.join(str(one.cores) for one in same)} cores"
-            )
+            found.append(f"seed {seed}: {', '.join(apart)} have other bytes on {cores} cores")
     return found
 
 
@@ -120,6 +123,7 @@ def main() -> int:
     options.add_argument("--seeds", type=int, default=10, help="how many seeds (default: 10)")
     options.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
     options.add_argument("--cores", default="4,2,1", help="on how many cores each (default: 4,2,1)")
+    options.add_argument("--json", type=Path, help="keep what every demo told in this file")
     given = options.parse_args()
     told = []
     with tempfile.TemporaryDirectory(prefix="limbeck-demos-") as folder:
@@ -129,6 +133,8 @@ def main() -> int:
                 print(told[-1].line, flush=True)
             for line in differences([one for one in told if one.seed == seed]):  # a run of an hour may be broken off
                 print(line, flush=True)
+            if given.json:
+                given.json.write_text(json.dumps([asdict(one) for one in told], indent=1) + "\n")
     wrong = differences(told)
     print(f"{len(told)} demos: {f'{len(wrong)} differences' if wrong else 'one story, and the same bytes of one seed'}")
     return 1 if wrong else 0

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from flows.run.demo import last_words
+from tests.flows.run.test_demonstration import demo
 from tests.suites.chain import COMPILER
-from tests.suites.demos import Told, differences, seen_cores, tell
+from tests.suites.demos import Told, differences, read, seen_cores, tell
 
 GOOD = Told(
     0,
@@ -33,9 +35,30 @@ def test_other_bytes_and_another_story_are_named() -> None:
     assert differences([GOOD, replace(GOOD, cores=1, digests={"distilled": "x", "teacher": "b"})]) == [
         "seed 0: distilled have other bytes on 2 and 1 cores"
     ]
+    assert differences([GOOD, replace(GOOD, cores=1, gates={"distilled": "refused"})]) == [
+        "seed 0: the gate's verdicts differ on 2 and 1 cores"
+    ]
     assert differences([replace(GOOD, problems=("None is champion, not distilled",))]) == [
         "seed 0, 2 cores: None is champion, not distilled"
     ]
+
+
+def test_a_last_sentence_that_lacks_a_score_is_named(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.csv"
+    texts.touch()
+    known = demo(0.986, 0.898, 0.975)
+    models = [{**model.model_dump(), "checkpoint": "a", "gate": "champion"} for model in known.models]
+    result = {
+        **known.model_dump(),
+        "models": models,
+        "promotion": {"champion": {"candidate": "distilled", "version": "1"}},
+        "texts": str(texts),
+    }
+    for words, problems in (
+        (last_words([known]), ()),
+        ("It has 0.986 and 0.898.", ("its last sentence lacks 0.975",)),
+    ):
+        assert read({**result, "last_words": words}, words, 0, 2, 1.0).problems == problems
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")
