@@ -12,6 +12,8 @@ class TriedRecipe(Stated):
     start: str
     method: str
     learning_rate: Number
+    augmented: bool = False
+    """Whether words of its training rows were replaced."""
     scores: tuple[Number | None, ...] = ()
     """On the selection rows, one a round, and that of the whole training of a candidate; fewer where it was left
     out."""

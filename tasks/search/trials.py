@@ -47,7 +47,7 @@ def candidate_of_trial(
         by="distillation",
         shape=trials.shape,
         start=trial.start,
-        stages=("intermediate",) if with_layers else (),
+        stages=(*(("augmentation",) if trial.augmented else ()), *(("intermediate",) if with_layers else ())),
         signal="labels" if trial.method == "labels" else "teacher",
         intermediate=intermediate,
         prediction=Prediction.model_validate(dict(prediction)),
@@ -58,7 +58,12 @@ def candidate_of_trial(
 def tried_recipe(trial: Trial) -> TriedRecipe:
     """Return a way that was not tried yet."""
     return TriedRecipe(
-        name=trial.name, start=trial.start, method=trial.method, learning_rate=trial.learning_rate, state="not tried"
+        name=trial.name,
+        start=trial.start,
+        method=trial.method,
+        learning_rate=trial.learning_rate,
+        augmented=trial.augmented,
+        state="not tried",
     )
 
 
@@ -70,14 +75,16 @@ def in_order_of_trial(trials: RecipeTrials) -> list[Trial]:
     return [every[0], *(every[int(number)] for number in order)]
 
 
-def fits_first_round(trial: Trial, going: Sequence[Trial], seconds: Mapping[str, float], trials: RecipeTrials) -> bool:
+def fits_first_round(
+    trial: Trial, going: Sequence[Trial], seconds: Mapping[tuple[str, bool], float], trials: RecipeTrials
+) -> bool:
     """Tell whether the first round may try a way beside those that are ``going``: together they take a like part of the
-    minutes in every round before the last, each the ``seconds`` that a way of its method took; one of a method that was
-    not tried yet at least as many as the cheapest. As many ways as there are candidates are tried in any case."""
+    minutes in every round before the last, each the ``seconds`` that a way of its cost took; one of a cost that was
+    not met yet at least as many as the cheapest. As many ways as there are candidates are tried in any case."""
     if len(going) < trials.candidates:
         return True
-    left = 60 * trials.minutes / max(1, trials.rounds - 1) - sum(seconds[one.method] for one in going)
-    return left >= seconds.get(trial.method, min(seconds.values()))
+    left = 60 * trials.minutes / max(1, trials.rounds - 1) - sum(seconds[one.cost] for one in going)
+    return left >= seconds.get(trial.cost, min(seconds.values()))
 
 
 def next_round(

@@ -40,7 +40,7 @@ def shrink(values: Any, bert: Path) -> Any:
     if not isinstance(values, Mapping):
         return values
     small = {key: shrink(value, bert) for key, value in values.items() if key not in ("epochs", "holdout_rows")}
-    if "learning_rate" in values or "epochs" in values or "steps" in values:
+    if values.keys() & {"learning_rate", "epochs", "steps"} and "minutes" not in values:  # a section search.recipes
         small |= SMALL | {"steps": 78 if values.get("method") == "feature-maps" else 2}  # layers take turns
     small |= {key: size for key, size in WIDTHS.items() if isinstance(values.get(key), int)}
     if isinstance(values.get("heads"), int) and "hidden" not in values:
@@ -168,6 +168,7 @@ LIKE_ANOTHER = (
     "four-bit",
     "glue-best",
     "glue-methods",
+    "glue-ways",
     "go-emotions",
     "linear-attention",
     "lite-transformer",

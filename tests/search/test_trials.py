@@ -18,6 +18,7 @@ from tasks.recipe.makers.trials import RecipeTrials, Trial
 from tasks.recipe.recipe import Recipe
 from tasks.report.tables.trials import trials_lines, trials_section
 from tasks.results.run import RunResult
+from tasks.results.trials import TrialsResult
 from tasks.search.trials import (
     candidate_of_trial,
     fits_first_round,
@@ -40,6 +41,21 @@ def test_every_way_has_a_name_that_a_registry_takes() -> None:
     names = [one.name for one in trials_with(learning_rates=[1.2e-4, 1e-4, 0.05]).all_trials]
     assert names[:3] == ["teacher-answers-12e-5", "teacher-answers-1e-4", "teacher-answers-5e-2"]
     assert len(set(names)) == 27 and not any(sign in name for name in names for sign in "./:% ")
+
+
+def test_augmented_rows_are_a_choice_but_for_labels_alone() -> None:
+    trials = trials_with(methods=["layers", "labels"], starts=["teacher"], augmentation=[False, True])
+    assert [one.name for one in trials.all_trials if one.learning_rate == 5e-5] == [
+        "teacher-layers-5e-5",
+        "teacher-layers-5e-5-augmented",
+        "teacher-labels-5e-5",
+    ]
+    plain, augmented = (candidate_of_trial(one, trials, SECTION, 90, (0,)) for one in trials.all_trials[:2])
+    assert augmented.stages == ("augmentation", "intermediate")
+    assert augmented.model_copy(update={"name": plain.name, "stages": plain.stages}) == plain
+    assert trials_section(TrialsResult(minutes=1, trials=(tried_recipe(trials.all_trials[1]),))).rows[0][2] == (
+        "layers, augmented rows"
+    )
 
 
 def test_all_ways_take_as_many_steps_and_vary_one_thing() -> None:
@@ -78,13 +94,15 @@ def test_each_way_takes_the_seconds_of_its_own_method() -> None:
     several times over."""
     trials = trials_with(minutes=2, steps=600)
     answers, layers, relations = (Trial("teacher", method, 1e-4) for method in ("answers", "layers", "relations"))
-    took = {"answers": 5.0, "layers": 40.0}
+    took = {("answers", False): 5.0, ("layers", False): 40.0}
     assert fits_first_round(answers, [], {}, trials), "as many as there are candidates, in any case"
     assert fits_first_round(layers, [answers, answers, answers], took, trials), "15 seconds of a minute are spent"
     assert not fits_first_round(layers, [answers, layers], took, trials), "15 are left, and one takes 40"
     assert fits_first_round(answers, [answers, layers], took, trials)
     assert fits_first_round(relations, [answers, layers], took, trials), "nobody knows how long it takes"
     assert not fits_first_round(relations, [answers] * 4 + [layers], took, trials)
+    augmented = answers._replace(augmented=True)
+    assert not fits_first_round(augmented, [answers, layers], {**took, augmented.cost: 20.0}, trials)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +111,7 @@ def test_each_way_takes_the_seconds_of_its_own_method() -> None:
         ({"starts": ["teacher", "teacher"]}, "starts .* contain duplicates"),
         ({"starts": ["teachers"]}, "did you mean 'teacher'"),
         ({"methods": ["layer"]}, "Input should be"),
+        ({"augmentation": [True], "methods": ["labels"]}, "which reads rows as they are; add false"),
         ({"rounds": 1}, "greater than or equal to 2"),
     ],
 )
@@ -147,6 +166,9 @@ def test_ways_that_a_recipe_cannot_hold_are_refused_in_one_sentence(tmp_path: Pa
     with pytest.raises(RecipeError, match="search.recipes: student random-replacing-5e-5 replaces") as raised:
         of_a_search(recipe.model_copy(update={"search": wrong}))
     assert "pydantic" not in str(raised.value) and "\n" not in str(raised.value)
+    wrong = search.model_copy(update={"recipes": trials_with(augmentation=[True, False])})
+    with pytest.raises(RecipeError, match=r"uses the stages \['augmentation'\], which the recipe does not have"):
+        of_a_search(recipe.model_copy(update={"search": wrong}))
 
 
 def test_a_shape_deeper_than_its_teacher_is_refused_before_anything_runs(

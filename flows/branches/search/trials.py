@@ -120,18 +120,18 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
 
 
 async def ways_of_first_round(first: Round, order: Sequence[Trial]) -> list[str] | None:
-    """Return the ways that the first round tries, by name: one of each method is trained alone before the others, since
+    """Return the ways that the first round tries, by name: one of each cost is trained alone before the others, since
     methods that compare inner layers take several times as long as the others. None in a plan that does not know it."""
     going: list[Trial] = []
-    seconds: dict[str, float] = {}
+    seconds: dict[tuple[str, bool], float] = {}
     for way in order:
         if not fits_first_round(way, going, seconds, first.trials):
             break
-        if way.method not in seconds:
+        if way.cost not in seconds:
             found = await first.tried([way])
             if found is None:
                 return None
-            seconds[way.method] = found[0].seconds
+            seconds[way.cost] = found[0].seconds
         going.append(way)
     return [one.name for one in going]
 

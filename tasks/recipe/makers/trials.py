@@ -25,13 +25,20 @@ class Trial(NamedTuple):
     start: str
     method: TriedMethod
     learning_rate: float
+    augmented: bool = False
 
     @property
     def name(self) -> str:
         """Its name as a candidate, for example teacher-layers-12e-5."""
         _, digits, exponent = Decimal(repr(self.learning_rate)).normalize().as_tuple()
         rate = f"{''.join(map(str, digits))}e{exponent}"
-        return "-".join([self.start, self.method, rate]).replace("/", "-").replace(".", "-")
+        texts = ("augmented",) if self.augmented else ()
+        return "-".join([self.start, self.method, rate, *texts]).replace("/", "-").replace(".", "-")
+
+    @property
+    def cost(self) -> tuple[str, bool]:
+        """What its seconds a step depend on: the teacher answers replaced words while a student learns."""
+        return self.method, self.augmented
 
 
 class RecipeTrials(Knobs):
@@ -51,6 +58,12 @@ class RecipeTrials(Knobs):
     learning_rates: tuple[Rate, ...] = Field(
         (5e-5, 1e-4, 3e-4), min_length=1, description="Peak learning rates of the last phase."
     )
+    augmentation: tuple[bool, ...] = Field(
+        (False,),
+        min_length=1,
+        description="Whether words of the training rows are replaced, by the recipe's section augmentation: [false, "
+        "true] tries both. With labels alone rows stay as they are.",
+    )
     steps: int = Field(600, ge=2, description="Steps of a whole training, of both phases together.")
     minutes: float = Field(
         30.0,
@@ -69,14 +82,20 @@ class RecipeTrials(Knobs):
 
     @model_validator(mode="after")
     def choices_differ(self) -> Self:
-        """Reject repeated values, and a misspelt start."""
-        for what in ("starts", "methods", "learning_rates", "seeds"):
+        """Reject repeated values, a misspelt start, and choices that leave no way."""
+        for what in ("starts", "methods", "learning_rates", "augmentation", "seeds"):
             require_distinct(getattr(self, what), what)
         for start in self.starts:
             require_start("of trials", start)
+        if not self.all_trials:
+            raise ValueError(
+                "augmentation is [true] and methods is [labels], which reads rows as they are; add false to "
+                "augmentation, or another method"
+            )
         return self
 
     @property
     def all_trials(self) -> list[Trial]:
         """Every way to train the shape, the first values of each choice first."""
-        return [Trial(*one) for one in product(self.starts, self.methods, self.learning_rates)]
+        every = product(self.starts, self.methods, self.learning_rates, self.augmentation)
+        return [one for one in map(Trial._make, every) if not (one.augmented and one.method == "labels")]

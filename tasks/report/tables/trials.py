@@ -14,7 +14,8 @@ def trial_cells(trial: TriedRecipe, metric: str) -> list[str]:
     """Return the row of one way, whose scores are of a metric."""
     seconds = f"{float(trial.seconds):.1f}" if trial.scores else "—"
     rate = f"{float(trial.learning_rate):g}"
-    return [trial.name, trial.start, trial.method, rate, by_round(trial.scores, metric), seconds, trial.state]
+    method = f"{trial.method}, augmented rows" if trial.augmented else trial.method
+    return [trial.name, trial.start, method, rate, by_round(trial.scores, metric), seconds, trial.state]
 
 
 def trials_lines(result: TrialsResult) -> list[str]:
