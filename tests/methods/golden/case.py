@@ -15,7 +15,8 @@ from numpy import ndarray
 
 @dataclass(frozen=True)
 class Case:
-    """``of`` names the file and the function of ``tasks/methods``, ``learned`` the inputs whose gradient is kept."""
+    """``of`` names the file and the function of ``tasks/methods``, ``learned`` the inputs whose gradient is kept: the
+    gradient of the value, or of the sum of its products with ``upstream`` where it is a tensor."""
 
     of: str
     name: str
@@ -24,6 +25,7 @@ class Case:
     knobs: dict[str, Any] = field(default_factory=dict)
     learned: tuple[str, ...] = ()
     table: tuple[dict[str, Any], ...] = ()
+    upstream: ndarray | None = None
 
 
 def drawn(seed: int, *shape: int, reach: int = 3) -> ndarray:

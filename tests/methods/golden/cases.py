@@ -13,7 +13,8 @@ from tests.methods.golden.feature_maps import feature_maps
 from tests.methods.golden.lists import lists
 from tests.methods.golden.next_words import next_words
 from tests.methods.golden.pretraining import pretraining
-from tests.methods.golden.tables import maps_and_strategies, texts
+from tests.methods.golden.quantization import grids, learned_steps, three_values
+from tests.methods.golden.tables import maps_and_strategies, shares_that_stay, texts
 from tests.methods.golden.vectors import vectors
 
 MASK = np.array([[1, 1, 1, 1], [1, 1, 1, 0]])
@@ -275,10 +276,18 @@ def neurons() -> list[Case]:
     """The importance of the neurons of a feed-forward block."""
     seen = {"activations_BTF": drawn(61, 2, 3, 4), "gradients_BTF": drawn(62, 2, 3, 4), "mask_BT": SHORT}
     weights = {"first_FD": drawn(63, 4, 3), "second_DF": drawn(64, 3, 4)}
+    blocks = {
+        "states_ND": drawn(141, 3, 4, reach=1),
+        "first_LFD": drawn(142, 2, 5, 4),
+        "bias_LF": drawn(143, 2, 5, reach=1),
+        "second_LDF": drawn(144, 2, 4, 5),
+    }
+    blocks["first_LFD"][0, 4], blocks["second_LDF"][0, :, 4] = blocks["first_LFD"][0, 1], blocks["second_LDF"][0, :, 1]
     return [
         Case("importance.taylor_terms", "padded", losses.taylor_terms, seen, {}),
         Case("importance.mean_activations", "padded", losses.mean_activations, seen, {}),
         Case("importance.norms_of_weights", "both maps", losses.norms_of_weights, weights, {}),
+        Case("neurons.keep_neurons", "three of five", losses.without_neurons, blocks, {"count": 3}),
     ]
 
 
@@ -308,12 +317,26 @@ def weights() -> list[Case]:
         {"step": step, "begin": 4, "end": 14, "first": 1.0, "last": 0.25} for step in (0, 4, 5, 9, 13, 14, 20)
     )
     scores = {"first_OI": drawn(73, 2, 3), "second_OI": drawn(74, 4, 2)}
+    matrix, half = {"weight_OI": drawn(151, 3, 3)}, {"share": 0.5}
+    by_scores, above = {**matrix, "scores_OI": np.round(drawn(152, 3, 3))}, drawn(153, 3, 3, reach=1)
+    both = ("weight_OI", "scores_OI")
     groups = np.vstack([drawn(75, 1, 8), [[0.5, 0.5, 0.5, 0.5, 2.0, 1.0, 2.0, 2.0]]])
     return [
         Case("semi_structured.two_of_four", "drawn, and equals", losses.two_of_four, {"scores_OI": groups}),
         Case("weight_masks.cubic", "steps", losses.cubic, table=steps),
         Case("weight_masks.pressure", "two sizes", losses.pressure, scores, {}, ("first_OI", "second_OI")),
+        Case("weight_masks.WeightMask", "by scores", losses.weight_mask, by_scores, half, both, upstream=above),
+        Case("weight_masks.WeightMask", "by size", losses.weight_mask, matrix, half, ("weight_OI",), upstream=above),
     ]
+
+
+def values() -> list[Case]:
+    """A head of one output that starts at the labels."""
+    given = {"states_BD": drawn(161, 4, 3), "weight_1D": drawn(162, 1, 3) / 64, "bias_1": np.array([2.5])}
+    given["growth_1"] = np.array([0.015625])
+    learned, upstream = tuple(given), drawn(163, 4, 1)
+    knobs = {"deviation": 1.5}
+    return [Case("value_head.ValueHead", "grown", losses.value_head, given, knobs, learned, upstream=upstream)]
 
 
 def all_cases() -> list[Case]:
@@ -332,7 +355,12 @@ def all_cases() -> list[Case]:
         neurons,
         stream,
         weights,
+        values,
+        grids,
+        learned_steps,
+        three_values,
         maps_and_strategies,
+        shares_that_stay,
         texts,
         vectors,
     )

@@ -25,3 +25,13 @@ def gradient(formula: Callable[..., ndarray], given: Mapping[str, Any], name: st
         found[at] = np.imag(formula(**{**given, name: moved})) / STEP
         moved[at] = given[name][at]
     return found
+
+
+def passed(values: ndarray, found: ndarray) -> ndarray:
+    """Return what was found in place of values, with the derivative of the values themselves."""
+    return found + 1j * values.imag if np.iscomplexobj(values) else found
+
+
+def slowed(step: ndarray, factor: float) -> ndarray:
+    """Return a step whose gradient is multiplied by a factor (appendix B of arXiv:1902.08153)."""
+    return step.real + 1j * step.imag * factor if np.iscomplexobj(step) else step

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy import ndarray
 
+from tests.methods.golden.gradient import passed
+from tests.methods.golden.rules import masks_of, most_important
+
 MASKED_AT = -100.0  # TinyBERT's code takes a score at or below this for a masked one
 SMOOTHING = 0.7  # how strongly DistilBERT lets a token's frequency count against it
 
@@ -415,3 +418,35 @@ def two_of_four(scores_OI: ndarray) -> ndarray:
             places = sorted(range(first, first + 4), key=lambda place: (-row[place], place))
             mask[o, places[:2]] = 1.0
     return mask
+
+
+def masked_weight(weight_OI: ndarray, mask_OI: ndarray, scores_OI: ndarray | None = None) -> ndarray:
+    """Let a score have the derivative that a factor before its weight would have, whether the weight stays or not."""
+    return weight_OI * (mask_OI if scores_OI is None else passed(scores_OI, mask_OI))
+
+
+def weight_mask(weight_OI: ndarray, share: float, scores_OI: ndarray | None = None) -> ndarray:
+    """Let a share of the weights stay, by their scores, and without scores by their sizes."""
+    by_OI = np.abs(weight_OI) if scores_OI is None else scores_OI.real
+    [mask_W] = masks_of([by_OI.flatten().tolist()], share, "matrix")
+    return masked_weight(weight_OI, np.array(mask_W).reshape(by_OI.shape), scores_OI)
+
+
+def without_neurons(
+    states_ND: ndarray, first_LFD: ndarray, bias_LF: ndarray, second_LDF: ndarray, count: int
+) -> ndarray:
+    """Outputs of blocks with ReLU, of which all but ``count`` neurons, those with the longest weights, are silent."""
+    made = []
+    for first_FD, bias_F, second_DF in zip(first_LFD, bias_LF, second_LDF, strict=True):
+        stay = most_important(norms_of_weights(first_FD, second_DF).tolist(), count)
+        active_NF = np.maximum(states_ND @ first_FD.T + bias_F, 0) * np.isin(np.arange(len(first_FD)), stay)
+        made.append(active_NF @ second_DF.T)
+    return np.stack(made)
+
+
+# --- a head that starts at the labels: arXiv:1602.07714 ---
+
+
+def value_head(states_BD: ndarray, weight_1D: ndarray, bias_1: ndarray, growth_1: ndarray, deviation: float) -> ndarray:
+    """Values in units of the labels' deviation; a weight of 0.02 and a scale grow alike."""
+    return bias_1 + deviation * np.exp(50 * growth_1) * (states_BD @ weight_1D.T)

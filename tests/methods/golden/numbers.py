@@ -28,12 +28,17 @@ def computed() -> dict[str, dict[str, Any]]:
 
 def call_of(case: Case) -> dict[str, Any]:
     """Return one call: what is given, what comes out, and the gradient of that."""
-    given = case.inputs | case.knobs
+    given, upstream = case.inputs | case.knobs, case.upstream
+
+    def scalar(**moved: Any) -> Any:
+        return case.formula(**moved) if upstream is None else np.sum(case.formula(**moved) * upstream)
+
     return {
         "inputs": {name: value.tolist() for name, value in case.inputs.items()},
         "knobs": case.knobs,
         "value": plain(case.formula(**given)),
-        "gradients": {name: plain(gradient(case.formula, given, name)) for name in case.learned},
+        **({} if upstream is None else {"upstream": upstream.tolist()}),
+        "gradients": {name: plain(gradient(scalar, given, name)) for name in case.learned},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,51 @@ def trust_ratio(weight: ndarray, direction: ndarray) -> ndarray:
     """Euclidean norms, or 1."""
     ours, theirs = (np.sqrt(np.sum(values * values)) for values in (weight, direction))
     return ours / theirs if ours * theirs > 0 else np.float64(1)
+
+
+def three_steps(
+    matrix_OI: ndarray,
+    zeros_OI: ndarray,
+    bias_O: ndarray,
+    gradients_SW: ndarray,
+    *,
+    lr: float,
+    betas: Sequence[float],
+    eps: float,
+    weight_decay: float,
+    grad_scale: float = 1.0,
+) -> ndarray:
+    """All weights after each step, [S, W]; the bias is neither decayed nor adapted."""
+    first, second = matrix_OI.size, matrix_OI.size + zeros_OI.size
+    given = np.split(gradients_SW / grad_scale, [first, second], axis=1)
+    ways = zip(
+        (matrix_OI, zeros_OI, bias_O), given, (weight_decay, weight_decay, 0.0), (True, True, False), strict=True
+    )
+    made = [steps_of(weight.flatten(), *way, lr=lr, betas=betas, eps=eps) for weight, *way in ways]
+    return np.concatenate(made, axis=1)
+
+
+def steps_of(
+    weight_W: ndarray,
+    gradients_SW: ndarray,
+    weight_decay: float,
+    adapted: bool,
+    *,
+    lr: float,
+    betas: Sequence[float],
+    eps: float,
+) -> ndarray:
+    """A tensor after each step; each moment is the sum of all gradients so far, which fade from step to step."""
+    made = []
+    for number in range(len(gradients_SW)):
+        seen_SW, ages_S1 = gradients_SW[: number + 1], np.arange(number, -1, -1)[:, None]
+        mean, square = (
+            np.sum((1 - beta) * beta**ages_S1 * seen_SW**power, axis=0) for power, beta in enumerate(betas, start=1)
+        )
+        towards_W = direction(mean, square, weight_W, weight_decay, eps)
+        weight_W = weight_W - lr * (trust_ratio(weight_W, towards_W) if adapted else 1) * towards_W
+        made.append(weight_W)
+    return np.stack(made)
 
 
 def begins_word(pieces: list[str]) -> list[bool]:
@@ -86,6 +132,18 @@ TEXTS = (
 )
 
 
+def optimizer_steps() -> list[Case]:
+    """A matrix, one of zeros whose first gradient is 0 as well, and a bias."""
+    gradients = drawn(113, 3, 12, reach=1)
+    gradients[0, 6:10] = 0.0
+    weights = {"matrix_OI": drawn(114, 2, 3), "zeros_OI": np.zeros((2, 2)), "bias_O": drawn(115, 2)}
+    given, knobs = {**weights, "gradients_SW": gradients}, {"lr": 0.125, "betas": [0.875, 0.96875], "eps": 2.0**-20}
+    return [
+        Case("lamb.Lamb", "three steps", three_steps, given, {**knobs, "weight_decay": 0.25}),
+        Case("lamb.Lamb", "scaled gradients", three_steps, given, {**knobs, "weight_decay": 0.0, "grad_scale": 8.0}),
+    ]
+
+
 def pretraining() -> list[Case]:
     """Moments of a step, words of three pieces, and documents of several sentences."""
     mean, weight = drawn(111, 3, 2), drawn(112, 3, 2)
@@ -94,6 +152,7 @@ def pretraining() -> list[Case]:
     made = [Case("lamb.direction", "one step", direction, moments, knobs)]
     for name, values in (("a ratio", weight), ("no weight", 0 * weight)):
         made.append(Case("lamb.trust_ratio", name, trust_ratio, {"weight": values, "direction": mean}))
+    made += optimizer_steps()
     split = ["[CLS]", "un", "##believ", "##able", "ends", "[SEP]", "##make", "of", "[SEP]"]
     spans = tuple({"begins_T": begins_word(split), "first": first, "end": end} for first, end in ((1, 5), (6, 8)))
     made += [

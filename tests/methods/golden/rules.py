@@ -6,6 +6,7 @@ Nothing here comes from ``tasks``. Layers count from 0; functions and arguments 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import string
 from collections.abc import Sequence
@@ -133,6 +134,79 @@ def kept_layers(strategy: str, layers: int, drop: int) -> list[int]:
 def after_a_round(kept: Sequence[int]) -> list[list[int]]:
     """All that can be left when one more goes, the topmost first."""
     return [[*kept[:at], *kept[at + 1 :]] for at in range(len(kept) - 1, -1, -1)]
+
+
+# --- what stays: Sanh et al. 2020, arXiv:2005.07683; Frankle, Carbin 2018, arXiv:1803.03635; Michel et al. 2019,
+# arXiv:1905.10650; Hou et al. 2020, arXiv:2004.04037 ---
+
+
+def most_important(importance_F: Sequence[float], count: int) -> list[int]:
+    """The places of the largest numbers, of equals the first, in their old order."""
+    return sorted(sorted(range(len(importance_F)), key=lambda place: (-importance_F[place], place))[:count])
+
+
+def largest(scores: Sequence[Sequence[float]], count: int) -> list[list[int]]:
+    """1 at the largest scores of all tensors, behind each other, and 0 elsewhere."""
+    stay = set(most_important([score for one in scores for score in one], count))
+    starts = [sum(len(one) for one in scores[:at]) for at in range(len(scores))]
+    return [
+        [int(start + place in stay) for place in range(len(one))] for start, one in zip(starts, scores, strict=True)
+    ]
+
+
+def masks_of(scores: Sequence[Sequence[float]], share: float, scope: str) -> list[list[int]]:
+    """A share of all, or of each by itself, without the part of a weight that is left over."""
+    if scope == "global":
+        return largest(scores, math.floor(share * sum(len(one) for one in scores)))
+    return [mask for one in scores for mask in largest([one], math.floor(share * len(one)))]
+
+
+def share_above(scores: Sequence[Sequence[float]], threshold: float) -> float:
+    """How many of all sigmoids are above it."""
+    sigmoids = [1 / (1 + math.exp(-score)) for one in scores for score in one]
+    return len([one for one in sigmoids if one > threshold]) / len(sigmoids)
+
+
+def ticket(trained: Sequence[Sequence[float]], share: float) -> list[list[int]]:
+    """A share of all weights by their size, rounded; what is 0 was masked before, and stays so."""
+    sizes = [[abs(weight) for weight in one] for one in trained]
+    masks = largest(sizes, round(share * sum(len(one) for one in trained)))
+    return [[mask if size else 0 for mask, size in zip(*pair, strict=True)] for pair in zip(masks, sizes, strict=True)]
+
+
+def kept_heads(
+    importance_LH: Sequence[Sequence[float]], sounding_LH: Sequence[Sequence[int]], share: float, scope: str
+) -> list[list[int]]:
+    """Of each layer the best heads; or the best one of each layer, and then the best of all in units of their layer's
+    length, as many as a share of those that are not silent."""
+    lengths = [math.sqrt(sum(value**2 for value in layer)) if scope == "global" else 1.0 for layer in importance_LH]
+    order = [
+        sorted((-importance / lengths[at], at, head) for head, importance in enumerate(layer) if sounding_LH[at][head])
+        for at, layer in enumerate(importance_LH)
+    ]
+    if scope == "layer":
+        return [sorted(head for _, _, head in heads[: max(1, round(len(heads) * share))]) for heads in order]
+    others = sorted(rest for heads in order for rest in heads[1:])
+    room = max(0, round(share * sum(map(len, order))) - len(order))
+    chosen = [heads[0] for heads in order] + others[:room]
+    return [sorted(head for _, layer, head in chosen if layer == at) for at in range(len(order))]
+
+
+def neurons_to_keep(neurons: int, share: float) -> int:
+    """The nearest whole number of blocks of 32, and where there are less than two blocks, of neurons; at least one."""
+    block = 32 if neurons >= 64 else 1
+    return block * max(1, round(neurons * share / block))
+
+
+def heads_to_keep(heads: int, share: float) -> int:
+    """The nearest whole number, at least one."""
+    return max(1, round(heads * share))
+
+
+def flops_of_token(layers: int, heads: int, neurons: int, head_size: int) -> int:
+    """A product and a sum for each weight of a layer's six matrices."""
+    width = heads * head_size
+    return layers * sum(2 * rows * columns for rows, columns in [(width, width)] * 4 + [(width, neurons)] * 2)
 
 
 # --- replacing: Xu et al. 2020, arXiv:2002.02925; relation heads: Wang et al. 2020, arXiv:2012.15828 ---

@@ -60,6 +60,43 @@ def maps_and_strategies() -> list[Case]:
     return [Case(of, "table", getattr(rules, of.split(".")[1]), table=table) for of, table in tables.items()]
 
 
+def shares_that_stay() -> list[Case]:
+    """Shares of weights, neurons and heads, with equal scores at the cut, and silent heads."""
+    scores = [[0.5, -2.0, 0.5, 3.0, 0.5], [0.0, 0.5, -1.0], [2.1875]]
+    heads = [[5.0, 4.0, 3.0, 0.5], [0.0625, 0.0, 0.25, 0.0625], [2.0, 2.0, 2.0, 9.0]]
+    sounding = [[1, 1, 1, 1], [1, 0, 0, 1], [1, 1, 1, 0]]
+    both = {"importance_LH": heads, "sounding_LH": sounding}
+    trained = [[0.0, -1.0, 0.25, 0.0], [0.25, 0.0, -3.0]]
+    tables = {
+        "importance.most_important": tuple({"importance_F": scores[0], "count": count} for count in (0, 1, 2, 3, 5)),
+        "weight_masks.largest": tuple({"scores": scores, "count": count} for count in (0, 1, 3, 5, 9)),
+        "weight_masks.masks_of": tuple(
+            {"scores": scores, "share": share, "scope": scope}
+            for scope in ("global", "matrix")
+            for share in (0.0, 0.5, 0.7, 1.0)
+        ),
+        "weight_masks.share_above": tuple({"scores": scores, "threshold": bound} for bound in (0.0, 0.1, 0.5, 0.9)),
+        "tickets.ticket": tuple({"trained": trained, "share": share} for share in (0.1, 0.4, 0.5, 0.9)),
+        "silent_heads.kept_heads": tuple(
+            {**both, "share": share, "scope": scope}
+            for scope in ("layer", "global")
+            for share in (0.01, 0.4, 0.5, 0.65, 0.8)
+        ),
+        "neurons.neurons_to_keep": tuple(
+            {"neurons": neurons, "share": share}
+            for neurons, share in ((3072, 0.5), (3072, 0.26), (312, 0.55), (80, 0.6), (64, 0.01), (63, 0.5), (20, 0.01))
+        ),
+        "widths.heads_to_keep": tuple(
+            {"heads": heads, "share": share} for heads, share in ((12, 2 / 3), (12, 0.375), (12, 0.01), (3, 0.5))
+        ),
+        "sub_networks.flops_of_token": tuple(
+            {"layers": layers, "heads": heads, "neurons": neurons, "head_size": 64}
+            for layers, heads, neurons in ((12, 12, 3072), (4, 6, 768), (1, 1, 32))
+        ),
+    }
+    return [Case(of, "table", getattr(rules, of.split(".")[1]), table=table) for of, table in tables.items()]
+
+
 def texts() -> list[Case]:
     """Words that may be swapped, and what they are swapped for."""
     asked = [

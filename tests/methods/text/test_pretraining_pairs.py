@@ -145,3 +145,16 @@ def test_a_run_ends_with_its_segment_and_takes_whole_words() -> None:
     for seed in range(200):
         chosen = drawn_ngrams(segments, 3, 3, np.random.default_rng(seed))
         assert not {0, 4, 7} & set(chosen) and (1 in chosen) == (2 in chosen) and len(chosen) <= 3
+
+
+def test_predicted_tokens_and_lengths_of_runs_have_their_shares() -> None:
+    """Four standard errors; a run as long as the budget is the only one, and others hardly ever touch."""
+    random = np.random.default_rng(7)
+    shown = shown_tokens(np.full(40_000, 9), 4, np.arange(1000, 2000), random)
+    shares = [float(np.mean(one)) for one in (shown == 4, shown >= 1000, shown == 9)]
+    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=4 * 0.4 / 200)
+    words = [[(place, place + 1) for place in range(400)]]
+    for longest, share in ((2, 1 / 3), (3, 2 / 11)):
+        drawn = [drawn_ngrams(words, longest, longest, random) for _ in range(2000)]
+        whole = [np.ptp(chosen) == longest - 1 for chosen in drawn]
+        assert np.mean(whole) == pytest.approx(share, abs=4 * 0.5 / 2000**0.5)
