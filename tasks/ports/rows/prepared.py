@@ -74,7 +74,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     splits, names = without_classes(splits, reader, names, rare)
     labels = splits["train"].labels if has_classes else None
     classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
-    splits = {split: divided_by_text(rows, reader.divided_by) for split, rows in splits.items()}
+    splits = divided_by_text(splits, reader.divided_by)
     for rows in splits.values():
         require_whole_units(rows, spec.group, knobs.group)
     divided, purged = divide(splits, grouped_data(knobs, reader.divided_by), classes)

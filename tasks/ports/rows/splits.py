@@ -17,7 +17,16 @@ import numpy as np
 
 from tasks.errors import DataError
 from tasks.ports.rows.data_leakage import HELD, leaked, leaked_by_group
-from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, numbered, related, sentences_of, standing_alone
+from tasks.ports.rows.overlap import (
+    NONE,
+    HeldBack,
+    Sentences,
+    folded,
+    numbered,
+    related,
+    sentences_of,
+    standing_alone,
+)
 from tasks.recipe.data import Data
 from tasks.results.facts import Purge
 from tasks.task_types.texts.templates import LINES, on_one_line
@@ -66,12 +75,26 @@ class Split:
         return related(self.sentences) if self.groups is None else numbered(self.groups)
 
 
-def divided_by_text(rows: Split, role: str) -> Split:
-    """Return rows whose groups are those with the same text in the column of a role (``Reader.divided_by``): questions
-    of one passage are not independent. Without a role, and where rows have groups, they are as they were."""
-    if not role or rows.groups is not None:
-        return rows
-    return replace(rows, groups=rows.pairs if role == "pair" else rows.texts)
+def divided_by_text(splits: Mapping[str, Split], role: str) -> dict[str, Split]:
+    """Return splits whose groups are the rows with the same text in the column of a role (``Reader.divided_by``):
+    questions of one passage are not independent. Without a role, and where rows have groups, these stay.
+
+    Groups whose names differ in case, character width or white space alone are one group (``folded``), so that two
+    copies of a passage are never on both sides. It has the first of its names in alphabetical order: where there are no
+    such names, rows are drawn as before.
+    """
+    grouped = {split: rows if rows.groups is not None else with_groups_of(rows, role) for split, rows in splits.items()}
+    forms = {name: folded(name) for rows in grouped.values() for name in rows.groups or ()}
+    first = {forms[name]: name for name in sorted(forms, reverse=True)}
+    return {
+        split: rows if rows.groups is None else replace(rows, groups=[first[forms[name]] for name in rows.groups])
+        for split, rows in grouped.items()
+    }
+
+
+def with_groups_of(rows: Split, role: str) -> Split:
+    """Return rows whose groups are the texts of a role; without a role they have none."""
+    return replace(rows, groups=rows.pairs if role == "pair" else rows.texts) if role else rows
 
 
 def gathered_rows(rows: Split) -> Split:
