@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.ports.rows.data_leakage import HELD, leaked, leaked_by_group
 from tasks.ports.rows.overlap import (
     NONE,
     HeldBack,
@@ -323,28 +322,3 @@ def largest_holdout(held: Held, first_N: np.ndarray, most: float) -> int | None:
     purged = np.searchsorted(np.sort(first_N), held.before + drawn) - drawn
     fitting = sizes[purged <= most]
     return int(fitting.max()) if len(fitting) else None
-
-
-def leakage_of(splits: Mapping[str, Split], learned: str = "train") -> dict[str, int]:
-    """Return for each other held-back split the number of rows that overlap with train, or with another split that is
-    ``learned`` from; with groups, of those whose group or text is also there."""
-    held = {name: rows for name, rows in splits.items() if name in HELD and name != learned}
-    train = splits[learned]
-    if train.groups is None:
-        return leaked(train.sentences, {name: rows.sentences for name, rows in held.items()})
-    return leaked_by_group(with_groups(train), {name: with_groups(rows) for name, rows in held.items()})
-
-
-def overlap_of_groups(splits: Mapping[str, Split]) -> dict[str, int]:
-    """Return for each held-back split the number of rows that overlap with train by the measure of the purge, where
-    rows are divided by groups, of which whole texts alone are compared; empty where none does, and without groups."""
-    train = splits["train"]
-    if train.groups is None:
-        return {}
-    found = leaked(train.sentences, {name: rows.sentences for name, rows in splits.items() if name in HELD})
-    return found if any(found.values()) else {}
-
-
-def with_groups(rows: Split) -> list[tuple[str, Sentences]]:
-    """Return the texts of rows, each with its group."""
-    return list(zip(rows.groups or (), rows.sentences, strict=True))
