@@ -11,8 +11,8 @@ the registry to moves of aliases and a reason for each version.
 A version is released if the gate accepted it under policy ``auto``, or if promoted manually. A version that a person
 rolled back is withdrawn, until a person promotes it again. A new champion is compared with the old one row by row, on
 rows that neither of the two learned from: it is worse if the interval of the paired gain lies below minus ``margin``.
-If both were evaluated on too few such rows, they are not compared: the new version becomes challenger, and a person
-decides.
+If both were evaluated on too few such rows, or one of them does not record what it learned from, they are not compared:
+the new version becomes challenger, and a person decides.
 """
 
 from __future__ import annotations

@@ -264,21 +264,23 @@ class Common:
 def unseen_by_both(ours: Evaluation, theirs: Evaluation) -> Common:
     """Restrict two evaluations to the rows that both answered and whose sentences are in neither's training data.
 
-    A sentence that recurs in very many rows counts for none of them (``are_seen``). Versions of older releases do not
-    record their training sentences: they are compared on equal rows, without this restriction. Raises DataError where
-    too few rows are left for a verdict, and where numbers of classes stand for others.
+    A sentence that recurs in very many rows counts for none of them (``are_seen``). Raises DataError where too few rows
+    are left for a verdict, where numbers of classes stand for others, and where a version of an older release does not
+    record its training sentences: it may have learned from every row.
     """
     names, others = (one.about.get("labels") for one in (ours, theirs))
     if names is not None and others is not None and list(names) != list(others):
         raise DataError(f"its classes are others ({', '.join(names)}; the champion's are {', '.join(others)})")
     pairs = shared_rows(ours, theirs)
-    known = [learned for learned in (ours.learned, theirs.learned) if learned is not None and len(learned)]
-    if ours.sentences_N is not None and known:
-        asked = np.unique(np.fromiter((number for row in ours.sentences_N for number in row), np.int64))
-        seen_N = are_seen(
-            ours.sentences_N, {int(number) for learned in known for number in asked[np.isin(asked, learned)]}
+    if ours.sentences_N is None or ours.learned is None or theirs.learned is None:
+        whose = "the champion's" if theirs.learned is None else "this version's"
+        raise DataError(
+            f"{whose} training rows are not recorded, as by an older release, and may be among the evaluation rows"
         )
-        pairs = [(here, there) for here, there in pairs if not seen_N[here]]
+    asked = np.unique(np.fromiter((number for row in ours.sentences_N for number in row), np.int64))
+    is_known = np.isin(asked, ours.learned) | np.isin(asked, theirs.learned)
+    seen_N = are_seen(ours.sentences_N, set(asked[is_known].tolist()))
+    pairs = [(here, there) for here, there in pairs if not seen_N[here]]
     found = Common(
         at_rows(ours, [here for here, _ in pairs]), at_rows(theirs, [there for _, there in pairs]), len(ours.labels_N)
     )

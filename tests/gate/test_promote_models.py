@@ -23,6 +23,7 @@ import pytest
 from flows.run.opening import begin
 from tasks.engine.environment import environment
 from tasks.errors import LeaseLost, RegistryError
+from tasks.gate import gate_inputs
 from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.gate_inputs import GateInputs
 from tasks.ports.store import folder as folder_store
@@ -321,6 +322,28 @@ def test_a_champion_that_knew_the_rows_beats_nobody_by_that(embedded: Stage, mon
     monkeypatch.setattr(evaluation, "FEWEST", 30)
     enough = decide(embedded, "m", "third", 100, wrong={"third": honest["wrong"]["second"]})
     assert enough["champion"]["candidate"] == "third" and "on 40 of 80 rows" in enough["words"][0]["reason"]
+
+
+def test_a_champion_that_does_not_say_what_it_learned_from_leaves_the_decision_to_a_person(
+    embedded: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As releases before digests registered it: on rows that it may have learned, it beat every honest challenger, or a
+    smaller one that was as good there took over."""
+    with monkeypatch.context() as before:
+        before.setattr(gate_inputs, "replace", lambda rows, **digests: rows)
+        decide(embedded, "m", "first", 300)
+    assert not (evaluation_in(embedded, "1") / evaluation.LEARNED).exists()
+    found = decide(embedded, "m", "second", 200)
+    assert found["aliases"]["challenger"] == "2" and found["aliases"]["champion"] == "1"
+    assert found["words"][0]["reason"] == (
+        "not compared with the champion, version 1: the champion's training rows are not recorded, as by an older "
+        "release, and may be among the evaluation rows; decide manually (limbeck promote)"
+    )
+    goal = {"criteria": [{"metric": "accuracy", "relative_to": "champion", "test": "superiority", "tolerance": 0.01}]}
+    third = decide(embedded, "m", "third", 100, **goal)
+    assert third["decisions"]["third"].reasons[0].endswith("and may be among the evaluation rows: not met")
+    hand = here(embedded, "m", lambda registry: promote_here(registry, "2", "champion", False, ""))
+    assert hand["aliases"]["champion"] == "2"
 
 
 def test_nobody_takes_over_from_a_champion_whose_evaluation_was_swapped_for_a_worse_one(embedded: Stage) -> None:

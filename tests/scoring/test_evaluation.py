@@ -204,8 +204,15 @@ def test_too_few_rows_are_no_comparison(theirs: Evaluation, said: str) -> None:
         unseen_by_both(seen(range(1000)), theirs)
 
 
-def test_a_version_of_before_is_compared_on_equal_rows_as_it_is() -> None:
-    assert unseen_by_both(seen(range(60)), seen(range(60), None)).whole
+def test_a_version_that_does_not_say_what_it_learned_from_is_not_compared() -> None:
+    """It may have learned from every row that judges, and would beat each honest version."""
+    for ours, theirs, whose in (
+        (seen(range(1000)), seen(range(1000), None), "the champion's"),
+        (seen(range(1000), None), seen(range(1000)), "this version's"),
+    ):
+        with pytest.raises(DataError, match=f"^{whose} training rows are not recorded, as by an older release, and"):
+            unseen_by_both(ours, theirs)
+    assert unseen_by_both(seen(range(60)), seen(range(60))).whole, "one that learned from nothing says so"
 
 
 def test_digests_travel_and_are_read_back(tmp_path: Path) -> None:

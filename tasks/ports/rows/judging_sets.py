@@ -108,7 +108,7 @@ def judging_rows(
     where = place_of(knobs)
     table, merged, faults, empty = labelled_rows(files_of_set(source, knobs.split, where), knobs, names)
     split, before = drop_unlabelled(table, table.labels), len(table)
-    split = divided_by_text(split, READERS[knobs.task_type].divided_by)
+    split = divided_by_text({SPLIT: split}, READERS[knobs.task_type].divided_by)[SPLIT]
     unlabelled = before - len(split)
     before += empty
     taken_out_N = np.zeros(len(split), bool) if learned is None else overlapping(split.sentences, learned)[0]

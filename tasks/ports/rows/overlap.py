@@ -230,7 +230,7 @@ def mixed(count: int) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-# --- sentences that other sentences of the same table contain ---------------------------------------------------------
+# --- sentences that other sentences contain ---------------------------------------------------------------------------
 
 
 def standing_alone(sentences: Sequence[str]) -> np.ndarray:
@@ -251,6 +251,28 @@ def standing_alone(sentences: Sequence[str]) -> np.ndarray:
         neighbours = order[np.clip(near, 0, len(order) - 1)]
         alone &= ~begins_alike(places, neighbours)
     return alone
+
+
+def contained(sentences: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    """Return for each of these sentences whether one of the ``others`` contains it, or is equal.
+
+    As in ``standing_alone``, with the nearest place of the others on either side in place of a neighbour.
+    """
+    if not sentences or not others:
+        return np.zeros(len(sentences), bool)
+    both = [*sentences, *others]
+    places = Places([(one,) for one in both], numbers_of(both))
+    order = order_by_words(places.words_S, int(places.lengths.max()))
+    rank = np.empty_like(order)
+    rank[order] = numbers_S = np.arange(len(order))
+    of_others_S = order >= places.starts[len(sentences)]
+    before_S = np.maximum.accumulate(np.where(of_others_S, numbers_S, -1))
+    after_S = np.minimum.accumulate(np.where(of_others_S, numbers_S, len(order))[::-1])[::-1]
+    found = np.zeros(len(both), bool)
+    for near in (before_S[rank[places.starts]], after_S[rank[places.starts]]):
+        is_there = (near >= 0) & (near < len(order)) & (places.lengths > 0)
+        found |= is_there & begins_alike(places, order[np.clip(near, 0, len(order) - 1)])
+    return found[: len(sentences)]
 
 
 def numbers_of(sentences: Iterable[str]) -> dict[str, int]:

@@ -13,7 +13,16 @@ import numpy as np
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.metrics.of_texts import references_in
-from tasks.ports.rows.data_leakage import HELD, JUDGING, free_of, held_sentences, leaked
+from tasks.ports.rows.data_leakage import (
+    HELD,
+    JUDGING,
+    alone_note,
+    free_of,
+    held_sentences,
+    leakage_of,
+    leaked,
+    overlap_of_groups,
+)
 from tasks.ports.rows.faulty_rows import (
     rare_classes,
     rare_sentences,
@@ -24,7 +33,7 @@ from tasks.ports.rows.faulty_rows import (
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
 from tasks.ports.rows.row_files import RowFacts, StoredRows, write_beginnings, write_facts, write_split
-from tasks.ports.rows.splits import Split, divide, divided_by_text, leakage_of, overlap_of_groups
+from tasks.ports.rows.splits import Split, divide, divided_by_text
 from tasks.ports.rows.tables import (
     read_documents,
     read_split,
@@ -74,7 +83,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     splits, names = without_classes(splits, reader, names, rare)
     labels = splits["train"].labels if has_classes else None
     classes = labels if labels is None or reader.strata is None else reader.strata(labels, names)
-    splits = {split: divided_by_text(rows, reader.divided_by) for split, rows in splits.items()}
+    splits = divided_by_text(splits, reader.divided_by)
     for rows in splits.values():
         require_whole_units(rows, spec.group, knobs.group)
     divided, purged = divide(splits, grouped_data(knobs, reader.divided_by), classes)
@@ -84,6 +93,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     if task_type(spec.kind).writes:
         facts["words_to_write"] = mean_words([references_in(str(one or ""))[0] for one in divided["train"].labels])
     notes = [line for one in read.values() for line in reader.notes(table_rows(one, spec), names)]
+    notes += alone_note(divided["train"], knobs.group or spec.group)
     said = {"read": [*(line for one in read.values() for line in one.said), *notes], "faulty": faults}
     return divided, names, RowsFacts.model_validate({**facts, **said, "purged": purged, "unlabelled": unlabelled})
 

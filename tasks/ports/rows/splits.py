@@ -16,8 +16,16 @@ from typing import Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.ports.rows.data_leakage import HELD, leaked, leaked_by_group
-from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, numbered, related, sentences_of, standing_alone
+from tasks.ports.rows.overlap import (
+    NONE,
+    HeldBack,
+    Sentences,
+    folded,
+    numbered,
+    related,
+    sentences_of,
+    standing_alone,
+)
 from tasks.recipe.data import Data
 from tasks.results.facts import Purge
 from tasks.task_types.texts.templates import LINES, on_one_line
@@ -66,12 +74,26 @@ class Split:
         return related(self.sentences) if self.groups is None else numbered(self.groups)
 
 
-def divided_by_text(rows: Split, role: str) -> Split:
-    """Return rows whose groups are those with the same text in the column of a role (``Reader.divided_by``): questions
-    of one passage are not independent. Without a role, and where rows have groups, they are as they were."""
-    if not role or rows.groups is not None:
-        return rows
-    return replace(rows, groups=rows.pairs if role == "pair" else rows.texts)
+def divided_by_text(splits: Mapping[str, Split], role: str) -> dict[str, Split]:
+    """Return splits whose groups are the rows with the same text in the column of a role (``Reader.divided_by``):
+    questions of one passage are not independent. Without a role, and where rows have groups, these stay.
+
+    Groups whose names differ in case, character width or white space alone are one group (``folded``), so that two
+    copies of a passage are never on both sides. It has the first of its names in alphabetical order: where there are no
+    such names, rows are drawn as before.
+    """
+    grouped = {split: rows if rows.groups is not None else with_groups_of(rows, role) for split, rows in splits.items()}
+    forms = {name: folded(name) for rows in grouped.values() for name in rows.groups or ()}
+    first = {forms[name]: name for name in sorted(forms, reverse=True)}
+    return {
+        split: rows if rows.groups is None else replace(rows, groups=[first[forms[name]] for name in rows.groups])
+        for split, rows in grouped.items()
+    }
+
+
+def with_groups_of(rows: Split, role: str) -> Split:
+    """Return rows whose groups are the texts of a role; without a role they have none."""
+    return replace(rows, groups=rows.pairs if role == "pair" else rows.texts) if role else rows
 
 
 def gathered_rows(rows: Split) -> Split:
@@ -300,28 +322,3 @@ def largest_holdout(held: Held, first_N: np.ndarray, most: float) -> int | None:
     purged = np.searchsorted(np.sort(first_N), held.before + drawn) - drawn
     fitting = sizes[purged <= most]
     return int(fitting.max()) if len(fitting) else None
-
-
-def leakage_of(splits: Mapping[str, Split], learned: str = "train") -> dict[str, int]:
-    """Return for each other held-back split the number of rows that overlap with train, or with another split that is
-    ``learned`` from; with groups, of those whose group or text is also there."""
-    held = {name: rows for name, rows in splits.items() if name in HELD and name != learned}
-    train = splits[learned]
-    if train.groups is None:
-        return leaked(train.sentences, {name: rows.sentences for name, rows in held.items()})
-    return leaked_by_group(with_groups(train), {name: with_groups(rows) for name, rows in held.items()})
-
-
-def overlap_of_groups(splits: Mapping[str, Split]) -> dict[str, int]:
-    """Return for each held-back split the number of rows that overlap with train by the measure of the purge, where
-    rows are divided by groups, of which whole texts alone are compared; empty where none does, and without groups."""
-    train = splits["train"]
-    if train.groups is None:
-        return {}
-    found = leaked(train.sentences, {name: rows.sentences for name, rows in splits.items() if name in HELD})
-    return found if any(found.values()) else {}
-
-
-def with_groups(rows: Split) -> list[tuple[str, Sentences]]:
-    """Return the texts of rows, each with its group."""
-    return list(zip(rows.groups or (), rows.sentences, strict=True))

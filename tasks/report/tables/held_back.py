@@ -84,8 +84,9 @@ def part_lines(found: HeldBackFacts) -> list[str]:
     if not parts:
         return []
     return [
-        f"Groups divide the rows, and of their texts whole rows alone are compared: {', '.join(parts)} share a text or "
-        f"eight words with training rows, or one contains the other; scores there may be a little too good."
+        f"Groups divide the rows, so texts in common are no leak if no whole one stands in another group: "
+        f"{', '.join(parts)} share a text or eight words with training rows, or contain one; scores there may be a "
+        f"little too good."
     ]
 
 

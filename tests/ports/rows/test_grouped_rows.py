@@ -14,8 +14,10 @@ import pytest
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.judging_sets import prepare_judging_set
-from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.rows.overlap import folded
+from tasks.ports.rows.prepared import divided_rows, prepare_rows
 from tasks.ports.rows.row_files import read_facts, read_split
+from tasks.ports.rows.splits import Split, divided_by_text
 from tasks.recipe.slices import JudgingRowsSlice, RowsSlice
 
 ANSWERS = TaskSpec(
@@ -64,6 +66,26 @@ def test_larger_groups_divide_and_are_drawn(tmp_path: Path) -> None:
     rows = read_split(tmp_path / "out", "validation")
     assert rows.units is not None and rows.groups is not None
     assert len(set(rows.units)) == 3 * len(set(rows.groups))
+
+
+def test_groups_whose_names_differ_in_case_or_white_space_are_one(tmp_path: Path) -> None:
+    """Half of the rows of a book named it in capitals, and were on the other side of a split."""
+    table = pq.read_table(write_answers(tmp_path))
+    books = [name.as_py() if row % 2 else name.as_py().upper() + " " for row, name in enumerate(table.column("book"))]
+    pq.write_table(table.drop_columns("book").append_column("book", [books]), tmp_path / "two.parquet")
+    spec = TaskSpec(name="two", text="question", pair="answer")
+    knobs = RowsSlice(task=spec, selection_rows=12, holdout_rows=24, group="book")
+    splits = divided_rows(tmp_path / "two.parquet", knobs)[0]
+    sides = [{folded(name) for name in rows.groups or ()} for rows in splits.values()]
+    assert sum(map(len, sides)) == len(set.union(*sides)) == 20
+
+
+def test_rows_of_groups_that_are_written_in_one_way_are_drawn_as_before() -> None:
+    rows = Split("t", ["a", "b", "c"], ["A p", "B p", "A p"], [0, 1, 0])
+    assert divided_by_text({"train": rows}, "pair")["train"].groups == ["A p", "B p", "A p"]
+    other = Split("v", ["d"], ["a  P"], [0])
+    both = divided_by_text({"train": rows, "validation": other}, "pair")
+    assert both["validation"].groups == ["A p"] and divided_by_text({"train": rows}, "")["train"].groups is None
 
 
 @pytest.mark.parametrize("group", [None, "book"])

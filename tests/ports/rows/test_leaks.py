@@ -10,13 +10,16 @@ import pytest
 from flows.recipes.checks import planned_facts
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
+from tasks.gate.verdicts import Evidence, leakage
 from tasks.ports.rows.data_leakage import leaked
 from tasks.ports.rows.overlap import sentences_of
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
 from tasks.ports.rows.row_files import read_texts
 from tasks.ports.rows.seen import learned_digests, read_sentences, rows_seen
+from tasks.recipe.judging import Gate
 from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.held_back import choice_lines, group_lines, held_back_lines
+from tasks.results.facts import RowsFacts
 from tests.contenders import recipe_for
 
 
@@ -60,22 +63,101 @@ def test_rows_that_report_and_share_a_sentence_with_those_that_choose_are_counte
     assert set(alone.leaked_by_choice.values()) == {0} and choice_lines(planned_facts(alone, {})) == []
 
 
+EIGHT = "one two three four five six seven eight"
+
+
+def facts_of(folder: Path, columns: dict[str, list[str]], group: str, **task: str) -> RowsFacts:
+    """Return the facts of rows that are divided by a column of groups, a fifth of them judged."""
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    lines = (json.dumps({**row, "label": str(number % 4 // 2)}) for number, row in enumerate(rows))
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    spec = TaskSpec(name="mine", **task)
+    knobs = RowsSlice(task=spec, selection_rows=0, holdout_rows=0, validation_share=0.2, group=group)
+    return prepare_rows(folder / "rows.jsonl", knobs, folder / "rows")
+
+
+def is_anomalous(facts: RowsFacts) -> bool:
+    """Tell whether the gate finds too many of the rows that judge in train."""
+    found = {"training rows": facts.leaked["validation"]}
+    return any(odd for odd, _ in leakage(Gate(), Evidence(rows=facts.rows["validation"], overlaps=found)))
+
+
 def test_rows_of_different_groups_that_share_words_are_counted_and_said(tmp_path: Path) -> None:
     """Between groups, equal rows alone are removed from train; nothing said that others are not looked for."""
-    words = "one two three four five six seven eight"
-    lines = [
-        f"a{number} b{number} {words if number % 2 else 'c'} {number},book {number // 2},{number % 4 // 2}"
-        for number in range(80)
-    ]
-    (tmp_path / "rows.csv").write_text("\n".join(["text,book,label", *lines]) + "\n")
-    knobs = RowsSlice(task=TaskSpec(name="mine"), selection_rows=0, validation_share=0.2, group="book")
-    facts = prepare_rows(tmp_path / "rows.csv", knobs, tmp_path / "rows")
-    assert facts.leaked["validation"] == 0 and facts.leaked_in_part["validation"] == 8
+    texts = [f"a{number} b{number} {EIGHT if number % 2 else 'c'} {number}" for number in range(80)]
+    facts = facts_of(tmp_path, {"text": texts, "book": [f"book {number // 2}" for number in range(80)]}, "book")
+    assert facts.leaked["validation"] == 0 and facts.leaked_in_part["validation"] == 8 and not is_anomalous(facts)
     lines = held_back_lines(planned_facts(facts, {}))
-    assert any("compared: 8 of 16 validation share a text or eight words with training rows" in line for line in lines)
+    assert any(": 8 of 16 validation share a text or eight words with training rows" in line for line in lines)
     assert not any(
         "share a text" in line for line in held_back_lines(planned_facts(facts.replaced(leaked_in_part={}), {}))
     )
+    assert not any("alone in their group" in line for line in facts.read)
+
+
+def test_a_number_of_each_row_is_no_group_that_hides_overlaps(tmp_path: Path) -> None:
+    """It switched the comparison of texts off, so that the gate accepted what was judged on rows like those of
+    train."""
+    texts = [f"a{number} b{number} {EIGHT if number % 2 else 'c'} {number}" for number in range(80)]
+    facts = facts_of(tmp_path, {"text": texts, "row": [f"row {number}" for number in range(80)]}, "row")
+    held = read_sentences(tmp_path / "rows", "validation")
+    assert facts.leaked["validation"] == sum(EIGHT in text for (text,) in held) > 0 and is_anomalous(facts)
+    assert not facts.leaked_in_part
+    assert facts.read[-1] == (
+        "rows.jsonl: 64 of the 64 training rows are alone in their group (row), which divides nothing: rows overlap as "
+        "if there were none; name a column whose values recur, or remove it"
+    )
+    assert not any("Groups divide" in line for line in held_back_lines(planned_facts(facts, {})))
+
+
+def test_a_row_that_stands_whole_in_another_group_is_a_leak(tmp_path: Path) -> None:
+    """Phrases of one sentence have several authors here; those of fewer than three words are found by chance."""
+    parts = [(0, 14), (2, 12), (0, 2), (5, 14)]
+    texts = [" ".join(f"w{number // 4}x{at}" for at in range(*parts[number % 4])) for number in range(160)]
+    authors = [f"author {number % 4 * 10 + number % 10}" for number in range(160)]
+    facts = facts_of(tmp_path, {"text": texts, "author": authors}, "author")
+    held = read_sentences(tmp_path / "rows", "validation")
+    learned = [text for (text,) in read_sentences(tmp_path / "rows", "train")]
+    inside = [len(text.split()) > 2 and any(f" {text} " in f" {one} " for one in learned) for (text,) in held]
+    assert facts.leaked["validation"] == sum(inside) > 0 and is_anomalous(facts)
+    assert facts.leaked_in_part["validation"] > sum(inside)
+    assert any(f"training rows: {sum(inside)} of" in line for line in held_back_lines(planned_facts(facts, {})))
+
+
+def test_pairs_of_several_groups_leak_by_a_sentence_and_not_by_a_question_if_passages_divide(tmp_path: Path) -> None:
+    """Three claims about each premise, by three people: another's claim tells of the premise. Of passages that divide,
+    a question that is asked about several of them is none of theirs."""
+    premises = [f"premise {number // 3} is about thing {number // 3}" for number in range(240)]
+    claims = [f"claim {number} is made of it" for number in range(240)]
+    people = [f"person {number % 24}" for number in range(240)]
+    facts = facts_of(tmp_path, {"a": premises, "b": claims, "by": people}, "by", text="a", pair="b")
+    assert facts.leaked["validation"] > 0.9 * facts.rows["validation"] and is_anomalous(facts)
+    asked = [f"what is it about, in {number % 5} words?" for number in range(240)]
+    for group in ("a", "number"):
+        columns = {"a": premises, "b": asked, "number": [str(number // 3) for number in range(240)]}
+        facts = facts_of(tmp_path, columns, group, text="a", pair="b")
+        assert facts.leaked["validation"] == 0 and not is_anomalous(facts)
+        assert facts.leaked_in_part["validation"] == facts.rows["validation"]
+    longer = [f"so {premises[number - 3]} again" if number % 6 > 2 else text for number, text in enumerate(premises)]
+    facts = facts_of(tmp_path, {"a": longer, "b": asked}, "a", text="a", pair="b")
+    assert facts.leaked["validation"] > 0 and is_anomalous(facts), "a passage that stands in another one"
+
+
+def test_a_word_of_a_review_and_a_question_of_everybody_are_no_leaks(tmp_path: Path) -> None:
+    reviews = [f"a{number} b{number} c{number} d{number}" for number in range(240)]
+    people = [f"person {number // 3}" for number in range(240)]
+    for aspect in ("price {}", "what do you think of it?"):
+        seconds = [aspect.format(number % 40) for number in range(240)]
+        facts = facts_of(tmp_path, {"a": reviews, "b": seconds, "by": people}, "by", text="a", pair="b")
+        assert facts.leaked["validation"] == 0 and facts.leaked_in_part["validation"] == facts.rows["validation"]
+
+
+def test_passages_that_each_have_one_question_divide_though_each_is_alone(tmp_path: Path) -> None:
+    passages = [f"a{number} b{number} {EIGHT} c{number}" for number in range(240)]
+    asked = [f"what is it about, in {number % 60} words?" for number in range(240)]
+    facts = facts_of(tmp_path, {"a": passages, "b": asked}, "a", text="a", pair="b")
+    assert facts.leaked["validation"] == 0 and facts.leaked_in_part["validation"] == facts.rows["validation"]
+    assert not any("alone in their group" in line for line in facts.read)
 
 
 @pytest.mark.parametrize("prompt", ["", "passage: ", "represent this passage so that it is found by a question: "])

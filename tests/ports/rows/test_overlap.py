@@ -16,6 +16,7 @@ from tasks.ports.rows.overlap import (
     SHARED,
     HeldBack,
     Sentences,
+    contained,
     folded,
     related,
     sentences_of,
@@ -97,6 +98,20 @@ def test_both_searches_find_what_a_plain_search_finds() -> None:
         assert standing_alone(different).tolist() == [
             not any(one != other and holds(other, one) for other in different) for one in different
         ]
+        asked = list(dict.fromkeys(sentence for row in held for sentence in row))
+        assert contained(asked, different).tolist() == [any(holds(other, one) for other in different) for one in asked]
+
+
+def test_a_sentence_is_contained_in_others_alone_and_not_in_its_like() -> None:
+    others = ["so he said that it was a fine old film", "fine film"]
+    assert contained(["it was a fine", "fine film", "fine old film indeed", "it"], others).tolist() == [
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert contained(["a b", "a b c"], []).tolist() == [False, False] and not len(contained([], others))
+    assert contained(["a b", "a b c"], ["d"]).tolist() == [False, False], "nor in one another"
 
 
 def text_of(draw: random.Random, letters: str, longest: int) -> str:

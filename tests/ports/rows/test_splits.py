@@ -16,10 +16,11 @@ import pytest
 
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
+from tasks.ports.rows.data_leakage import leakage_of
 from tasks.ports.rows.overlap import folded
 from tasks.ports.rows.prepared import divided_rows, prepare_rows
 from tasks.ports.rows.row_files import read_split
-from tasks.ports.rows.splits import Split, divide, leakage_of
+from tasks.ports.rows.splits import Split, divide
 from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice
 

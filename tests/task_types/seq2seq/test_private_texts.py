@@ -48,7 +48,9 @@ def evaluation(folder: Path, wrong: int, *, kind: str | None = "seq2seq", first:
     texts, ids = written(wrong)[first:], list(range(first, COUNT))
     write_predictions(folder / "card", [Predictions("validation", 0, ids, texts, {"written": texts})])
     digest = f"{first:064d}"
-    rows = JudgedRows("validation", ids, LABELS[first:], digest, sentences_N=[[row] for row in ids])
+    rows = JudgedRows(
+        "validation", ids, LABELS[first:], digest, sentences_N=[[row] for row in ids], learned=np.asarray([COUNT])
+    )
     about = {"kind": kind} if kind else {}
     return read_evaluation(write_evaluation(folder / "evaluation", folder / "card", rows, about))
 

@@ -12,6 +12,7 @@ from flows.recipes.starter import starter_recipe
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.metrics.of_answers import NO_ANSWER, coded_answer
+from tasks.ports.rows.overlap import folded
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_split
 from tasks.ports.rows.table_files import write_table
@@ -129,6 +130,26 @@ def test_questions_of_one_passage_share_a_split(tmp_path: Path) -> None:
     assert not passages[0] & passages[1] and not passages[0] & passages[2] and not passages[1] & passages[2]
     held = read_split(tmp_path / "rows", "validation")
     assert held.groups is not None and len({*held.groups}) == len(passages[2]), "the unit of intervals is the passage"
+
+
+def test_copies_of_a_passage_that_are_written_in_two_ways_share_a_split(tmp_path: Path) -> None:
+    """They were two groups, so that one copy was learned from and the other one judged."""
+    table = asked(60)
+    other = {
+        "question": table["question"],
+        "context": [context.upper() for context in table["context"]],
+        "answers": [{**one, "text": [text.upper() for text in one["text"]]} for one in table["answers"]],
+    }
+    write_table(tmp_path / "twice.parquet", {name: [*column, *other[name]] for name, column in table.items()})
+    knobs = RowsSlice(task=TaskSpec(name="mine", kind="spans", pair="context"), selection_rows=16)
+    facts = prepare_rows(tmp_path / "twice.parquet", knobs, tmp_path / "twice")
+    passages = [
+        {folded(text) for text in read_split(tmp_path / "twice", split).pairs or ()}
+        for split in ("train", "selection", "validation")
+    ]
+    assert not passages[0] & passages[1] and not passages[0] & passages[2] and not passages[1] & passages[2]
+    assert facts.rows["selection"] == 4 * len(passages[1]), "two questions about each of two copies"
+    assert facts.groups["validation"] == len(passages[2]), "intervals draw both copies together"
 
 
 def test_the_nested_form_is_the_flat_one(tmp_path: Path) -> None:
