@@ -25,7 +25,7 @@ from tasks.ports.rows.splits import Split
 
 JUDGING = ("validation", "holdout")
 HELD = ("selection", *JUDGING)
-WHOLE = 3  # words; a shorter text, such as the aspect of a review, stands in texts of other groups by chance
+WHOLE_WORDS = 3  # words; a shorter text, such as the aspect of a review, stands in texts of other groups by chance
 MOST_ALONE = 0.9  # share of rows alone in their group, above which groups divide nothing
 
 
@@ -86,7 +86,8 @@ def leaked_by_group(learned: Sequence[GroupedRow], held: Mapping[str, Sequence[G
     """Return for each split the number of held-back rows of which the group, all texts, or a whole text of their own
     are also learned from.
 
-    A text of fewer than ``WHOLE`` words, or that is that of very many learned rows, stands in other groups by chance.
+    A text of fewer than ``WHOLE_WORDS`` words, or one that very many learned rows have, stands in other groups by
+    chance.
     """
     groups, texts = {row.group for row in learned}, {row.texts for row in learned}
     rows = [row for own in held.values() for row in own]
@@ -103,7 +104,7 @@ def standing_in(held: Sequence[Sentences], learned: Sequence[Sentences]) -> list
     counts = Counter(text for row in learned for text in row)
     most = max(GREAT, GREAT_SHARE * len(learned))
     near = (text for row, found in zip(held, found_N, strict=True) if found for text in row)
-    texts = [text for text in dict.fromkeys(near) if len(text.split()) >= WHOLE and counts[text] <= most]
+    texts = [text for text in dict.fromkeys(near) if len(text.split()) >= WHOLE_WORDS and counts[text] <= most]
     others = dict.fromkeys(text for row, first in zip(learned, first_N, strict=True) if first < NONE for text in row)
     whole = {text for text, is_there in zip(texts, contained(texts, list(others)), strict=True) if is_there}
     return [not whole.isdisjoint(row) for row in held]
