@@ -114,7 +114,7 @@ def rows_alone(rows: Split) -> int:
     """Return the number of rows that are alone in their group if nearly all of them are, and 0 otherwise: groups like
     numbers of rows say nothing of what rows have in common. Of groups that are texts of the rows, none does that."""
     alone = sum(count == 1 for count in Counter(rows.groups or ()).values())
-    return alone if alone > MOST_ALONE * len(rows) and not columns_of_names(rows) else 0
+    return alone if alone > MOST_ALONE * len(rows) and not columns_of_names(rows, folded_columns(rows)) else 0
 
 
 def alone_note(rows: Split, group: str | None) -> list[str]:
@@ -135,13 +135,13 @@ def dividing_columns(rows: Split) -> list[int]:
     """
     columns, names = folded_columns(rows), rows.groups or []
     same = [place for place, one in enumerate(columns) if len({*zip(names, one, strict=True)}) == len({*names})]
-    return columns_of_names(rows) or same or [*range(len(columns))]
+    return columns_of_names(rows, columns) or same or [*range(len(columns))]
 
 
-def columns_of_names(rows: Split) -> list[int]:
-    """Return the columns whose texts are the names of the rows' groups."""
+def columns_of_names(rows: Split, columns: Sequence[Sequence[str]]) -> list[int]:
+    """Return which of the rows' folded ``columns`` have the names of their groups as texts."""
     names = folded_columns(replace(rows, texts=rows.groups or [], pairs=None))[0]
-    return [place for place, column in enumerate(folded_columns(rows)) if column == names]
+    return [place for place, column in enumerate(columns) if column == names]
 
 
 def folded_columns(rows: Split) -> list[list[str]]:
