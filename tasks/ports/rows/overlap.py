@@ -10,13 +10,13 @@ Sentences are compared after ``folded``: case, character width and white space b
 Sequences of words are looked up by 64-bit hashes in sorted arrays, so that the time depends on the number of words and
 not on repetitions in the texts.
 
-Shape letters in this file: N learned rows, S words of a batch of them, P places in held-back sentences, G different
-sequences of words.
+Shape letters: N learned rows, S words of a batch, P places in held-back sentences, G different sequences of words.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -32,6 +32,7 @@ LEARNED = 3  # words; a learned fragment of one or two words reveals nothing abo
 NONE = np.iinfo(np.int64).max
 """Placeholder for the number of a row if there is none."""
 GREAT, GREAT_SHARE = 50, 0.1  # number of rows, and share of all rows, above which overlapping rows are not a group
+PASSAGE, PASSAGE_SHARE = 20, 0.5  # words from which on an equal text of more rows is a passage, and its largest share
 BATCH = 5_000_000  # characters of one batch of lookups
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -119,11 +120,8 @@ def related(rows: Sequence[Sentences]) -> np.ndarray:
     """Return for each row the number of its group: rows that overlap, directly or through others, are in one group;
     groups are numbered in order of appearance. [N]
 
-    A very large group only shares a phrase that occurs everywhere, so each of its rows is a group of its own.
+    A very large group only shares a phrase that occurs everywhere, so its groups are the rows with an equal sentence.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     index, edges, nodes = HeldBack(rows), [np.zeros((2, 0), np.int64)], len(rows)
     places = Places(rows, index.vocabulary)
     for count, hashes_S in places.sequences(SHARED):
@@ -133,12 +131,33 @@ def related(rows: Sequence[Sentences]) -> np.ndarray:
         there_S = sequence_S >= 0
         edges.append(np.stack([places.rows_S[chosen_S][there_S], nodes + sequence_S[there_S]]))
         nodes += len(known.hashes_G)
-    ends = np.concatenate(edges, axis=1)
-    names = connected_components(coo_array((np.ones(ends.shape[1]), ends), shape=(nodes, nodes)), directed=False)[1][
-        : len(rows)
-    ]
+    names = components(len(rows), np.concatenate(edges, axis=1))
     great = np.bincount(names) > max(GREAT, GREAT_SHARE * len(rows))
-    return numbered([(name, row if great[name] else -1) for row, name in enumerate(names.tolist())])
+    equal = with_equal_sentences(rows) if great.any() else names
+    return numbered([(name, equal[row] if great[name] else -1) for row, name in enumerate(names.tolist())])
+
+
+def with_equal_sentences(rows: Sequence[Sentences]) -> np.ndarray:
+    """Return for each row the number of its group: rows with an equal sentence are in one group. [N]
+
+    A sentence that very many rows have, such as the question of a template, joins none, unless it is a passage.
+    """
+    counts, most = Counter(sentence for row in rows for sentence in set(row)), max(GREAT, GREAT_SHARE * len(rows))
+    few = {one for one, count in counts.items() if count <= most}
+    few |= {one for one, count in counts.items() if count <= PASSAGE_SHARE * len(rows) and len(one.split()) >= PASSAGE}
+    node_of = {sentence: len(rows) + number for number, sentence in enumerate(few)}
+    edges = [(row, node_of[one]) for row, sentences in enumerate(rows) for one in set(sentences) & few]
+    return components(len(rows), np.asarray(edges, np.int64).reshape(-1, 2).T)
+
+
+def components(rows: int, edges_2E: np.ndarray) -> np.ndarray:
+    """Return for each row, the first nodes of a graph, the number of its connected component. [N]"""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    nodes = max(rows, int(edges_2E.max(initial=-1)) + 1)
+    graph = coo_array((np.ones(edges_2E.shape[1]), edges_2E), shape=(nodes, nodes))
+    return np.asarray(connected_components(graph, directed=False)[1][:rows])
 
 
 def numbered(names: Sequence[object]) -> np.ndarray:

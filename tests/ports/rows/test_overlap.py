@@ -68,6 +68,19 @@ def test_rows_that_overlap_by_way_of_others_are_one_group_and_a_phrase_of_everyb
     assert related(sentences_of([*everybody, "same text", "same text"])).tolist() == [*range(60), 60, 60]
 
 
+def test_questions_of_one_passage_are_one_group_though_all_passages_share_a_phrase() -> None:
+    phrase = "this page was last edited on a day in"
+    passages = [f"{' '.join(f'p{number}w{word}' for word in range(24))} {phrase}" for number in range(60)]
+    questions, asked = [f"q{number}" for number in range(480)], [passages[number % 60] for number in range(480)]
+    assert related(sentences_of(questions, asked)).tolist() == [number % 60 for number in range(480)]
+    # More than a tenth of the rows ask about each of six passages, and a question of a template says nothing of a row.
+    asked = [passages[number % 6] for number in range(480)]
+    assert related(sentences_of(questions, asked)).tolist() == [number % 6 for number in range(480)]
+    template = ["does the text say so or does it not"] * 480
+    assert related(sentences_of(questions, template)).tolist() == [*range(480)]
+    assert related(sentences_of(questions, [passages[0]] * 480)).tolist() == [*range(480)]
+
+
 def test_words_of_two_rows_are_never_read_as_one_text() -> None:
     held = HeldBack(sentences_of(["a b c d e f g h i j"]))
     assert held.overlaps(sentences_of(["x a b c d", "e f g h x"], ["e f g h x", "i j y y"])).tolist() == [NONE, NONE]
