@@ -60,14 +60,16 @@ def targets_of_pieces(label: Any, places_U3: np.ndarray) -> np.ndarray:
 def ends_in_window(places_U3: np.ndarray, units: np.ndarray, span: tuple[int, int] | None) -> tuple[int, int]:
     """Return the units of a window at which an answer begins and ends: those of none where it is not whole in there."""
     none = int(units[places_U3[units, 0] == SUMMARY][0])
-    pieces = units[places_U3[units, 0] >= 0]
-    if span is None or not len(pieces):
+    if span is None:
         return none, none
-    starts, ends = places_U3[pieces, 0], places_U3[pieces, 1]
-    if starts[0] > span[0] or ends[-1] < span[1]:
+    # a tokenizer may drop characters at the ends of a passage, so pieces are compared with the answer's in all windows
+    covers_U = (places_U3[:, 0] >= 0) & (places_U3[:, 1] > span[0]) & (places_U3[:, 0] < span[1])
+    here = units[covers_U[units]]
+    if not len(here):
         return none, none
-    covers = np.flatnonzero((ends > span[0]) & (starts < span[1]))
-    return (int(pieces[covers[0]]), int(pieces[covers[-1]])) if len(covers) else (none, none)
+    is_whole = places_U3[here[0], 0] == places_U3[covers_U, 0].min()
+    is_whole &= places_U3[here[-1], 1] == places_U3[covers_U, 1].max()
+    return (int(here[0]), int(here[-1])) if is_whole else (none, none)
 
 
 def best_answers(outputs: Mapping[str, np.ndarray], places_U3: np.ndarray) -> np.ndarray:

@@ -69,11 +69,12 @@ def given_answers(cell: Any) -> list[Given] | None:
 
 
 def from_json(cell: str) -> Any:
-    """Return what a text of JSON holds; a text that is no JSON is the text of an answer itself."""
+    """Return what a text of JSON holds; a text that holds no answers in JSON, such as ``[12]``, is one itself."""
     try:
-        return json.loads(cell)
+        found = json.loads(cell)
     except ValueError:
         return cell
+    return found if all(isinstance(one, (str, Mapping)) for one in found) else cell
 
 
 def from_lists(texts: Any, starts: Any) -> list[Given]:
@@ -167,14 +168,20 @@ def span_in(passage: str, text: str, start: int | None) -> tuple[int, int]:
             raise ValueError(
                 f"the answer {quoted_text(text)} does not stand in its passage; give a part of it, letter by letter"
             )
-        return found, found + len(text)
+        return without_spaces(text, found)
     there = passage[start : start + len(text)]
     if there != text:
         raise ValueError(
             f"the answer {quoted_text(text)} is said to begin at character {start}, where {quoted_text(there)} "
             f"stands; count characters from 0, not bytes or words"
         )
-    return start, start + len(text)
+    return without_spaces(text, start)
+
+
+def without_spaces(text: str, start: int) -> tuple[int, int]:
+    """Return the place of a text without the spaces at its ends, which are no part of an answer's tokens."""
+    first = start + len(text) - len(text.lstrip())
+    return first, first + len(text.strip())
 
 
 def quoted_text(text: str) -> str:

@@ -72,6 +72,16 @@ def test_an_answer_inside_of_a_piece_is_the_piece() -> None:
     assert found[:, 0].tolist() == [0, 1, 0, 1, 0, 0]
 
 
+def test_characters_without_a_piece_at_an_edge_are_no_part_of_an_answer(tiny_bert: Path) -> None:
+    """A tokenizer has no piece for a character of control; the answer is whole without it."""
+    question, passage = "where?", "\x02Rome was old\x02"
+    for answer in ("\x02Rome", "old\x02"):
+        labels = [coded_answer(passage.index(answer), passage.index(answer) + len(answer), answer)]
+        windows = encode_windows(load_tokenizer(tiny_bert), [question], 20, PIECES_OF_PASSAGE, [passage], labels).windows
+        assert windows is not None and windows.targets_UK is not None
+        assert windows.targets_UK[:, 0].tolist()[0] == 0 and windows.targets_UK[1:, :2].sum() == 2
+
+
 def outputs(start: list[float], end: list[float]) -> dict[str, np.ndarray]:
     return {"start_logits": np.asarray(start, np.float32), "end_logits": np.asarray(end, np.float32)}
 

@@ -42,6 +42,8 @@ def given(*cells: Any, passages: list[Any] | None = None) -> TableRows:
         ('{"text": ["big"], "answer_start": [25]}', BIG),
         ("[]", NO_ANSWER),
         ("big", BIG),
+        (" big", BIG),
+        ({"text": [" big"], "answer_start": [24]}, BIG),
         (["big"], BIG),
         ({"answer": "big", "answer_start": "25"}, BIG),
         ({"answer": "big", "start": None}, BIG),
@@ -113,6 +115,12 @@ def test_hostile_tables_are_refused_in_a_sentence(tmp_path: Path) -> None:
         (tmp_path / "bad.json").write_text(json.dumps(bad))
         with pytest.raises(DataError, match="bad.json, article 1: the answers .* are no list of objects"):
             read_table(tmp_path / "bad.json")
+
+
+def test_an_answer_that_looks_like_json_is_one() -> None:
+    passages = ["as Smith wrote [12] there", "in {3} steps", '["a"] is a list']
+    stored = [coded_answer(15, 19, "[12]"), coded_answer(3, 6, "{3}"), coded_answer(2, 3, "a")]
+    assert READER.labels(given("[12]", "{3}", '["a"]', passages=passages), None) == stored
 
 
 def test_an_answer_without_a_place_that_stands_twice_is_noted() -> None:
