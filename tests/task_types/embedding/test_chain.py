@@ -18,12 +18,15 @@ from flows.api import pull
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from flows.recipes.starter import starter_recipe
+from tasks.catalog import TaskSpec
+from tasks.engine.job import Job
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import RowsSlice
+from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
+from tasks.training.finetune import finetune
 from tests.forked.interpreter import forked_processes
 from tests.forked.strangers import ask_stranger
 from tests.methods.oracles import Oracle, reads
@@ -94,6 +97,18 @@ def test_correlations_of_rows_are_those_of_pairs() -> None:
     cosine_P, score_P = HERE.normal(size=(2, 50))
     for metric in ANSWERS["embedding"].metrics.values():
         assert metric(np.repeat(cosine_P, 2), np.repeat(score_P, 2)) == pytest.approx(metric(cosine_P, score_P))
+
+
+def test_a_teacher_is_judged_by_the_number_of_its_pairs(tiny_bert: Path, tmp_path: Path) -> None:
+    """Each pair is two rows of a text, of which intervals must not be told that they are independent."""
+    knobs = RowsSlice(task=TaskSpec(**TASK), selection_rows=12, validation_share=0.3, purge=False)
+    facts = prepare_rows(write_pairs(tmp_path), knobs, tmp_path / "rows")
+    teacher = TeacherSlice(task_type="embedding", already_finetuned=True, max_length=16, precision="fp32")
+    inputs = {"rows": str(tmp_path / "rows"), "base": str(tiny_bert)}
+    folders = {"output": str(tmp_path / "output"), "checkpoints": str(tmp_path / "checkpoints")}
+    job = Job({"job": "finetune", "knobs": teacher.model_dump(mode="json"), "inputs": inputs, **folders}, silent=True)
+    job.output.mkdir()
+    assert finetune(job)["selection_count"] == facts.rows["selection"] == 12
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7])
