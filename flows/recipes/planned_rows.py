@@ -30,7 +30,6 @@ from tasks.ports.rows.data_leakage import free_of, held_sentences, leaked
 from tasks.ports.rows.judging_sets import documents
 from tasks.ports.rows.overlap import Sentences
 from tasks.ports.rows.prepared import divided_rows, prepare_rows, unlabelled_rows
-from tasks.recipe.data import TransferText
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.kept_answers import require_budget_of_answers
@@ -121,7 +120,7 @@ def texts_learned(recipe: Recipe) -> tuple[Learned, dict[str, str]]:
     found: dict[str, Callable[[], Sequence[Sentences]]] = {}
     sizes: dict[str, int] = {}
     if recipe.transfer is not None and "transfer" in sources:
-        found[TRANSFER] = read_once(partial(transfer_sentences, recipe.transfer, Path(sources["transfer"].uri)))
+        found[TRANSFER] = read_once(partial(transfer_sentences, recipe, Path(sources["transfer"].uri)))
         sizes[TRANSFER] = sources["transfer"].bytes
     if recipe.corpus is not None and "corpus" in sources:
         knobs, size = corpus_read(recipe), sources["corpus"].bytes
@@ -136,6 +135,7 @@ def read_once(read: Callable[[], Iterable[Sentences]]) -> Callable[[], Sequence[
     return cache(lambda: [*read()])
 
 
-def transfer_sentences(given: TransferText, source: Path) -> Sequence[Sentences]:
+def transfer_sentences(recipe: Recipe, source: Path) -> Sequence[Sentences]:
     """Return the texts of a user's unlabelled rows, without the prompts before them."""
-    return unlabelled_rows(source, given.text, given.pair).sentences
+    given = recipe.transfer
+    return unlabelled_rows(source, given.text, given.pair, recipe.spec.kind).sentences if given is not None else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,8 @@ from tasks.ports.rows.faulty_rows import (
     without_classes,
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
-from tasks.ports.rows.row_files import RowFacts, StoredRows, write_beginnings, write_facts, write_split
-from tasks.ports.rows.splits import Split, divide, divided_by_text
+from tasks.ports.rows.row_files import RowFacts, StoredRows, read_facts, write_beginnings, write_facts, write_split
+from tasks.ports.rows.splits import Split, divide, divided_by_text, gathered_rows
 from tasks.ports.rows.tables import (
     read_documents,
     read_split,
@@ -47,7 +48,7 @@ from tasks.results.facts import RowsFacts
 from tasks.task_types.common_rows import mean_words
 from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
-from tasks.task_types.texts.templates import beginning, prompt_in
+from tasks.task_types.texts.templates import LINES, beginning, gives_lines, prompt_in
 from tasks.task_types.types import task_type
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
@@ -215,10 +216,20 @@ def digest_of(rows: Split) -> str:
     return digest.hexdigest()
 
 
-def unlabelled_rows(source: Path, text: str, pair: str | None) -> Split:
-    """Read the user's own unlabelled text."""
+def unlabelled_rows(source: Path, text: str, pair: str | None, kind: str) -> Split:
+    """Read the user's own unlabelled text as rows of a task type. Raises DataError for a type that ranks texts if no
+    query has several."""
+    reader = READERS[kind]
     texts, pairs = read_texts(source, text, pair)
-    return Split(source.name, texts, pairs, [None] * len(texts), before=(beginning(text), beginning(pair or "")))
+    texts = [reader.unlabelled(one) for one in texts]
+    rows = Split(source.name, texts, pairs, [None] * len(texts), before=(beginning(text), beginning(pair or "")))
+    if pair is None or not any(column.is_gathered for column in reader.columns):
+        return rows
+    rows = rows.take([row for row, second in enumerate(pairs or ()) if second])
+    rows = rows if gives_lines(pair) else gathered_rows(rows)
+    if not any(LINES in second for second in rows.pairs or ()):
+        raise DataError(f"{source.name}: each query has one text, and there is nothing to rank; add further texts")
+    return replace(rows, labels=[None] * len(rows))
 
 
 def prepare_transfer(
@@ -227,9 +238,9 @@ def prepare_transfer(
     """Write the user's own unlabelled text as training rows without labels; return its number of rows, and the number
     of the held-back ``rows`` that overlap with it. With ``leave_out``, texts that overlap with those are not written.
 
-    Raises DataError if no text is left.
+    Raises DataError if no text is left, or if a student can learn nothing from them.
     """
-    unlabelled, held = unlabelled_rows(source, text, pair), held_sentences(rows)
+    unlabelled, held = unlabelled_rows(source, text, pair, read_facts(rows).kind), held_sentences(rows)
     count = len(unlabelled)
     if leave_out:
         unlabelled = unlabelled.take(free_of(unlabelled.sentences, held))

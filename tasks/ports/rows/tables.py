@@ -42,6 +42,7 @@ class ReadRows:
     """Names of the classes that the first file declares for its labels, in order."""
     broken: tuple[str, ...]
     """Sentences about lines that are not as wide as the first one of their file."""
+    is_delimited: bool
 
 
 def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict[str, list[Path]]:
@@ -155,7 +156,7 @@ def read_split(
     said, broken = (tuple(line for one in read for line in getattr(one, name)) for name in ("said", "broken"))
     if any(column.is_gathered for column in columns):
         rows = gathered_rows(rows)
-    return ReadRows(rows, said, read[0].classes, broken)
+    return ReadRows(rows, said, read[0].classes, broken, all(one.is_delimited for one in read))
 
 
 def read_columns(
@@ -191,7 +192,8 @@ def read_columns(
     groups = group_names(path, group, rendered_column(table, group)[0], "data.group") if group else units
     rows = Split(path.name, texts, pairs, labels if opened.layout is None else with_numbers(labels), groups, units)
     said = (reading_sentence(opened, len(table)), *(f"{path.name}: {note}" for note in (*notes, *more_notes)))
-    return ReadRows(rows, said, opened.classes.get(spec.label, ()), broken_lines(opened))
+    classes, is_delimited = opened.classes.get(spec.label, ()), opened.layout is not None
+    return ReadRows(rows, said, classes, broken_lines(opened), is_delimited)
 
 
 def has_columns(path: Path, name: str, given: TableFormat = NOTHING_STATED) -> bool:
@@ -277,7 +279,7 @@ def table_rows(read: ReadRows, spec: TaskSpec) -> TableRows:
     """Return rows for the reader of their task type."""
     values = {"text": read.rows.texts, "pair": read.rows.pairs, "label": read.rows.labels}
     columns = {role: column for role, column in values.items() if column is not None}
-    return TableRows(read.rows.file, named_columns(spec), columns, read.classes)
+    return TableRows(read.rows.file, named_columns(spec), columns, read.classes, read.is_delimited)
 
 
 def group_names(path: Path, column: str, values: list[Any], knob: str) -> list[str]:

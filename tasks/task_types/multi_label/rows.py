@@ -1,8 +1,8 @@
 """Rows of multi-label classification: each row has any number of labels.
 
 A label column holds lists, or texts with a separator (``|``, ``;`` or ``,``), or it is several columns of 0 and 1 whose
-names are the labels. An empty list, an empty text and a row of zeros mean that no label applies; a missing list, or a
-row whose columns are all empty, is unlabelled. Rows are stored as one number, of which bit c stands for label c.
+names are the labels. An empty list, an empty text and a row of zeros mean that no label applies; a missing list or
+text, or a row whose columns are all empty, is unlabelled. An empty cell of a csv or tsv is an empty text. Rows are stored as one number, of which bit c stands for label c.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -51,11 +52,11 @@ def written_labels(rows: TableRows, names: Sequence[str] | None) -> list[list[An
     DataError for a cell that holds no labels."""
     cells = rows.columns["label"]
     separator = separator_of([cell for cell in cells if isinstance(cell, str)], names)
-    are_texts = any(isinstance(cell, str) for cell in cells)
+    empty_is_text = rows.is_delimited and any(isinstance(cell, str) for cell in cells)
     found: list[list[Any] | None] = []
     for row, cell in enumerate(cells, start=1):
         try:
-            found.append([] if cell is None and are_texts else labels_of_cell(cell, separator))
+            found.append([] if cell is None and empty_is_text else labels_of_cell(cell, separator))
         except ValueError as error:
             raise DataError(f"{rows.file}, row {row}: {error} (column {rows.names['label']!r})") from None
     return found
@@ -266,7 +267,7 @@ def replaced(rows: TableRows, meanings: Sequence[str], called: Mapping[str, str]
         return called.get(known, known) if isinstance(known, str) else known
 
     cells = [None if cell is None else [name(label) for label in cell] for cell in written_labels(rows, meanings)]
-    return TableRows(rows.file, rows.names, {**rows.columns, "label": cells}, rows.declared)
+    return replace(rows, columns={**rows.columns, "label": cells})
 
 
 def guess_sets(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:

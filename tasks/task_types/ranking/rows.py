@@ -79,7 +79,7 @@ def grade_of(cell: Any) -> int:
     if cell is None or cell == "":
         raise ValueError("one of its texts has no grade, and others have; grade all of them, 0 for one that is wrong")
     value = int(cell) if isinstance(cell, str) and cell.strip().isdecimal() else cell
-    if not isinstance(value, (int, float)) or value != int(value) or not 0 <= value <= HIGHEST_GRADE:
+    if not isinstance(value, (int, float)) or value not in range(HIGHEST_GRADE + 1):
         raise ValueError(f"the grade {cell!r} is no whole number from 0 to {HIGHEST_GRADE}")
     return int(value)
 

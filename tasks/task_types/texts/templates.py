@@ -124,6 +124,11 @@ def columns_in(name: str) -> list[str]:
     )
 
 
+def gives_lines(name: str) -> bool:
+    """Tell whether a template gives several texts a row, each on a line of its own."""
+    return is_template(name) and any(isinstance(part, Field) and part.gives_lines for part in template_parts(name))
+
+
 def beginning(name: str) -> str:
     """Return the text before the first column of a template; empty for the name of a column."""
     parts = template_parts(name) if is_template(name) else []

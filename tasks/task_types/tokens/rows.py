@@ -16,7 +16,7 @@ from tasks.metrics.of_entities import entities
 from tasks.task_types.common_rows import names_in_config
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.tokens.marked_texts import with_tagged_words
-from tasks.task_types.tokens.sentence import BETWEEN_WORDS, EMPTY_WORD, number_of_words, tags_of
+from tasks.task_types.tokens.sentence import BETWEEN_WORDS, EMPTY_WORD, as_words, number_of_words, tags_of
 from tasks.task_types.types import TAGS, TOKENS
 
 if TYPE_CHECKING:
@@ -314,5 +314,6 @@ READER = Reader(
     rows_have_classes=False,
     notes=notes_on_tags,
     columns_of=columns_with_tags,
+    unlabelled=as_words,
     derive=with_tagged_words,
 )

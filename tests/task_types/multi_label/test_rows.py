@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ FORMS: dict[str, list[Any]] = {
     "lists": SETS,
     "numbers": [[0], [1, 2], [], [2]],
     "bars": ["art", "news|sport", "", "sport"],
-    "semicolons": ["art", "sport; news", None, "sport"],
+    "semicolons": ["art", "sport; news", "", "sport"],
     "commas": ["art", "news, sport", "", "sport"],
     "printed lists": ["['art']", "['news', 'sport']", "[]", '["sport"]'],
     "columns": [
@@ -68,7 +69,9 @@ def test_every_form_is_the_same_sets(form: str) -> None:
 def test_a_missing_list_is_unlabelled_and_an_empty_text_is_not() -> None:
     """A text without any label is an example, too: left out, half of a table of entities would be gone."""
     assert READER.labels(given(["art"], None), NAMES) == [1, None]
-    assert READER.labels(given("art", None), NAMES) == [1, 0]
+    assert READER.labels(given("art", ""), NAMES) == [1, 0]
+    assert READER.labels(given("art", None), NAMES) == [1, None], "as in a file of JSON"
+    assert READER.labels(replace(given("art", None), is_delimited=True), NAMES) == [1, 0], "as in a csv"
     assert READER.labels(given({"a": 1, "b": 0}, {"a": None, "b": ""}), ["a", "b"]) == [1, None]
 
 

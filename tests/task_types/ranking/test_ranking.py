@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from flows.recipes.starter import starter_recipe
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError, RecipeError
 from tasks.metrics.metrics import METRICS
-from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.rows.prepared import prepare_rows, prepare_transfer
 from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
@@ -61,6 +62,22 @@ def test_queries_without_grades_are_unlabelled(tmp_path: Path) -> None:
     assert prepared(tmp_path, {**TWO, "g": [0, None, 2, None]}).texts == ["a?"]
 
 
+def test_texts_of_one_unlabelled_query_are_one_row(tmp_path: Path) -> None:
+    """A query with one text teaches nothing: every loss compares its texts."""
+    prepared(tmp_path, TWO)
+    several, lists = tmp_path / "several.parquet", tmp_path / "lists.parquet"
+    write_table(several, {"q": ["c?", "d?", "c?", "d?"], "p": ["w", None, "y z", "z"]})
+    write_table(lists, {"q": ["c?", "d?"], "p": [["w", "y z"], ["z"]]})
+    for source, template in ((several, "p"), (lists, "{p[]}")):
+        output = tmp_path / source.stem
+        assert prepare_transfer(source, "q", template, output, tmp_path / "rows")["rows"] == 2
+        found = read_split(output, "train")
+        assert (found.texts, found.pairs, found.labels) == (["c?", "d?"], ["w\ny z", "z"], [None, None])
+    write_table(several, {"q": ["c?", "d?"], "p": ["w", "x"]})
+    with pytest.raises(DataError, match=r"several.parquet: each query has one text, and there is nothing to rank"):
+        prepare_transfer(several, "q", "p", tmp_path / "none", tmp_path / "rows")
+
+
 @pytest.mark.parametrize(
     ("changes", "task", "sentence"),
     [
@@ -68,6 +85,8 @@ def test_queries_without_grades_are_unlabelled(tmp_path: Path) -> None:
         ({"g": [0.5, 1.0, 1.0, 0.0]}, {}, "query 'a?': the grade 0.5 is no whole number from 0 to 10"),
         ({"g": [0, 1, 11, 0]}, {}, "query 'a?': the grade 11 is no whole number from 0 to 10"),
         ({"g": [0, -2, 1, 0]}, {}, "query 'b?': the grade -2 is no whole number"),
+        ({"g": [0.0, math.inf, 1.0, 0.0]}, {}, "query 'b?': the grade inf is no whole number"),
+        ({"g": [0.0, 1.0, math.nan, 0.0]}, {}, "query 'a?': the grade nan is no whole number"),
         ({"g": ["no", "yes", "no", "no"]}, {}, "query 'a?': the grade 'no' is no whole number"),
         ({"g": [0, 0, 0, 0]}, {}, "no text of the train split is relevant; grade those that answer"),
         ({"q": ["a?", "b?", "c?", "d?"]}, {}, "each query of the train split has one text, and there is nothing"),

@@ -11,7 +11,7 @@ import pytest
 from flows.recipes.starter import starter_recipe
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
-from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.rows.prepared import prepare_rows, prepare_transfer
 from tasks.ports.rows.row_files import StoredRows, read_facts, read_split
 from tasks.ports.rows.table_files import write_table
 from tasks.recipe.slices import RowsSlice
@@ -61,6 +61,16 @@ def test_an_empty_word_keeps_its_place_and_is_counted(tmp_path: Path) -> None:
     rows, facts, _ = prepared(tmp_path, {"tokens": [["a", "", "film"]] * 2, "tags": [["O", "O", "B-X"]] * 2})
     assert len(rows.texts[0].split(" ")) == 3 and rows.labels[0] == "0 0 1"
     assert any("2 words are empty" in line for line in facts.read)
+
+
+def test_words_of_unlabelled_texts_are_divided_as_predictions_are(tmp_path: Path) -> None:
+    prepared(tmp_path, ENTITY)
+    (tmp_path / "mine.txt").write_text("Rome,  (see p. 3)\n")
+    write_table(tmp_path / "mine.parquet", {"tokens": [["Rome,", "1 1/2"]]})
+    for source, words in (("mine.txt", ["Rome", ",", "(", "see", "p", ".", "3", ")"]), ("mine.parquet", None)):
+        output = tmp_path / f"of {source}"
+        prepare_transfer(tmp_path / source, "tokens" if words is None else "text", None, output, tmp_path / "rows")
+        assert read_split(output, "train").texts[0].split(" ") == (words or ["Rome,", "1\u00a01/2"])
 
 
 def test_rows_without_tags_are_unlabelled(tmp_path: Path) -> None:
