@@ -2,7 +2,8 @@
 
 A label column holds lists, or texts with a separator (``|``, ``;`` or ``,``), or it is several columns of 0 and 1 whose
 names are the labels. An empty list, an empty text and a row of zeros mean that no label applies; a missing list or
-text, or a row whose columns are all empty, is unlabelled. An empty cell of a csv or tsv is an empty text. Rows are stored as one number, of which bit c stands for label c.
+text, or a row whose columns are all empty, is unlabelled. An empty cell of a csv or tsv is an empty text. Rows are
+stored as one number, of which bit c stands for label c.
 """
 
 from __future__ import annotations

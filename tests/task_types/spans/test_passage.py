@@ -77,7 +77,8 @@ def test_characters_without_a_piece_at_an_edge_are_no_part_of_an_answer(tiny_ber
     question, passage = "where?", "\x02Rome was old\x02"
     for answer in ("\x02Rome", "old\x02"):
         labels = [coded_answer(passage.index(answer), passage.index(answer) + len(answer), answer)]
-        windows = encode_windows(load_tokenizer(tiny_bert), [question], 20, PIECES_OF_PASSAGE, [passage], labels).windows
+        encoded = encode_windows(load_tokenizer(tiny_bert), [question], 20, PIECES_OF_PASSAGE, [passage], labels)
+        windows = encoded.windows
         assert windows is not None and windows.targets_UK is not None
         assert windows.targets_UK[:, 0].tolist()[0] == 0 and windows.targets_UK[1:, :2].sum() == 2
 
