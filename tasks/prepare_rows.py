@@ -7,8 +7,7 @@ import asyncio
 import json
 
 from tasks.contracts import Artifact
-from tasks.recipe.data import TransferText
-from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice
+from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice, TransferSlice
 from tasks.report.tables.held_back import left_out_lines, purge_lines
 from tasks.results.facts import Leaks
 from tasks.stage.context import StageContext
@@ -27,16 +26,13 @@ async def prepare_rows(context: StageContext, knobs: RowsSlice, *, source: Artif
 
 
 @stage(makes="rows", libraries=("datasets", "numpy", "pandas", "pyarrow", "scipy"))
-async def prepare_transfer(context: StageContext, knobs: TransferText, *, source: Artifact, rows: Artifact) -> None:
+async def prepare_transfer(context: StageContext, knobs: TransferSlice, *, source: Artifact, rows: Artifact) -> None:
     """Read the user's own unlabelled text, count the held-back rows that overlap with it, and leave such texts out if
     the recipe says so."""
     from tasks.ports.rows.prepared import prepare_transfer as prepare
 
     folders = context.output, context.folder(rows)
-    leave_out = knobs.overlaps == "leave-out"
-    context.facts |= await asyncio.to_thread(
-        prepare, context.folder(source), knobs.text, knobs.pair, *folders, leave_out=leave_out
-    )
+    context.facts |= await asyncio.to_thread(prepare, context.folder(source), knobs, *folders)
     for line in left_out_lines({"transfer text": Leaks.model_validate(context.facts).left_out}):
         context.listen({"event": "log", "message": line})
 

@@ -33,7 +33,7 @@ from tasks.recipe.candidates import tokenizes_corpus
 from tasks.recipe.judging import score_knobs
 from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import ContributionSlice, RowsSlice, ScoreSlice
+from tasks.recipe.slices import ContributionSlice, RowsSlice, ScoreSlice, TransferSlice
 from tasks.report.tables.kept_answers import require_budget_of_answers
 from tasks.results.facts import RowsFacts
 from tasks.results.row import ResultRow
@@ -126,9 +126,10 @@ async def shared_artifacts(
     recipe: Recipe, sources: dict[str, Artifact], rows: Artifact, base: Artifact
 ) -> SharedArtifacts:
     """Start the stages that the branches share: teachers, corpus, word substitutes and the user's transfer text."""
-    transfer = (
-        await prepare_transfer(recipe.transfer, source=sources["transfer"], rows=rows) if recipe.transfer else None
-    )
+    transfer = None
+    if recipe.transfer is not None:
+        knobs = TransferSlice(**dict(recipe.transfer), task_type=recipe.spec.kind)
+        transfer = await prepare_transfer(knobs, source=sources["transfer"], rows=rows)
     teacher = asyncio.ensure_future(good_teacher(recipe, rows, base))
     return SharedArtifacts(
         rows=rows,

@@ -35,6 +35,7 @@ from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.kept_answers import require_budget_of_answers
 from tasks.results.facts import HeldBackFacts
 from tasks.stage.session import Session
+from tasks.task_types.readers import READERS
 
 TRAIN, TRANSFER, GENERAL = LEARNED
 """The kinds of training data with which held-out rows are compared."""
@@ -138,4 +139,5 @@ def read_once(read: Callable[[], Iterable[Sentences]]) -> Callable[[], Sequence[
 def transfer_sentences(recipe: Recipe, source: Path) -> Sequence[Sentences]:
     """Return the texts of a user's unlabelled rows, without the prompts before them."""
     given = recipe.transfer
-    return unlabelled_rows(source, given.text, given.pair, recipe.spec.kind).sentences if given is not None else []
+    reader = READERS[recipe.spec.kind]
+    return unlabelled_rows(source, given.text, given.pair, reader).sentences if given is not None else []

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.catalog import TaskSpec, TaskTypeName
-from tasks.recipe.data import Data, TableFormat
+from tasks.recipe.data import Data, TableFormat, TransferText
 from tasks.recipe.distillation import GeneralDistillation, Generation, Intermediate, Prediction, Signal
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, added_knob, runtime_knob
@@ -19,6 +19,10 @@ class OfTask(Knobs):
     """The type of the task, of whose parts a stage counts and uses its own alone."""
 
     task_type: TaskTypeName = Field(description="Type of the task.")
+
+
+class TransferSlice(OfTask, TransferText):
+    """Knobs that determine the rows of the user's own unlabelled text."""
 
 
 class RowsSlice(Data):

@@ -40,16 +40,13 @@ def nothing_to_note(rows: TableRows, names: Sequence[str] | None) -> Sequence[st
 class TableRows:
     """N rows of a user's table, unchecked."""
 
-    file: str
-    """Name of the file, for errors."""
+    file: str  # name of the file, for errors
     names: Mapping[str, str]
     """Names of the columns in the file, by role."""
-    columns: Mapping[str, Sequence[Any]]
-    """Values [N] by role."""
+    columns: Mapping[str, Sequence[Any]]  # values [N] by role
     declared: Sequence[str] = ()
     """Names of the classes that the file itself declares for its labels, in order."""
-    is_delimited: bool = False
-    """Whether the file has no types, so that an empty cell may be an empty text as well as a missing one."""
+    is_delimited: bool = False  # whether cells have no types, so that an empty one may be an empty text
 
 
 @dataclass(frozen=True)
@@ -96,11 +93,6 @@ class TableGuess:
     """Names of the classes in order; None for a type without classes."""
 
 
-def written_alike(text: str) -> str:
-    """Return a text as it is: the text of a row."""
-    return text
-
-
 @dataclass(frozen=True)
 class Reader:
     """Reads and checks the labels of a table (``rows.py``; pyarrow and numpy).
@@ -138,7 +130,7 @@ class Reader:
     """Return a stored label after classes were left out, by the new numbers of the others; None: its number."""
     divided_by: str = ""  # the role of the column by which rows are divided unless a recipe names groups
     reads_apart: bool = False  # whether a model reads the texts of a pair one by one, each as a row of its own
-    unlabelled: Callable[[str], str] = written_alike  # returns a written text as the text of a row
+    unlabelled: Callable[[str], str] | None = None  # returns a written text as the text of a row, if it differs
     derive: DerivedColumns | None = None  # adds columns that stand in others, and says which
     asked_without_text: Callable[[str | None], bool] | None = None  # whether, by its second text, a row needs no first
     second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone

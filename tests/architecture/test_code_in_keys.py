@@ -441,6 +441,7 @@ def test_knobs_are_plain_values_and_do_nothing() -> None:
         "Data",
         "TaskSpec",
         "TransferText",
+        "TransferSlice",
         "CorpusText",
         "Pretraining",
         "ScoreSlice",

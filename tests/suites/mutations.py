@@ -30,7 +30,7 @@ from flows.cli.runner import planned_records, run_recipe
 from flows.home import Home
 from flows.run.environment import prepare_environment
 from tasks.errors import LimbeckError
-from tasks.recipe.data import Augmentation, CorpusText, TransferText
+from tasks.recipe.data import Augmentation, CorpusText
 from tasks.recipe.distillation import Generation
 from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, is_semantic
@@ -67,6 +67,7 @@ from tasks.recipe.slices import (
     SentencesSlice,
     SignalSlice,
     TeacherSlice,
+    TransferSlice,
     VocabularyOfCorpus,
 )
 from tasks.recipe.students import DroppedTraining, Shape
@@ -87,7 +88,7 @@ DEPEND = {
     "corpus": {"prepare-corpus": CorpusText, "compare-corpus": CorpusRead},
     "general_distillation": {"distill-general": GeneralSlice},
     "augmentation": {"augment-text": Augmentation},
-    "transfer": {"prepare-transfer": TransferText},
+    "transfer": {"prepare-transfer": TransferSlice},
     "task_distillation.intermediate": {"distill-layers": IntermediateSlice, "record-signals": SignalSlice},
     "task_distillation": {"record-signals": SignalSlice},
     "task_distillation.prediction": {"distill-predictions": PredictionSlice, "answer-rows": AnswerSlice},

@@ -32,7 +32,7 @@ LEARNED = 3  # words; a learned fragment of one or two words reveals nothing abo
 NONE = np.iinfo(np.int64).max
 """Placeholder for the number of a row if there is none."""
 GREAT, GREAT_SHARE = 50, 0.1  # number of rows, and share of all rows, above which overlapping rows are not a group
-PASSAGE, PASSAGE_SHARE = 20, 0.5  # words from which on an equal text of more rows is a passage, and its largest share
+LONG, LONG_SHARE = 20, 0.5  # words of a passage that more rows have in common, and their largest share
 BATCH = 5_000_000  # characters of one batch of lookups
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -144,7 +144,7 @@ def with_equal_sentences(rows: Sequence[Sentences]) -> np.ndarray:
     """
     counts, most = Counter(sentence for row in rows for sentence in set(row)), max(GREAT, GREAT_SHARE * len(rows))
     few = {one for one, count in counts.items() if count <= most}
-    few |= {one for one, count in counts.items() if count <= PASSAGE_SHARE * len(rows) and len(one.split()) >= PASSAGE}
+    few |= {one for one, count in counts.items() if count <= LONG_SHARE * len(rows) and len(one.split()) >= LONG}
     node_of = {sentence: len(rows) + number for number, sentence in enumerate(few)}
     edges = [(row, node_of[one]) for row, sentences in enumerate(rows) for one in set(sentences) & few]
     return components(len(rows), np.asarray(edges, np.int64).reshape(-1, 2).T)

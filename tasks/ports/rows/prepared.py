@@ -33,7 +33,7 @@ from tasks.ports.rows.faulty_rows import (
     without_classes,
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
-from tasks.ports.rows.row_files import RowFacts, StoredRows, read_facts, write_beginnings, write_facts, write_split
+from tasks.ports.rows.row_files import RowFacts, StoredRows, write_beginnings, write_facts, write_split
 from tasks.ports.rows.splits import Split, divide, divided_by_text, gathered_rows
 from tasks.ports.rows.tables import (
     read_documents,
@@ -43,7 +43,7 @@ from tasks.ports.rows.tables import (
     table_rows,
 )
 from tasks.recipe.data import Data
-from tasks.recipe.slices import RowsSlice
+from tasks.recipe.slices import RowsSlice, TransferSlice
 from tasks.results.facts import RowsFacts
 from tasks.task_types.common_rows import mean_words
 from tasks.task_types.interfaces import Reader
@@ -216,12 +216,11 @@ def digest_of(rows: Split) -> str:
     return digest.hexdigest()
 
 
-def unlabelled_rows(source: Path, text: str, pair: str | None, kind: str) -> Split:
-    """Read the user's own unlabelled text as rows of a task type. Raises DataError for a type that ranks texts if no
-    query has several."""
-    reader = READERS[kind]
+def unlabelled_rows(source: Path, text: str, pair: str | None, reader: Reader) -> Split:
+    """Read the user's own unlabelled text as rows of a reader's task type. Raises DataError for a type that ranks texts
+    if no query has several."""
     texts, pairs = read_texts(source, text, pair)
-    texts = [reader.unlabelled(one) for one in texts]
+    texts = texts if reader.unlabelled is None else [reader.unlabelled(one) for one in texts]
     rows = Split(source.name, texts, pairs, [None] * len(texts), before=(beginning(text), beginning(pair or "")))
     if pair is None or not any(column.is_gathered for column in reader.columns):
         return rows
@@ -232,16 +231,14 @@ def unlabelled_rows(source: Path, text: str, pair: str | None, kind: str) -> Spl
     return replace(rows, labels=[None] * len(rows))
 
 
-def prepare_transfer(
-    source: Path, text: str, pair: str | None, output: Path, rows: Path, *, leave_out: bool = False
-) -> dict[str, object]:
+def prepare_transfer(source: Path, knobs: TransferSlice, output: Path, rows: Path) -> dict[str, object]:
     """Write the user's own unlabelled text as training rows without labels; return its number of rows, and the number
-    of the held-back ``rows`` that overlap with it. With ``leave_out``, texts that overlap with those are not written.
+    of the held-back ``rows`` that overlap with it. Texts that overlap with those are left out where the knobs say so.
 
     Raises DataError if no text is left, or if a student can learn nothing from them.
     """
-    unlabelled, held = unlabelled_rows(source, text, pair, read_facts(rows).kind), held_sentences(rows)
-    count = len(unlabelled)
+    unlabelled = unlabelled_rows(source, knobs.text, knobs.pair, READERS[knobs.task_type])
+    held, leave_out, count = held_sentences(rows), knobs.overlaps == "leave-out", len(unlabelled)
     if leave_out:
         unlabelled = unlabelled.take(free_of(unlabelled.sentences, held))
         if not len(unlabelled):

@@ -13,10 +13,13 @@ from flows.recipes import planned_rows as planning
 from flows.recipes.planned_rows import compared_rows
 from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_transfer
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import RowsSlice
+from tasks.recipe.slices import RowsSlice, TransferSlice
 from tasks.report.tables.held_back import held_back_lines
 from tasks.results.facts import HeldBackFacts
 from tests.flows.test_compress import recipe_for
+
+KEPT_TEXTS = TransferSlice(source="", task_type="classification")
+OTHER_TEXTS = KEPT_TEXTS.model_copy(update={"overlaps": "leave-out"})
 
 
 @pytest.fixture
@@ -55,7 +58,7 @@ def test_texts_are_compared_as_the_stages_would(home: Home, tiny_bert: Path, tin
     told = planned(home, recipe)
     prepare_rows(tiny_rows, RowsSlice(**dict(recipe.data), task=recipe.spec), tmp_path / "rows")
     general = leakage_of_corpus(tiny_rows, "text", 2000, tmp_path / "rows")["leaked"]
-    own = prepare_transfer(tmp_path / "mine.txt", "text", None, tmp_path / "transfer", tmp_path / "rows")["leaked"]
+    own = prepare_transfer(tmp_path / "mine.txt", KEPT_TEXTS, tmp_path / "transfer", tmp_path / "rows")["leaked"]
     assert (told.leaked["general text"], told.leaked["transfer text"]) == (general, own)
     assert {*told.leaked["general text"]} == {"validation", "selection", "holdout"} and told.leaked["training rows"]
     assert sum(told.leaked["general text"].values()) > sum(told.leaked["transfer text"].values()) > 0
@@ -75,7 +78,7 @@ def test_a_plan_leaves_out_the_texts_that_a_run_leaves_out(
     told = planned(home, recipe.model_copy(update={"transfer": without}))
     rows, texts, output = tmp_path / "rows", tmp_path / "mine.txt", tmp_path / "transfer"
     prepare_rows(tiny_rows, RowsSlice(**dict(recipe.data), task=recipe.spec), rows)
-    said = prepare_transfer(texts, "text", None, output, rows, leave_out=True)
+    said = prepare_transfer(texts, OTHER_TEXTS, output, rows)
     assert told.left_out == {"transfer text": said["left_out"]} and told.leaked["transfer text"] == said["leaked"]
     assert {*told.leaked["transfer text"].values()} == {0}
     assert f"Left out of the transfer text for overlaps with held-out rows: {said['left_out']} text" in " ".join(

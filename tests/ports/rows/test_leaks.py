@@ -17,10 +17,13 @@ from tasks.ports.rows.prepared import leakage_of_corpus, prepare_rows, prepare_t
 from tasks.ports.rows.row_files import read_texts
 from tasks.ports.rows.seen import learned_digests, read_sentences, rows_seen
 from tasks.recipe.judging import Gate
-from tasks.recipe.slices import RowsSlice
+from tasks.recipe.slices import RowsSlice, TransferSlice
 from tasks.report.tables.held_back import choice_lines, group_lines, held_back_lines
 from tasks.results.facts import RowsFacts
 from tests.contenders import recipe_for
+
+KEPT_TEXTS = TransferSlice(source="", task_type="classification")
+OTHER_TEXTS = KEPT_TEXTS.model_copy(update={"overlaps": "leave-out"})
 
 
 def test_rows_are_counted_by_split_and_pairs_by_their_sentences() -> None:
@@ -174,7 +177,9 @@ def test_text_for_transfer_is_compared_without_its_prompt(prompt: str, tmp_path:
     (tmp_path / "texts.csv").write_text("text\n" + "\n".join(texts) + "\n")
     for template in ("text", f"{prompt}{{text}}", "query: {text}"):
         source, output = tmp_path / "texts.csv", tmp_path / f"transfer {template}".replace(":", "")
-        said = prepare_transfer(source, template, None, output, tmp_path / "prepared")
+        said = prepare_transfer(
+            source, TransferSlice(source="", task_type="retrieval", text=template), output, tmp_path / "prepared"
+        )
         assert said == {"rows": 3, "leaked": {"selection": 0, "validation": 1}}
         assert rows_seen(tmp_path / "prepared", "validation", learned_digests([output])) == 1
     assert facts.rows["validation"] * 2 == len(held)
@@ -208,7 +213,7 @@ def test_the_preparation_of_rows_says_how_many_leak_and_what_judges(tmp_path: Pa
 
     (tmp_path / "text.txt").write_text("a song 1 was bad\nthey say that A SONG 2 was  bad\nsomething else\n")
     leaks = {"validation": 2, "selection": 0}
-    assert prepare_transfer(tmp_path / "text.txt", "text", None, tmp_path / "transfer", tmp_path / "rows") == {
+    assert prepare_transfer(tmp_path / "text.txt", KEPT_TEXTS, tmp_path / "transfer", tmp_path / "rows") == {
         "rows": 3,
         "leaked": leaks,
     }
@@ -225,10 +230,10 @@ def test_texts_for_transfer_that_overlap_with_held_out_rows_are_left_out_if_a_re
     prepare_rows(write(tmp_path / "one", clean), RowsSlice(task=recipe_for().spec, selection_rows=0), tmp_path / "rows")
     (tmp_path / "text.txt").write_text("a song 1 was bad\nthey say that A SONG 2 was  bad\nsomething else\n")
     source, rows = tmp_path / "text.txt", tmp_path / "rows"
-    said = prepare_transfer(source, "text", None, tmp_path / "transfer", rows, leave_out=True)
+    said = prepare_transfer(source, OTHER_TEXTS, tmp_path / "transfer", rows)
     assert said == {"rows": 1, "leaked": {"validation": 0, "selection": 0}, "left_out": 2}
     assert read_texts(tmp_path / "transfer", "train")[0] == ["something else"]
     (tmp_path / "text.txt").write_text("a song 1 was bad\n")
     with pytest.raises(DataError, match="no text of transfer.source is left: all 1 .*, or set transfer.overlaps: keep"):
-        prepare_transfer(source, "text", None, tmp_path / "none", rows, leave_out=True)
+        prepare_transfer(source, OTHER_TEXTS, tmp_path / "none", rows)
     assert not (tmp_path / "none").exists()

@@ -23,7 +23,7 @@ from tasks.ports.rows.prepared import prepare_rows, prepare_transfer
 from tasks.ports.rows.row_files import StoredRows, read_split
 from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import RowsSlice
+from tasks.recipe.slices import RowsSlice, TransferSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.heads import HEADS
 from tasks.task_types.ranking.candidates import grade_targets
@@ -70,12 +70,13 @@ def test_texts_of_one_unlabelled_query_are_one_row(tmp_path: Path) -> None:
     write_table(lists, {"q": ["c?", "d?"], "p": [["w", "y z"], ["z"]]})
     for source, template in ((several, "p"), (lists, "{p[]}")):
         output = tmp_path / source.stem
-        assert prepare_transfer(source, "q", template, output, tmp_path / "rows")["rows"] == 2
+        knobs = TransferSlice(source="", task_type="ranking", text="q", pair=template)
+        assert prepare_transfer(source, knobs, output, tmp_path / "rows")["rows"] == 2
         found = read_split(output, "train")
         assert (found.texts, found.pairs, found.labels) == (["c?", "d?"], ["w\ny z", "z"], [None, None])
     write_table(several, {"q": ["c?", "d?"], "p": ["w", "x"]})
     with pytest.raises(DataError, match=r"several.parquet: each query has one text, and there is nothing to rank"):
-        prepare_transfer(several, "q", "p", tmp_path / "none", tmp_path / "rows")
+        prepare_transfer(several, knobs.model_copy(update={"pair": "p"}), tmp_path / "none", tmp_path / "rows")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows, prepare_transfer
 from tasks.ports.rows.row_files import StoredRows, read_facts, read_split
 from tasks.ports.rows.table_files import write_table
-from tasks.recipe.slices import RowsSlice
+from tasks.recipe.slices import RowsSlice, TransferSlice
 from tasks.results.facts import RowsFacts
 from tests.task_types.tokens.tables import tagged, write_tagged
 
@@ -69,7 +69,8 @@ def test_words_of_unlabelled_texts_are_divided_as_predictions_are(tmp_path: Path
     write_table(tmp_path / "mine.parquet", {"tokens": [["Rome,", "1 1/2"]]})
     for source, words in (("mine.txt", ["Rome", ",", "(", "see", "p", ".", "3", ")"]), ("mine.parquet", None)):
         output = tmp_path / f"of {source}"
-        prepare_transfer(tmp_path / source, "tokens" if words is None else "text", None, output, tmp_path / "rows")
+        knobs = TransferSlice(source="", task_type="tokens", text="tokens" if words is None else "text")
+        prepare_transfer(tmp_path / source, knobs, output, tmp_path / "rows")
         assert read_split(output, "train").texts[0].split(" ") == (words or ["Rome,", "1\u00a01/2"])
 
 
