@@ -12,9 +12,9 @@ import torch
 import transformers
 
 from tasks.architectures.known_architectures import shape_of
-from tasks.architectures.mobilebert.facts import without_padding_row
 from tasks.architectures.mobilebert.norm_folding import fold_norms, fold_norms_or_not
 from tasks.architectures.mobilebert.of_bert import mobilebert_config
+from tasks.architectures.mobilebert.padding_row import without_padding_row
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.ports.rows.prepared import prepare_rows
