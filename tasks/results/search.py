@@ -32,6 +32,8 @@ class LatencyCell(Stated):
     parameters: PerLayer
     flops: PerLayer
     bytes: PerLayer
+    row_width: int = 0
+    """Numbers in one row of the embedding of words; 0 in results of older versions."""
     row_bytes: Number
     """Bytes of one row of the embedding of words, by which a smaller vocabulary is smaller."""
     unsteady: str = ""

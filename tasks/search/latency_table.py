@@ -37,7 +37,7 @@ from tasks.scoring.speed.matmul_libraries import ONEDNN, by_onednn, libraries
 from tasks.scoring.speed.speed import ENGINE, TRIAL_REPEATS, TRIAL_WARMUP, Inputs, require_length
 from tasks.scoring.speed.timing import median_of, quotient_of
 from tasks.search.ranking import rank_correlation
-from tasks.search.space import BYTES_OF_A_NUMBER
+from tasks.search.space import bytes_of_row
 from tasks.search.timing import milliseconds_in_turn
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.heads import HEADS
@@ -240,7 +240,8 @@ def measured_cell(
         parameters=per_layer(depths, [one.parameters for one in made]),
         flops=per_layer(depths, [one.flops for one in made]),
         bytes=per_layer(depths, [one.bytes for one in made]),
-        row_bytes=BYTES_OF_A_NUMBER[way] * row_width(builder, sizes[0]),
+        row_width=row_width(builder, sizes[0]),
+        row_bytes=bytes_of_row(way, row_width(builder, sizes[0])),
         unsteady=f"its speed-up ± {100 * max(one.spread for one in wide):.1f} %" if wide else "",
     )
 

@@ -43,6 +43,7 @@ def cell(width: float, neurons: float, way: str = "torch") -> LatencyCell:
         parameters=PerLayer(fixed=64_000 * width, layer=10_000 * size),
         flops=PerLayer(fixed=0.0, layer=1e6 * size),
         bytes=PerLayer(fixed=64_000 * width * (4 if way == "torch" else 1), layer=40_000 * size),
+        row_width=int(64 * width),
         row_bytes=64 * width * (4 if way == "torch" else 1),
     )
 
