@@ -10,20 +10,38 @@ from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, SearchResult
 from tasks.search.space import most_of_each_budget
 
+MEASURED = ("latency_ms", "bytes", "flops", "memory")
+"""Budgets whose figures are in a row of the results."""
+PACED = ("latency_ms", "joules")
+"""Budgets whose figures depend on how long an inference takes."""
+
 
 def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequence[ResultRow]) -> SearchResult:
     """Return the answer of a search with a note on each candidate that was measured over the budget in its format;
     as it is where checkpoints alone are served, of which the gate says so."""
     if result.table is None or search.space.formats == ("torch",):
         return result
-    # Joules follow the latency; of a share of memory no more than the weights is known.
-    bounds = [
-        one for one in search.require_budget() if one.name != "joules" and not (one.name == "memory" and one.of_teacher)
-    ]
-    limits = most_of_each_budget(bounds, result.table, search.space.formats[0], None)
+    watts = joules_per_ms(result.shapes)
+    # Of a share of memory no more than the weights is known.
+    bounds = [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
+    known = [one for one in bounds if one.name != "joules" or watts is not None]
+    limits = most_of_each_budget(known, result.table, search.space.formats[0], watts)
     chosen = [one for one in result.shapes if one.state == "candidate"]
     notes = [note for one in chosen if (note := note_over_budget(one, limits, served_row(one, rows)))]
     return result.replaced(notes=(*result.notes, *notes))
+
+
+def joules_per_ms(shapes: Sequence[JudgedShape]) -> float | None:
+    """Return the energy of a millisecond by which joules of shapes were predicted; None where watts are not known."""
+    return next((one.joules / one.ms for one in shapes if one.joules is not None and one.ms > 0), None)
+
+
+def measured_figures(shape: JudgedShape, row: ResultRow | None) -> dict[str, float | None]:
+    """Return what was measured of a shape, by the name of a budget. Joules follow the latency, of a graph that nobody
+    meters."""
+    found = {name: getattr(row, FIGURES_OF_BUDGETS.get(name, name), None) for name in MEASURED}
+    watts, latency = joules_per_ms([shape]), found["latency_ms"]
+    return {**found, "joules": None if watts is None or latency is None else latency * watts}
 
 
 def served_row(shape: JudgedShape, rows: Sequence[ResultRow]) -> ResultRow | None:
@@ -36,11 +54,11 @@ def served_row(shape: JudgedShape, rows: Sequence[ResultRow]) -> ResultRow | Non
 
 def note_over_budget(shape: JudgedShape, limits: Mapping[str, float], row: ResultRow | None) -> str:
     """Return a note on a shape that was measured over a limit; empty if it was not."""
-    measured = {name: getattr(row, FIGURES_OF_BUDGETS.get(name, name), None) for name in limits}
+    measured = measured_figures(shape, row)
     over = [
-        f"{name} is {value:.4g}{' (unsteady)' if row and row.unsteady and name == 'latency_ms' else ''}, and "
+        f"{name} is {value:.4g}{' (unsteady)' if row and row.unsteady and name in PACED else ''}, and "
         f"{limits[name]:.4g} is asked"
-        for name, value in measured.items()
-        if value is not None and value > limits[name]
+        for name in limits
+        if (value := measured[name]) is not None and value > limits[name]
     ]
     return f"{shape.name} in {shape.format} was measured over the budget: {'; '.join(over)}" if over else ""
