@@ -205,9 +205,18 @@ def shape_of_point(
 def largest_first(shapes: Sequence[JudgedShape]) -> list[JudgedShape]:
     """Return shapes in the order in which they are judged, if not all can be: first those that no other one contains,
     since a larger model of the same teacher is seldom worse; then by their FLOPs, the largest first."""
-    sizes = {one.name: tuple(-float(value) for value in (one.layers, one.width, one.neurons)) for one in shapes}
-    inner = {one.name: dominated(sizes[one.name], [*sizes.values()]) for one in shapes}
+    outer: list[tuple[float, ...]] = []
+    inner: dict[str, bool] = {}
+    for one in sorted(shapes, key=size_of_shape):  # whatever contains a shape comes before it, or is contained itself
+        inner[one.name] = dominated(size_of_shape(one), outer)
+        if not inner[one.name]:
+            outer.append(size_of_shape(one))
     return sorted(shapes, key=lambda one: (inner[one.name], -one.flops, one.name))
+
+
+def size_of_shape(shape: JudgedShape) -> tuple[float, ...]:
+    """Return the size of a shape in each way in which it is cut, negative, so that the largest is the first."""
+    return tuple(-float(value) for value in (shape.layers, shape.width, shape.neurons))
 
 
 def finalists(ranked: Sequence[JudgedShape], count: int) -> tuple[list[JudgedShape], list[JudgedShape]]:
