@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -338,13 +339,19 @@ class RunLog(RunHistory):
 def made_with() -> dict[str, str]:
     """Return tags with the version of Limbeck, and the commit if it runs from a checkout."""
     with contextlib.suppress(PackageNotFoundError):
-        tags = {"limbeck.version": installed("limbeck")}
-        if not (ROOT / ".git").exists():
-            return tags
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            asked = subprocess.run(
-                ["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5
-            )
-            tags["mlflow.source.git.commit"] = asked.stdout.strip()
-        return tags
+        tags, commit = {"limbeck.version": installed("limbeck")}, commit_here()
+        return tags | {"mlflow.source.git.commit": commit} if commit else tags
     return {}
+
+
+@cache
+def commit_here() -> str:
+    """Return the commit of the checkout that this process runs from, which asks git once; empty if there is none."""
+    if not (ROOT / ".git").exists():
+        return ""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        asked = subprocess.run(
+            ["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5
+        )
+        return asked.stdout.strip()
+    return ""
