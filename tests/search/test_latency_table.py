@@ -132,6 +132,39 @@ def test_a_trimmed_vocabulary_is_as_much_smaller_as_predicted(tmp_path: Path) ->
     assert gone > 2600, "what else differs in the files is little beside it"
 
 
+def test_a_shape_is_traced_once_and_its_graphs_are_removed_when_it_is_measured(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Graphs of all shapes of a space, in all formats, were kept until the table was whole: gigabytes of BERT-base."""
+    traced: list[str] = []
+    most: list[int] = []
+
+    def written(target: Path) -> None:
+        target.write_bytes(b"graph")
+        most.append(len([*target.parent.glob("*.onnx")]))
+
+    def trace(model: Any, tokenizer: Any, texts: Any, pairs: Any, target: Path, **options: Any) -> None:
+        traced.append(target.name)
+        written(target)
+
+    class Session:
+        def get_inputs(self) -> list[Any]:
+            return []
+
+        def run(self, outputs: Any, feeds: Any) -> None:
+            sum(range(1000))
+
+    monkeypatch.setattr("tasks.search.latency_table.trace", trace)
+    monkeypatch.setattr("tasks.search.latency_table.tidy", lambda target: None)
+    monkeypatch.setattr("tasks.search.latency_table.quantize_by", lambda way, full, small, **options: written(small))
+    monkeypatch.setattr("tasks.search.latency_table.open_session", lambda path, threads: Session())
+    ways: dict[str, Any] = {"formats": ("int8", "onnx", "int8-table4"), "widths": (1.0, 0.5)}
+    found = measured_table(tiny_bert, tmp_path, **ways, between=(2, 3), checks=12)
+    assert len(found.cells) == 6 and len(found.checks) == 12
+    assert len(traced) == len(set(traced)) == 2 * 4, "two widths with one to four layers"
+    assert max(most) == 6, "two depths of one shape, in three formats"
+
+
 @pytest.mark.slow
 def test_graphs_are_timed_as_they_are_served(tiny_bert: Path, tmp_path: Path) -> None:
     found = measured_table(tiny_bert, tmp_path, depths=(1, 2), formats=("onnx", "int8"))
