@@ -113,6 +113,11 @@ class SearchResult(Stated):
     """The metric by which shapes are compared; of one of which less is better, scores are the negative. Empty in
     results of an older release."""
     budgets: tuple[str, ...]
+    limits: dict[str, Number] = {}
+    """The most that a graph may have of each figure; empty where checkpoints are served, of which the recipe's gate has
+    criteria."""
+    formats: tuple[str, ...] = ()
+    """The formats of the space; empty in results of an older release."""
     points: int
     """Points of the space: shapes, vocabularies and formats."""
     fitting: int

@@ -3,11 +3,12 @@ where graphs are served the gate, which judges checkpoints, does not bound it. P
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tasks.recipe.makers.search import FIGURES_OF_BUDGETS, ShapeSearch
 from tasks.results.row import ResultRow
-from tasks.results.search import JudgedShape, SearchResult
+from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.search.space import most_of_each_budget
 
 MEASURED = ("latency_ms", "bytes", "flops", "memory")
@@ -29,6 +30,20 @@ def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequ
     chosen = [one for one in result.shapes if one.state == "candidate"]
     notes = [note for one in chosen if (note := note_over_budget(one, limits, served_row(one, rows)))]
     return result.replaced(notes=(*result.notes, *notes))
+
+
+def limits_of_graphs(search: ShapeSearch, table: LatencyTable, joules_per_ms: float | None) -> dict[str, float]:
+    """Return the most that a graph may have of each figure, by its name in a row of the results; none where checkpoints
+    are served. Nobody meters a graph's joules, which bound its latency; of a teacher's memory no more than the weights
+    is known, so that a share of it bounds nothing."""
+    if search.space.formats == ("torch",):
+        return {}
+    bounds = [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
+    limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
+    joules = limits.pop("joules", None)
+    if joules is not None and joules_per_ms is not None:
+        limits["latency_ms"] = min(limits.get("latency_ms", math.inf), joules / joules_per_ms)
+    return {FIGURES_OF_BUDGETS.get(name, name): most for name, most in limits.items()}
 
 
 def joules_per_ms(shapes: Sequence[JudgedShape]) -> float | None:

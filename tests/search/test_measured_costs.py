@@ -8,7 +8,7 @@ import pytest
 
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.results.search import SearchResult
-from tasks.search.measured_costs import with_notes_over_budget
+from tasks.search.measured_costs import limits_of_graphs, with_notes_over_budget
 from tasks.search.space import fitting_shapes
 from tests.search.test_space import WHOLE, search_of, table
 
@@ -64,3 +64,14 @@ def test_a_checkpoint_is_compared_where_it_is_the_format_in_which_a_shape_fits()
 def test_a_share_of_the_teacher_s_memory_is_not_told() -> None:
     """Of the teacher's shape the weights alone are known."""
     assert notes_on({"memory": "1x"}, memory_bytes=1e12) == ()
+
+
+def test_the_gate_s_limits_for_graphs_are_amounts() -> None:
+    """Shares are of the teacher's shape as it was predicted: nobody exports the teacher. Joules bound the latency."""
+    given = {"latency_ms": "0.9x", "bytes": "0.5x", "memory": "0.5x", "joules": "8mJ", "flops": "3M"}
+    space = {"layers": [2], "formats": ["int8", "torch"]}
+    limits = limits_of_graphs(search_of(budget=given, space=space), table("int8", "torch"), WATTS)
+    assert limits == pytest.approx({"latency_ms": 1.6, "bytes": 112_000, "flops": 3e6})
+    slow = limits_of_graphs(search_of(budget={"joules": 1, "memory": "1MB"}, space=space), table("int8"), WATTS)
+    assert slow == pytest.approx({"latency_ms": 200.0, "memory_bytes": 1e6})
+    assert limits_of_graphs(search_of(budget=given), table("torch"), WATTS) == {}

@@ -29,6 +29,7 @@ from tasks.results.trials import TrialsResult
 from tasks.score_model import measure_latencies
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
+from tasks.search.measured_costs import limits_of_graphs
 from tasks.search.ranking import LARGEST_LATENCY_ERROR, LEAST_RANK, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
@@ -116,6 +117,7 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     result = SearchResult(
         scored_by=compared_by(recipe, search.training),
         budgets=told,
+        formats=search.space.formats,
         points=points_of(search, shared.layers),
         fitting=0,
         table_seconds=longest_table(knobs),
@@ -125,10 +127,12 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     if not table.facts or vocabularies is None:
         return FoundCandidates(result)
     known = table.read(LatencyTable)
-    shapes = largest_first(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
+    energy = joules_per_ms(recipe, table, session)
+    shapes = largest_first(fitting_shapes(search, known, vocabularies, energy))
     require_other_names(recipe, [one.name for one in shapes])
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
+    result = result.replaced(limits=limits_of_graphs(search, known, energy))
     ranked = await ranked_shapes(recipe, search, result, shared)
     if ranked is None:
         return FoundCandidates(result)
