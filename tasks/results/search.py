@@ -106,6 +106,17 @@ class JudgedShape(Stated):
     """candidate, left out (of a later round), too much alike (another candidate), or not trained (``shapes``)."""
 
 
+class ShapeByHand(Stated):
+    """A candidate that the recipe has by hand beside the chosen shapes, by measured latency, bytes and score."""
+
+    name: str
+    dominates: tuple[str, ...] = ()
+    """The chosen shapes that are no better in anything, and worse in something."""
+    dominated_by: tuple[str, ...] = ()
+    unsteady: bool = False
+    """Whether a latency is not known within 5 %."""
+
+
 class SearchResult(Stated):
     """The answer of a search."""
 
@@ -141,4 +152,6 @@ class SearchResult(Stated):
     tau: Number | None = None
     """Kendall's rank correlation of the candidates' scores in the round before and after their whole training; None
     where there were fewer than three."""
+    by_hand: tuple[ShapeByHand, ...] = ()
+    """The recipe's own candidates that are served in a format of the space."""
     notes: tuple[str, ...] = ()
