@@ -205,7 +205,7 @@ def measured_table(job: Job, knobs: LatencySlice, builder: ShapeBuilder) -> Late
         cells.append(measured_cell(builder, reference, reference_ms, width, neurons, way))
         if way == knobs.formats[-1]:
             builder.remove_graphs()
-    checks = []
+    checks: list[LatencyCheck] = []
     for _, alike in groupby(checked, key=lambda one: (one[0] // ways, one[1])):
         for place, layers in alike:
             job.progress(len(rest) + len(checks), len(rest) + len(checked), unit="shapes")
