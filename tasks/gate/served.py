@@ -13,7 +13,7 @@ from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
 from tasks.results.search import SearchResult
 
-BUDGET = "budget"
+WHOLE_BUDGET = "budget"
 """The metric of a finding on the whole budget."""
 
 
@@ -50,14 +50,14 @@ def served_findings(candidate: GateRow, budget: ServedBudget | None) -> list[Fin
     graph in a format that the budget is not for."""
     if budget is None or candidate.name not in budget.forms:
         return []
-    found = {way: within_budget(way, row, budget) for way, row in budget.forms[candidate.name].items()}
+    found = {way: form_in_budget(way, row, budget) for way, row in budget.forms[candidate.name].items()}
     if not found:
         said = f"the budget is for {' or '.join(budget.formats)}, and there is no such graph to publish: not met"
-        return [Finding(BUDGET, False, said, UNKNOWN)]
+        return [Finding(WHOLE_BUDGET, False, said, UNKNOWN)]
     return min(found.values(), key=lambda findings: sum(one.shortfall for one in findings))
 
 
-def within_budget(way: str, row: GateRow, budget: ServedBudget) -> list[Finding]:
+def form_in_budget(way: str, row: GateRow, budget: ServedBudget) -> list[Finding]:
     """Return the results of a budget for one form, each with its format."""
     bounds = [Criterion(metric=name, at_most=most) for name, most in budget.limits.items()]
     findings = [evaluate_criterion(bound, row, row) for bound in bounds]

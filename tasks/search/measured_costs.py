@@ -11,9 +11,9 @@ from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.search.space import most_of_each_budget
 
-MEASURED = ("latency_ms", "bytes", "flops", "memory")
+COUNTED_OR_TIMED = ("latency_ms", "bytes", "flops", "memory")
 """Budgets whose figures are in a row of the results."""
-PACED = ("latency_ms", "joules")
+TIMED_BUDGETS = ("latency_ms", "joules")
 """Budgets whose figures depend on how long an inference takes."""
 
 
@@ -22,7 +22,7 @@ def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequ
     as it is where checkpoints alone are served, of which the gate says so."""
     if result.table is None or search.space.formats == ("torch",):
         return result
-    watts = joules_per_ms(result.shapes)
+    watts = watts_behind(result.shapes)
     # Of a share of memory no more than the weights is known.
     bounds = [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
     known = [one for one in bounds if one.name != "joules" or watts is not None]
@@ -46,7 +46,7 @@ def limits_of_graphs(search: ShapeSearch, table: LatencyTable, joules_per_ms: fl
     return {FIGURES_OF_BUDGETS.get(name, name): most for name, most in limits.items()}
 
 
-def joules_per_ms(shapes: Sequence[JudgedShape]) -> float | None:
+def watts_behind(shapes: Sequence[JudgedShape]) -> float | None:
     """Return the energy of a millisecond by which joules of shapes were predicted; None where watts are not known."""
     return next((one.joules / one.ms for one in shapes if one.joules is not None and one.ms > 0), None)
 
@@ -54,8 +54,8 @@ def joules_per_ms(shapes: Sequence[JudgedShape]) -> float | None:
 def measured_figures(shape: JudgedShape, row: ResultRow | None) -> dict[str, float | None]:
     """Return what was measured of a shape, by the name of a budget. Joules follow the latency, of a graph that nobody
     meters."""
-    found = {name: getattr(row, FIGURES_OF_BUDGETS.get(name, name), None) for name in MEASURED}
-    watts, latency = joules_per_ms([shape]), found["latency_ms"]
+    found = {name: getattr(row, FIGURES_OF_BUDGETS.get(name, name), None) for name in COUNTED_OR_TIMED}
+    watts, latency = watts_behind([shape]), found["latency_ms"]
     return {**found, "joules": None if watts is None or latency is None else latency * watts}
 
 
@@ -71,7 +71,7 @@ def note_over_budget(shape: JudgedShape, limits: Mapping[str, float], row: Resul
     """Return a note on a shape that was measured over a limit; empty if it was not."""
     measured = measured_figures(shape, row)
     over = [
-        f"{name} is {value:.4g}{' (unsteady)' if row and row.unsteady and name in PACED else ''}, and "
+        f"{name} is {value:.4g}{' (unsteady)' if row and row.unsteady and name in TIMED_BUDGETS else ''}, and "
         f"{limits[name]:.4g} is asked"
         for name in limits
         if (value := measured[name]) is not None and value > limits[name]

@@ -32,13 +32,13 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
         return None
     agreement, untied = 0, [0, 0]
     for (one, other), (its_one, its_other) in combinations(zip(first, second, strict=True), 2):
-        signs = order_of(one, its_one), order_of(other, its_other)
+        signs = which_is_larger(one, its_one), which_is_larger(other, its_other)
         agreement += signs[0] * signs[1]
         untied = [count + (sign != 0) for count, sign in zip(untied, signs, strict=True)]
     return agreement / math.sqrt(untied[0] * untied[1]) if all(untied) else None
 
 
-def order_of(one: float, other: float) -> int:
+def which_is_larger(one: float, other: float) -> int:
     """Return 1 if the first of two scores is larger, -1 if it is smaller, 0 if they are equal."""
     return int(one > other) - int(one < other)
 

@@ -336,22 +336,15 @@ class RunLog(RunHistory):
             return Path(self.client.download_artifacts(self.parent, f"report/{name}", folder)).read_bytes()
 
 
-def made_with() -> dict[str, str]:
-    """Return tags with the version of Limbeck, and the commit if it runs from a checkout."""
-    with contextlib.suppress(PackageNotFoundError):
-        tags, commit = {"limbeck.version": installed("limbeck")}, commit_here()
-        return tags | {"mlflow.source.git.commit": commit} if commit else tags
-    return {}
-
-
 @cache
-def commit_here() -> str:
-    """Return the commit of the checkout that this process runs from, which asks git once; empty if there is none."""
-    if not (ROOT / ".git").exists():
-        return ""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        asked = subprocess.run(
-            ["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5
-        )
-        return asked.stdout.strip()
-    return ""
+def made_with() -> Mapping[str, str]:
+    """Return tags with the version of Limbeck, and the commit if it runs from a checkout; git is asked once."""
+    with contextlib.suppress(PackageNotFoundError):
+        tags = {"limbeck.version": installed("limbeck")}
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            if (ROOT / ".git").exists():
+                words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+                asked = subprocess.run(words, check=True, capture_output=True, text=True, timeout=5)
+                tags["mlflow.source.git.commit"] = asked.stdout.strip()
+        return tags
+    return {}
