@@ -15,7 +15,7 @@ from flows.branches.export import beside_models, check_speed, make_exports, with
 from flows.branches.judging_sets import compare_sets, corpus_read, rows_of_sets, rows_to_learn
 from flows.branches.makers import all_candidates
 from flows.branches.search.found import Searched, with_whole_scores
-from flows.branches.search.shapes import find_shapes
+from flows.branches.search.shapes import candidates_by_hand, find_shapes
 from flows.branches.search.trials import find_recipes, trials_of
 from flows.branches.subflow import in_branch
 from flows.branches.sweep import GreedySearch, Swept, first_rung, grid_of, try_strategy
@@ -39,6 +39,7 @@ from tasks.results.facts import RowsFacts
 from tasks.results.row import ResultRow
 from tasks.results.search import SearchResult
 from tasks.score_model import score_model
+from tasks.search.by_hand import with_shapes_by_hand
 from tasks.search.measured_costs import with_notes_over_budget
 from tasks.stage.session import Session
 
@@ -119,6 +120,7 @@ async def search_everything(recipe: Recipe, sources: dict[str, Artifact], sessio
     result = with_whole_scores(found.result, candidates)
     if isinstance(result, SearchResult) and recipe.search is not None:
         result = with_notes_over_budget(result, recipe.search, judged)
+        result = with_shapes_by_hand(result, candidates_by_hand(recipe), judged, recipe.gate.split)
     return Searched(result, found.recipe, judged, candidates, known)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from statistics import stdev
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from attrs import evolve
 
@@ -49,6 +49,8 @@ class SharedArtifacts:
     """The knobs of all candidates of the recipe by name."""
     made: dict[str, Awaitable[Candidate]] = field(default_factory=dict)
     """The candidates of the recipe by name, for those that are made from them."""
+    earlier: dict[str, EarlierCandidate] = field(default_factory=dict)
+    """The newest candidate of each name, also of rounds of a search, which cut shapes alike."""
     judging: dict[str, Artifact] = field(default_factory=dict)
     """The rows of judging sets, by name."""
     metrics: dict[str, Artifact] = field(default_factory=dict)
@@ -80,6 +82,14 @@ class SharedArtifacts:
             return await work
 
         return asyncio.get_running_loop().create_task(made(), context=self.context.copy())
+
+
+class EarlierCandidate(NamedTuple):
+    """A candidate that was made or is under way, with its knobs, and with the candidate that it is made from."""
+
+    knobs: CandidateKnobs
+    made: asyncio.Future[Candidate]
+    origin: Awaitable[Candidate] | None
 
 
 async def candidate_of_seeds(planned: CandidateKnobs, make: Callable[[int], Awaitable[Artifact]]) -> Candidate:

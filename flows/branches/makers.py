@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from flows.branches.candidate import Candidate, SharedArtifacts
+from flows.branches.candidate import Candidate, EarlierCandidate, SharedArtifacts
 from flows.branches.dropped import make_dropped_candidate
 from flows.branches.shrinking.pretrained import make_pretrained
 from flows.branches.shrinking.quantized import make_quantized
@@ -75,8 +75,19 @@ async def all_candidates(recipe: Recipe, shared: SharedArtifacts) -> list[Candid
     shared.planned = {one.name: one for one in recipe.planned}
     one = candidate_on_page if has_branches(recipe) else one_candidate
     for planned in shared.planned.values():  # no branch begins before all are known: this loop awaits nothing
-        shared.made[planned.name] = asyncio.ensure_future(one(recipe, planned, shared))
+        made = made_earlier(planned, shared) or asyncio.ensure_future(one(recipe, planned, shared))
+        shared.made[planned.name] = made
+        shared.earlier[planned.name] = EarlierCandidate(planned, made, shared.made.get(planned.made_from))
     return list(await asyncio.gather(*shared.made.values()))
+
+
+def made_earlier(planned: CandidateKnobs, shared: SharedArtifacts) -> asyncio.Future[Candidate] | None:
+    """Return a candidate with these knobs, from the same candidate, that an earlier round of a search made; None if
+    there is none. Its stages are in the cache, and would be planned and verified once more in each round."""
+    known, origin = shared.earlier.get(planned.name), shared.made.get(planned.made_from)
+    if known is None or known.knobs != planned or (planned.is_follower and (origin is None or origin != known.origin)):
+        return None
+    return known.made
 
 
 async def one_candidate(recipe: Recipe, planned: CandidateKnobs, shared: SharedArtifacts) -> Candidate:

@@ -59,7 +59,8 @@ async def publish_results(
     ``--json`` file; ``search`` is what chose the candidates."""
     costs = costs_of_candidates([row.name for row in rows], run.session, ancestors_of(recipe))
     rows = [row.replaced(cost=costs[row.name].replaced(joules=energy_of_inference(recipe, row, run))) for row in rows]
-    registered, promotion = await register_and_promote(recipe, run, rows, candidates, data)
+    shapes = search if isinstance(search, SearchResult) else None
+    registered, promotion = await register_and_promote(recipe, run, rows, candidates, data, shapes)
     registered, decisions = decided(registered, promotion), promotion["decisions"]
     verdicts = {entry.candidate: entry for entry in registered}
     efforts = efforts_of(recipe, run.session.records)
@@ -98,7 +99,12 @@ async def publish_results(
 
 
 async def register_and_promote(
-    recipe: Recipe, run: Run, rows: Sequence[ResultRow], candidates: Sequence[Candidate], data: Artifact
+    recipe: Recipe,
+    run: Run,
+    rows: Sequence[ResultRow],
+    candidates: Sequence[Candidate],
+    data: Artifact,
+    search: SearchResult | None = None,
 ) -> tuple[list[Registered], RunDecision]:
     """Register the candidates and decide on the aliases; return the registered versions and the promotion."""
     # Functions, not folders: files are fetched only for a new version.
@@ -106,7 +112,7 @@ async def register_and_promote(
     about = describe_run(recipe, run, data)
     exports = for_the_folders(rows, candidates, run.session.store)
     with tempfile.TemporaryDirectory(prefix="limbeck-") as workspace:
-        gate_inputs = new_gate_inputs(recipe, run, rows, data, Path(workspace))
+        gate_inputs = new_gate_inputs(recipe, run, rows, data, Path(workspace), search)
         # Quoted: Prefect searches the arguments of a task for results of other tasks, twice, and these contain none.
         registered = await register_models(
             run.tracker, quote(folders), quote(gate_inputs), quote(about), Path(workspace), quote(exports)
@@ -181,7 +187,14 @@ def champion_line(result: RunResult) -> str:
     return f"{result.registered[0].name}@champion {stays} {champion.candidate}, version {champion.version}"
 
 
-def new_gate_inputs(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: Artifact, workspace: Path) -> GateInputs:
+def new_gate_inputs(
+    recipe: Recipe,
+    run: Run,
+    rows: Sequence[ResultRow],
+    data: Artifact,
+    workspace: Path,
+    search: SearchResult | None = None,
+) -> GateInputs:
     """Return the inputs of the gate: the figures, access to every model's predictions and to the rows, and the overlaps
     of the gate's rows with training data."""
     store, session, split = run.session.store, run.session, recipe.gate.split
@@ -196,6 +209,7 @@ def new_gate_inputs(recipe: Recipe, run: Run, rows: Sequence[ResultRow], data: A
         workspace,
         [partial(store.folder, text) for text in [session.artifact_of("prepare-transfer", "")] if text is not None],
         answers_of_sets(recipe, session, [row.name for row in rows], store, workspace),
+        search=search,
         further=metrics_of_gate(recipe, session, [row.name for row in rows]),
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tasks.errors import DataError
 from tasks.gate.criteria import Champion
 from tasks.gate.row import GateRow, Lead
+from tasks.gate.served import served_budget
 from tasks.gate.verdicts import Decision, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
@@ -21,6 +22,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.results.evaluation_facts import ModelDescription
 from tasks.results.facts import RowsFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow
+from tasks.results.search import SearchResult
 from tasks.scoring.evaluation import (
     Evaluation,
     JudgedRows,
@@ -57,6 +59,8 @@ class GateInputs:
     """Folders of further prepared rows whose ``train`` is training data, beside the task's: the user's own text."""
     sets: Mapping[str, SetAnswers] = field(default_factory=dict)
     """The judging sets, by name."""
+    search: SearchResult | None = None
+    """The answer of the search that chose the candidates, if there was one; its budget may be for graphs."""
     further: Mapping[str, FurtherMetric] = field(default_factory=dict)
     """The metrics beside the task's, by name; their intervals come from values that scoring resampled."""
     written: dict[str, Path] = field(default_factory=dict)
@@ -111,7 +115,12 @@ class GateInputs:
         gate = self.recipe.gate.for_headline(self.recipe.spec.headline)
         teacher, *candidates = (gate_row(self.recipe, model) for model in self.models)
         evidence = Evidence(
-            champion, partial(self.interval, theirs), self.data.rows[gate.split], self.overlaps, self.elsewhere
+            champion,
+            partial(self.interval, theirs),
+            self.data.rows[gate.split],
+            self.overlaps,
+            self.elsewhere,
+            served_budget(self.search, self.models[1:], candidates),
         )
         return {decision.name: decision for decision in evaluate_candidates(candidates, teacher, gate, evidence)}
 

@@ -27,6 +27,7 @@ from functools import partial
 from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, Finding, confidence_for, evaluate_criterion, figure
 from tasks.gate.row import GateRow
+from tasks.gate.served import ServedBudget, served_findings
 from tasks.gate.worst_of import Elsewhere, leakage_of_sets, worst_of
 from tasks.recipe.judging import COSTS, FIGURES, Criterion, Gate
 from tasks.results.roles import role_of
@@ -82,6 +83,8 @@ class Evidence:
     """Numbers of these rows that overlap with the students' training data, by its kind."""
     elsewhere: Elsewhere = Elsewhere()
     """The same evidence from judging sets."""
+    budget: ServedBudget | None = None
+    """The budget of a search whose answer is served by graphs."""
 
 
 def evaluate_candidates(
@@ -136,11 +139,12 @@ def step_down(candidates: Sequence[GateRow], teacher: GateRow, gate: Gate, evide
 def ruled_out(candidate: GateRow, teacher: GateRow, gate: Gate, evidence: Evidence) -> bool:
     """Return whether a candidate misses a criterion that does not depend on the evaluation rows, so that chance cannot
     make it pass."""
-    return not all(
-        evaluate_criterion(criterion, candidate, teacher, evidence.champion).met
+    costs = [
+        evaluate_criterion(criterion, candidate, teacher, evidence.champion)
         for criterion in gate.criteria
         if not criterion.is_quality
-    )
+    ]
+    return not all(finding.met for finding in [*costs, *served_findings(candidate, evidence.budget)])
 
 
 def closest(decision: Decision) -> Decision:
@@ -160,6 +164,7 @@ def evaluate_gate(candidate: GateRow, teacher: GateRow, gate: Gate, evidence: Ev
     if not role_of(candidate.role).judged:
         return Decision(candidate.name, None, (ONLY_A_STEP if candidate.role == "step" else BASELINE,), values=values)
     findings = [finding_of(criterion, candidate, teacher, gate, evidence, rivals) for criterion in gate.criteria]
+    findings += served_findings(candidate, evidence.budget)
     wonders = [
         *too_good(candidate, gate, evidence.rows),
         *leakage(gate, evidence),

@@ -32,6 +32,8 @@ class LatencyCell(Stated):
     parameters: PerLayer
     flops: PerLayer
     bytes: PerLayer
+    row_width: int = 0
+    """Numbers in one row of the embedding of words; 0 in results of older versions."""
     row_bytes: Number
     """Bytes of one row of the embedding of words, by which a smaller vocabulary is smaller."""
     unsteady: str = ""
@@ -104,6 +106,17 @@ class JudgedShape(Stated):
     """candidate, left out (of a later round), too much alike (another candidate), or not trained (``shapes``)."""
 
 
+class ShapeByHand(Stated):
+    """A candidate that the recipe has by hand beside the chosen shapes, by measured latency, bytes and score."""
+
+    name: str
+    dominates: tuple[str, ...] = ()
+    """The chosen shapes that are no better in anything, and worse in something."""
+    dominated_by: tuple[str, ...] = ()
+    unsteady: bool = False
+    """Whether a latency is not known within 5 %."""
+
+
 class SearchResult(Stated):
     """The answer of a search."""
 
@@ -111,6 +124,11 @@ class SearchResult(Stated):
     """The metric by which shapes are compared; of one of which less is better, scores are the negative. Empty in
     results of an older release."""
     budgets: tuple[str, ...]
+    limits: dict[str, Number] = {}
+    """The most that a graph may have of each figure; empty where checkpoints are served, of which the recipe's gate has
+    criteria."""
+    formats: tuple[str, ...] = ()
+    """The formats of the space; empty in results of an older release."""
     points: int
     """Points of the space: shapes, vocabularies and formats."""
     fitting: int
@@ -134,4 +152,6 @@ class SearchResult(Stated):
     tau: Number | None = None
     """Kendall's rank correlation of the candidates' scores in the round before and after their whole training; None
     where there were fewer than three."""
+    by_hand: tuple[ShapeByHand, ...] = ()
+    """The recipe's own candidates that are served in a format of the space."""
     notes: tuple[str, ...] = ()

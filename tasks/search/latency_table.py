@@ -15,6 +15,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,7 @@ from tasks.scoring.speed.matmul_libraries import ONEDNN, by_onednn, libraries
 from tasks.scoring.speed.speed import ENGINE, TRIAL_REPEATS, TRIAL_WARMUP, Inputs, require_length
 from tasks.scoring.speed.timing import median_of, quotient_of
 from tasks.search.ranking import rank_correlation
-from tasks.search.space import BYTES_OF_A_NUMBER
+from tasks.search.space import bytes_of_row
 from tasks.search.timing import milliseconds_in_turn
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.heads import HEADS
@@ -158,7 +159,8 @@ class ShapeBuilder:
         return f"{ENGINE}, {best}", calls[best]
 
     def graph_of(self, model: Any, size: ShapeSize, way: str) -> Path:
-        """Write the graph of a model in a format, and return its path; a shape is traced once for all formats."""
+        """Write the graph of a model in a format, and return its path; a shape is traced once for all formats,
+        until its graphs are removed."""
         named = f"{size.layers}-{size.hidden}-{size.heads}-{size.feed_forward}"
         full, small = self.scratch / f"{named}.onnx", self.scratch / f"{named}.{way}.onnx"
         if not full.exists():
@@ -168,6 +170,12 @@ class ShapeBuilder:
         if way != "onnx":
             quantize_by(TIMED_WAYS[way], full, small, reduce_range=False, feeds=lambda: iter(()))
         return full if way == "onnx" else small
+
+    def remove_graphs(self) -> None:
+        """Remove the graphs of shapes that were measured: those of a whole space would be as large as all its models
+        together, several times over."""
+        for path in self.scratch.glob("*.onnx*"):
+            path.unlink()
 
 
 def measure_latency_table(job: Job) -> dict[str, object]:
@@ -189,16 +197,20 @@ def measured_table(job: Job, knobs: LatencySlice, builder: ShapeBuilder) -> Late
     reference = builder.timed(largest, knobs.formats[0])
     alone = milliseconds_in_turn({"it": reference.call}, knobs)["it"]
     reference_ms = median_of(alone).value
-    rest = [(width, neurons, way) for way in knobs.formats for width in knobs.widths for neurons in knobs.neurons]
-    checked = chosen_checks(knobs, rest)
+    rest = [(width, neurons, way) for width in knobs.widths for neurons in knobs.neurons for way in knobs.formats]
+    checked, ways = chosen_checks(knobs, rest), len(knobs.formats)
     cells: list[LatencyCell] = []
     for number, (width, neurons, way) in enumerate(rest):
         job.progress(number, len(rest) + len(checked), unit="shapes")
         cells.append(measured_cell(builder, reference, reference_ms, width, neurons, way))
-    checks = []
-    for number, (place, layers) in enumerate(checked, start=len(rest)):
-        job.progress(number, len(rest) + len(checked), unit="shapes")
-        checks.append(check_of(builder, reference, reference_ms, cells[place], layers))
+        if way == knobs.formats[-1]:
+            builder.remove_graphs()
+    checks: list[LatencyCheck] = []
+    for _, alike in groupby(checked, key=lambda one: (one[0] // ways, one[1])):
+        for place, layers in alike:
+            job.progress(len(rest) + len(checks), len(rest) + len(checked), unit="shapes")
+            checks.append(check_of(builder, reference, reference_ms, cells[place], layers))
+        builder.remove_graphs()
     return LatencyTable(
         layers=deepest,
         vocabulary=builder.config.vocab_size,
@@ -210,10 +222,12 @@ def measured_table(job: Job, knobs: LatencySlice, builder: ShapeBuilder) -> Late
 
 
 def chosen_checks(knobs: LatencySlice, rest: Sequence[tuple[float, float, str]]) -> list[tuple[int, int]]:
-    """Draw shapes that are no part of the table: the number of a cell, and a number of layers that was not measured."""
+    """Draw shapes that are no part of the table: the number of a cell, and a number of layers that was not measured. A
+    shape's formats are side by side."""
     legal = [(place, layers) for place in range(len(rest)) for layers in knobs.between]
     drawn = np.random.default_rng(knobs.seed).permutation(len(legal))[: knobs.checks]
-    return [legal[number] for number in sorted(drawn)]
+    ways = len(knobs.formats)
+    return sorted((legal[number] for number in drawn), key=lambda one: (one[0] // ways, one[1], one[0]))
 
 
 def measured_cell(
@@ -240,7 +254,8 @@ def measured_cell(
         parameters=per_layer(depths, [one.parameters for one in made]),
         flops=per_layer(depths, [one.flops for one in made]),
         bytes=per_layer(depths, [one.bytes for one in made]),
-        row_bytes=BYTES_OF_A_NUMBER[way] * row_width(builder, sizes[0]),
+        row_width=row_width(builder, sizes[0]),
+        row_bytes=bytes_of_row(way, row_width(builder, sizes[0])),
         unsteady=f"its speed-up ± {100 * max(one.spread for one in wide):.1f} %" if wide else "",
     )
 

@@ -3,12 +3,18 @@ where graphs are served the gate, which judges checkpoints, does not bound it. P
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tasks.recipe.makers.search import FIGURES_OF_BUDGETS, ShapeSearch
 from tasks.results.row import ResultRow
-from tasks.results.search import JudgedShape, SearchResult
+from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.search.space import most_of_each_budget
+
+COUNTED_OR_TIMED = ("latency_ms", "bytes", "flops", "memory")
+"""Budgets whose figures are in a row of the results."""
+TIMED_BUDGETS = ("latency_ms", "joules")
+"""Budgets whose figures depend on how long an inference takes."""
 
 
 def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequence[ResultRow]) -> SearchResult:
@@ -16,14 +22,41 @@ def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequ
     as it is where checkpoints alone are served, of which the gate says so."""
     if result.table is None or search.space.formats == ("torch",):
         return result
-    # Joules follow the latency; of a share of memory no more than the weights is known.
-    bounds = [
-        one for one in search.require_budget() if one.name != "joules" and not (one.name == "memory" and one.of_teacher)
-    ]
-    limits = most_of_each_budget(bounds, result.table, search.space.formats[0], None)
+    watts = watts_behind(result.shapes)
+    # Of a share of memory no more than the weights is known.
+    bounds = [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
+    known = [one for one in bounds if one.name != "joules" or watts is not None]
+    limits = most_of_each_budget(known, result.table, search.space.formats[0], watts)
     chosen = [one for one in result.shapes if one.state == "candidate"]
     notes = [note for one in chosen if (note := note_over_budget(one, limits, served_row(one, rows)))]
     return result.replaced(notes=(*result.notes, *notes))
+
+
+def limits_of_graphs(search: ShapeSearch, table: LatencyTable, joules_per_ms: float | None) -> dict[str, float]:
+    """Return the most that a graph may have of each figure, by its name in a row of the results; none where checkpoints
+    are served. Nobody meters a graph's joules, which bound its latency; of a teacher's memory no more than the weights
+    is known, so that a share of it bounds nothing."""
+    if search.space.formats == ("torch",):
+        return {}
+    bounds = [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
+    limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
+    joules = limits.pop("joules", None)
+    if joules is not None and joules_per_ms is not None:
+        limits["latency_ms"] = min(limits.get("latency_ms", math.inf), joules / joules_per_ms)
+    return {FIGURES_OF_BUDGETS.get(name, name): most for name, most in limits.items()}
+
+
+def watts_behind(shapes: Sequence[JudgedShape]) -> float | None:
+    """Return the energy of a millisecond by which joules of shapes were predicted; None where watts are not known."""
+    return next((one.joules / one.ms for one in shapes if one.joules is not None and one.ms > 0), None)
+
+
+def measured_figures(shape: JudgedShape, row: ResultRow | None) -> dict[str, float | None]:
+    """Return what was measured of a shape, by the name of a budget. Joules follow the latency, of a graph that nobody
+    meters."""
+    found = {name: getattr(row, FIGURES_OF_BUDGETS.get(name, name), None) for name in COUNTED_OR_TIMED}
+    watts, latency = watts_behind([shape]), found["latency_ms"]
+    return {**found, "joules": None if watts is None or latency is None else latency * watts}
 
 
 def served_row(shape: JudgedShape, rows: Sequence[ResultRow]) -> ResultRow | None:
@@ -36,11 +69,11 @@ def served_row(shape: JudgedShape, rows: Sequence[ResultRow]) -> ResultRow | Non
 
 def note_over_budget(shape: JudgedShape, limits: Mapping[str, float], row: ResultRow | None) -> str:
     """Return a note on a shape that was measured over a limit; empty if it was not."""
-    measured = {name: getattr(row, FIGURES_OF_BUDGETS.get(name, name), None) for name in limits}
+    measured = measured_figures(shape, row)
     over = [
-        f"{name} is {value:.4g}{' (unsteady)' if row and row.unsteady and name == 'latency_ms' else ''}, and "
+        f"{name} is {value:.4g}{' (unsteady)' if row and row.unsteady and name in TIMED_BUDGETS else ''}, and "
         f"{limits[name]:.4g} is asked"
-        for name, value in measured.items()
-        if value is not None and value > limits[name]
+        for name in limits
+        if (value := measured[name]) is not None and value > limits[name]
     ]
     return f"{shape.name} in {shape.format} was measured over the budget: {'; '.join(over)}" if over else ""

@@ -14,6 +14,9 @@ from tasks.search.ranking import cost_the_same, dominated
 
 BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
 """Bytes of one number of an embedding by format."""
+SCALED_TOGETHER = {"int8-table4": 32}
+"""Numbers of a row of an embedding that share a scale in float32, in formats whose rows have scales of their own."""
+BYTES_OF_A_SCALE = 4
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ def measured_shapes(search: ShapeSearch, layers: int) -> Mapping[str, tuple[int,
 def with_whole(shares: Sequence[float]) -> tuple[float, ...]:
     """Return shares, the teacher's first."""
     return (WHOLE, *(share for share in sorted(shares, reverse=True) if share != WHOLE))
+
+
+def bytes_of_row(way: str, width: int) -> float:
+    """Return the bytes of a row of the embedding of words in a format: its numbers, and its scales."""
+    scales = math.ceil(width / SCALED_TOGETHER[way]) if way in SCALED_TOGETHER else 0
+    return BYTES_OF_A_NUMBER[way] * width + BYTES_OF_A_SCALE * scales
 
 
 def points_of(search: ShapeSearch, layers: int) -> int:
@@ -173,7 +182,7 @@ def shape_of_point(
     cell: LatencyCell, layers: int, vocabulary: SizedVocabulary, whole: int, costs: Mapping[str, float]
 ) -> JudgedShape:
     """Return a point as a shape to be judged."""
-    gone = (whole - vocabulary.size) * row_numbers(cell)
+    gone = (whole - vocabulary.size) * cell.row_width
     return JudgedShape(
         name=name_of_shape(cell, layers, vocabulary),
         layers=layers,
@@ -193,17 +202,21 @@ def shape_of_point(
     )
 
 
-def row_numbers(cell: LatencyCell) -> float:
-    """Return the numbers in a row of the embedding of words."""
-    return float(cell.row_bytes) / BYTES_OF_A_NUMBER[cell.format]
-
-
 def largest_first(shapes: Sequence[JudgedShape]) -> list[JudgedShape]:
     """Return shapes in the order in which they are judged, if not all can be: first those that no other one contains,
     since a larger model of the same teacher is seldom worse; then by their FLOPs, the largest first."""
-    sizes = {one.name: tuple(-float(value) for value in (one.layers, one.width, one.neurons)) for one in shapes}
-    inner = {one.name: dominated(sizes[one.name], [*sizes.values()]) for one in shapes}
+    outer: list[tuple[float, ...]] = []
+    inner: dict[str, bool] = {}
+    for one in sorted(shapes, key=size_of_shape):  # whatever contains a shape comes before it, or is contained itself
+        inner[one.name] = dominated(size_of_shape(one), outer)
+        if not inner[one.name]:
+            outer.append(size_of_shape(one))
     return sorted(shapes, key=lambda one: (inner[one.name], -one.flops, one.name))
+
+
+def size_of_shape(shape: JudgedShape) -> tuple[float, ...]:
+    """Return the size of a shape in each way in which it is cut, negative, so that the largest is the first."""
+    return tuple(-float(value) for value in (shape.layers, shape.width, shape.neurons))
 
 
 def finalists(ranked: Sequence[JudgedShape], count: int) -> tuple[list[JudgedShape], list[JudgedShape]]:

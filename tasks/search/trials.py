@@ -4,7 +4,8 @@ out."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def candidate_of_trial(
 ) -> DistilledCandidate:
     """Return a way to train the shape as a candidate that takes ``steps`` in all; ``suffix`` marks a round. What it
     does not vary is as in the recipe's ``section`` on task distillation."""
-    with_layers = trial.method not in ("answers", "labels")
+    with_layers = trial.inner_phase is not None
     first = steps // 2 if with_layers else 0
     prediction = section.prediction.model_copy(
         update={"steps": steps - first, "learning_rate": trial.learning_rate, "evaluations": 1}
@@ -75,23 +76,46 @@ def in_order_of_trial(trials: RecipeTrials) -> list[Trial]:
     return [every[0], *(every[int(number)] for number in order)]
 
 
+class PhaseSeconds(NamedTuple):
+    """The seconds of a way: of its phase on inner layers, and of its last phase, which is its own."""
+
+    inner: float
+    last: float
+
+
 def fits_first_round(
-    trial: Trial, going: Sequence[Trial], seconds: Mapping[tuple[str, bool], float], trials: RecipeTrials
+    trial: Trial, going: Sequence[Trial], seconds: Mapping[tuple[str, bool], PhaseSeconds], trials: RecipeTrials
 ) -> bool:
     """Tell whether the first round may try a way beside those that are ``going``: together they take a like part of the
     minutes in every round before the last, each the ``seconds`` that a way of its cost took; one of a cost that was
     not met yet at least as many as the cheapest. As many ways as there are candidates are tried in any case."""
     if len(going) < trials.candidates:
         return True
-    left = 60 * trials.minutes / max(1, trials.rounds - 1) - sum(seconds[one.cost] for one in going)
-    return left >= seconds.get(trial.cost, min(seconds.values()))
+    known = {**seconds, trial.cost: seconds.get(trial.cost, PhaseSeconds(0.0, min(map(sum, seconds.values()))))}
+    return seconds_together([*going, trial], known) <= 60 * trials.minutes / max(1, trials.rounds - 1)
+
+
+def seconds_together(ways: Sequence[Trial], seconds: Mapping[tuple[str, bool], PhaseSeconds]) -> float:
+    """Return the seconds of ways in one round; a phase on inner layers that several share is trained once."""
+    inner = {one.inner_phase: seconds[one.cost].inner for one in ways}
+    return sum(inner.values()) + sum(seconds[one.cost].last for one in ways)
+
+
+def seconds_beyond(ways: Sequence[Mapping[str, float]], paid: Collection[str] = ()) -> list[float]:
+    """Return the seconds of each way's stages, which have them by key, that no way before it has, and that are not
+    ``paid``."""
+    known, found = {*paid}, []
+    for stages in ways:
+        found.append(sum(value for key, value in stages.items() if key not in known))
+        known |= stages.keys()
+    return found
 
 
 def next_round(
     ranked: Sequence[TriedRecipe], trials: RecipeTrials, spent: float, last: Sequence[float], *, is_last: bool
 ) -> int:
     """Return how many of the best ways go on: a third, or as many as the seconds that are left allow, each for three
-    times the seconds that it took in this round (``last``), and at least the candidates."""
+    times the seconds that it took in this round beyond those before it (``last``), and at least the candidates."""
     if is_last:
         return min(len(ranked), trials.candidates)
     most = max(trials.candidates, math.ceil(len(ranked) / ROUND_FACTOR))

@@ -11,10 +11,11 @@ import pytest
 import torch
 import transformers
 
+from flows.run.recipe_file import load_recipe
 from tasks.architectures.known_architectures import shape_of
-from tasks.architectures.mobilebert.facts import without_padding_row
 from tasks.architectures.mobilebert.norm_folding import fold_norms, fold_norms_or_not
 from tasks.architectures.mobilebert.of_bert import mobilebert_config
+from tasks.architectures.mobilebert.padding_row import without_padding_row
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.ports.rows.prepared import prepare_rows
@@ -26,6 +27,7 @@ from tasks.scoring.speed.flops import parameters_of
 from tasks.training.data.rows import load_tokenizer
 from tasks.training.jobs import JOBS as TRAINING
 from tasks.training.models.students import build_student, load_classifier, save_model
+from tests.architecture.sources import ROOT
 from tests.architectures.test_a_further_architecture import done
 from tests.architectures.test_albert_of_bert import WITH_HEADS, outputs_of, tiny
 from tests.families import write_tiny
@@ -240,3 +242,17 @@ def test_its_knobs_are_its_own_and_others_keep_their_keys() -> None:
         "bottleneck": 8,
         "feed_forwards": 4,
     }
+
+
+def test_recipes_of_the_shelf_train_it_on_general_text_at_a_rate_that_models_without_norms_bear() -> None:
+    """Three of them had the rate of a LayerNorm's model, against the words of a header."""
+    rates: dict[str, list[float]] = {}
+    for path in sorted((ROOT / "deployments" / "recipes").glob("*.yaml")):
+        if "start: mobilebert" not in path.read_text():
+            continue
+        recipe = load_recipe(str(path), [])
+        general = [recipe.general_distillation, *(one.general for one in recipe.new_students)]
+        rates[path.stem] = [one.learning_rate for one in general if one is not None]
+    assert {"mobilebert", "mobilebert-small", "mobilebert-tiny"} <= rates.keys()
+    assert all(rate <= 1e-4 for found in rates.values() for rate in found), rates
+    assert len(rates["mobilebert-small"]) == 6 and len(set(rates["mobilebert-small"])) == 1, "rows of one table"

@@ -15,7 +15,10 @@ from tasks.recipe.students import Shape
 from tasks.results.search import LatencyTable
 from tasks.scoring.speed.flops import flops_of, parameters_of, weight_bytes
 from tasks.search.jobs import JOBS
+from tasks.search.latency_table import ShapeBuilder
+from tasks.search.space import bytes_of_row
 from tasks.training.data.rows import load_tokenizer
+from tasks.training.models.pieces import keep_pieces
 from tasks.training.models.students import build_student, save_model
 from tests.architectures.test_albert_of_bert import tiny
 from tests.families import write_tiny
@@ -102,6 +105,64 @@ def test_a_width_that_a_config_cannot_state_is_refused_before_anything_is_measur
     electra = write_tiny("electra", tmp_path / "electra")
     with pytest.raises(LimbeckError, match="of type electra and width 8 has other parameters than one of width 16"):
         measured_table(electra, tmp_path / "table", widths=(1.0, 0.5))
+
+
+def test_a_trimmed_vocabulary_is_as_much_smaller_as_predicted(tmp_path: Path) -> None:
+    """Tables in four bits have a scale for every 32 numbers, also for the last 16 of 48: predicted without them, the
+    rest of a trimmed model was said to be larger than it is."""
+    words = [f"word{number}" for number in range(3000)]
+    base = write_tiny("bert", tmp_path / "bert", more=words, hidden_size=48, num_hidden_layers=1)
+    knobs = LatencySlice(**FAST, depths=(1,))
+    order = {"job": "latency-table", "inputs": {"base": str(base)}, "output": str(tmp_path)}
+    found = []
+    for name in ("whole", "trimmed"):
+        (tmp_path / name).mkdir()
+        job = Job(order | {"knobs": knobs.model_dump(mode="json")}, silent=True)
+        builder = ShapeBuilder(job, knobs, tmp_path / name)
+        size = builder.size_of(1.0, 1.0, 1)
+        model = builder.model_of(size)
+        if name == "trimmed":
+            keep_pieces(model, range(400))
+        model.save_pretrained(tmp_path / name)
+        graphs = {way: builder.graph_of(model, size, way) for way in ("onnx", "int8", "int8-table4")}
+        found.append({"torch": weight_bytes(tmp_path / name)} | {way: graphs[way].stat().st_size for way in graphs})
+    gone = builder.config.vocab_size - 400
+    for way, whole in found[0].items():
+        assert bytes_of_row(way, 48) * gone == pytest.approx(whole - found[1][way], rel=2e-3), way
+    assert gone > 2600, "what else differs in the files is little beside it"
+
+
+def test_a_shape_is_traced_once_and_its_graphs_are_removed_when_it_is_measured(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Graphs of all shapes of a space, in all formats, were kept until the table was whole: gigabytes of BERT-base."""
+    traced: list[str] = []
+    most: list[int] = []
+
+    def written(target: Path) -> None:
+        target.write_bytes(b"graph")
+        most.append(len([*target.parent.glob("*.onnx")]))
+
+    def trace(model: Any, tokenizer: Any, texts: Any, pairs: Any, target: Path, **options: Any) -> None:
+        traced.append(target.name)
+        written(target)
+
+    class Session:
+        def get_inputs(self) -> list[Any]:
+            return []
+
+        def run(self, outputs: Any, feeds: Any) -> None:
+            sum(range(1000))
+
+    monkeypatch.setattr("tasks.search.latency_table.trace", trace)
+    monkeypatch.setattr("tasks.search.latency_table.tidy", lambda target: None)
+    monkeypatch.setattr("tasks.search.latency_table.quantize_by", lambda way, full, small, **options: written(small))
+    monkeypatch.setattr("tasks.search.latency_table.open_session", lambda path, threads: Session())
+    ways: dict[str, Any] = {"formats": ("int8", "onnx", "int8-table4"), "widths": (1.0, 0.5)}
+    found = measured_table(tiny_bert, tmp_path, **ways, between=(2, 3), checks=12)
+    assert len(found.cells) == 6 and len(found.checks) == 12
+    assert len(traced) == len(set(traced)) == 2 * 4, "two widths with one to four layers"
+    assert max(most) == 6, "two depths of one shape, in three formats"
 
 
 @pytest.mark.slow

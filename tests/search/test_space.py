@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
+from operator import ge
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy.stats import kendalltau
@@ -19,10 +24,11 @@ from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.results.search import JudgedShape, LatencyCell, LatencyCheck, LatencyTable, PerLayer, SearchResult
 from tasks.results.trials import TrialsResult, TriedRecipe
+from tasks.search import space
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.latency_table import errors_of
 from tasks.search.measured_costs import with_notes_over_budget
-from tasks.search.ranking import kendall_tau, rounds_of
+from tasks.search.ranking import dominated, kendall_tau, rounds_of
 from tasks.search.space import SizedVocabulary, finalists, fitting_shapes, largest_first, measured_shapes, points_of
 from tasks.stage.session import StageRecord
 
@@ -43,6 +49,7 @@ def cell(width: float, neurons: float, way: str = "torch") -> LatencyCell:
         parameters=PerLayer(fixed=64_000 * width, layer=10_000 * size),
         flops=PerLayer(fixed=0.0, layer=1e6 * size),
         bytes=PerLayer(fixed=64_000 * width * (4 if way == "torch" else 1), layer=40_000 * size),
+        row_width=int(64 * width),
         row_bytes=64 * width * (4 if way == "torch" else 1),
     )
 
@@ -126,6 +133,24 @@ def test_shapes_that_no_other_contains_come_first() -> None:
     assert set(names[:3]) == {"l2", "l4-f128", "l4-w32"} and names.index("l1") > 2
 
 
+def test_thousands_of_shapes_are_ordered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was compared with all others, for half a minute of 12,000 shapes, in every search and dry run."""
+    found = fitting_shapes(search_of(budget={"latency_ms": 2.5}), table("torch"), [WHOLE], None)
+    draw = np.random.default_rng(0)
+    sizes = zip(draw.integers(1, 25, 3000), draw.integers(1, 97, (3000, 2)) / 96, strict=True)
+    many = [
+        found[0].replaced(name=f"s{number}", layers=int(layers), width=float(width), neurons=float(neurons))
+        for number, (layers, (width, neurons)) in enumerate(sizes)
+        if layers * width * neurons < 4
+    ]
+    compared: list[int] = []
+    monkeypatch.setattr(space, "dominated", lambda one, others: compared.append(len(others)) or dominated(one, others))
+    ordered = [(one.layers, one.width, one.neurons) for one in largest_first(many)]
+    assert sum(compared) < 200 * len(many)
+    outer = [one for one in ordered if not any(other != one and all(map(ge, other, one)) for other in ordered)]
+    assert {*ordered[: len(outer)]} == {*outer} and len(outer) > 20 and len(many) > 1500
+
+
 def test_finalists_differ_in_some_cost() -> None:
     one, twin, other = (
         JudgedShape(
@@ -146,9 +171,25 @@ def test_each_round_trains_a_third_with_three_times_the_steps() -> None:
 
 
 def test_tau_is_scipy_s() -> None:
-    first, second = [0.1, 0.4, 0.4, 0.9, 0.5], [0.2, 0.3, 0.5, 0.8, 0.1]
-    assert kendall_tau(first, second) == pytest.approx(kendalltau(first, second).statistic)
+    """Of scores with ties in one, in the other and in both, and of infinite ones."""
+    draw = np.random.default_rng(0)
+    for count in (3, 4, 8, 40):
+        for _ in range(20):
+            first, second = draw.integers(0, count, (2, count)) / count
+            expected = float(kendalltau(first, second).statistic)
+            assert kendall_tau(first, second) == (None if np.isnan(expected) else pytest.approx(expected))
+    low, same = [1, 2, -math.inf, -math.inf], kendalltau([1, 2, -9, -9], [1, 3, 2, 4]).statistic
+    assert kendall_tau(low, [1, 3, 2, 4]) == pytest.approx(same)
     assert kendall_tau([1, 2], [1, 2]) is None and kendall_tau([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_a_ranking_does_not_wait_for_scipy() -> None:
+    """Its statistics take half a second to import, a quarter of what a cached search may take."""
+    said = "import sys; from tasks.search.ranking import kendall_tau as tau; tau([1, 2, 3], [1, 3, 2]); "
+    done = subprocess.run(
+        [sys.executable, "-c", said + "print('scipy' in sys.modules)"], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_shapes_with_the_same_cuts_share_them() -> None:

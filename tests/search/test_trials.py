@@ -20,6 +20,7 @@ from tasks.report.tables.trials import trials_lines, trials_section
 from tasks.results.run import RunResult
 from tasks.results.trials import TrialsResult
 from tasks.search.trials import (
+    PhaseSeconds,
     candidate_of_trial,
     fits_first_round,
     in_order_of_trial,
@@ -94,7 +95,7 @@ def test_each_way_takes_the_seconds_of_its_own_method() -> None:
     several times over."""
     trials = trials_with(minutes=2, steps=600)
     answers, layers, relations = (Trial("teacher", method, 1e-4) for method in ("answers", "layers", "relations"))
-    took = {("answers", False): 5.0, ("layers", False): 40.0}
+    took = {("answers", False): PhaseSeconds(0.0, 5.0), ("layers", False): PhaseSeconds(0.0, 40.0)}
     assert fits_first_round(answers, [], {}, trials), "as many as there are candidates, in any case"
     assert fits_first_round(layers, [answers, answers, answers], took, trials), "15 seconds of a minute are spent"
     assert not fits_first_round(layers, [answers, layers], took, trials), "15 are left, and one takes 40"
@@ -102,7 +103,7 @@ def test_each_way_takes_the_seconds_of_its_own_method() -> None:
     assert fits_first_round(relations, [answers, layers], took, trials), "nobody knows how long it takes"
     assert not fits_first_round(relations, [answers] * 4 + [layers], took, trials)
     augmented = answers._replace(augmented=True)
-    assert not fits_first_round(augmented, [answers, layers], {**took, augmented.cost: 20.0}, trials)
+    assert not fits_first_round(augmented, [answers, layers], {**took, augmented.cost: PhaseSeconds(0.0, 20.0)}, trials)
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,13 @@ from tasks.recipe.training import TaskTraining
 from tasks.report.format.numbers import span
 from tasks.report.tables.search import PlannedSupernet, planned_lines
 from tasks.report.tables.trials import trials_lines
+from tasks.results.roles import role_of
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.results.trials import TrialsResult
 from tasks.score_model import measure_latencies
 from tasks.scoring.costs.ledger import inference_joules
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
+from tasks.search.measured_costs import limits_of_graphs
 from tasks.search.ranking import LARGEST_LATENCY_ERROR, LEAST_RANK, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
@@ -116,6 +118,7 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     result = SearchResult(
         scored_by=compared_by(recipe, search.training),
         budgets=told,
+        formats=search.space.formats,
         points=points_of(search, shared.layers),
         fitting=0,
         table_seconds=longest_table(knobs),
@@ -125,10 +128,12 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     if not table.facts or vocabularies is None:
         return FoundCandidates(result)
     known = table.read(LatencyTable)
-    shapes = largest_first(fitting_shapes(search, known, vocabularies, joules_per_ms(recipe, table, session)))
+    energy = joules_per_ms(recipe, table, session)
+    shapes = largest_first(fitting_shapes(search, known, vocabularies, energy))
     require_other_names(recipe, [one.name for one in shapes])
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
+    result = result.replaced(limits=limits_of_graphs(search, known, energy))
     ranked = await ranked_shapes(recipe, search, result, shared)
     if ranked is None:
         return FoundCandidates(result)
@@ -235,7 +240,7 @@ def with_candidates(
 ) -> Recipe:
     """Return the recipe with the chosen shapes as further candidates, and the budget among the criteria of the gate if
     checkpoints are what is served; else the shapes are exported in their formats. Shapes ``of_supernet`` begin with its
-    weights.
+    weights. They are compared, by intervals, with the recipe's own.
 
     Raises RecipeError where a candidate of the recipe has the name of a shape.
     """
@@ -243,7 +248,9 @@ def with_candidates(
     chains = [
         chain_of_shape(one, search, search.training, shared.layers, search.seeds, supernet=supernet) for one in chosen
     ]
-    changes: dict[str, object] = {"candidates": (*recipe.candidates, *each_once(chains))}
+    shapes, by_hand = {one.name for one in chosen}, candidates_by_hand(recipe)
+    made = [one.model_copy(update={"compared_to": by_hand}) if one.name in shapes else one for one in each_once(chains)]
+    changes: dict[str, object] = {"candidates": (*recipe.candidates, *made)}
     formats = [way for way in dict.fromkeys(one.format for one in chosen) if way != "torch"]
     if formats:
         own = recipe.exports or Exports(formats=("onnx",))
@@ -261,6 +268,13 @@ def with_candidates(
     except ValueError as error:
         raise RecipeError(f"search: {error}") from error
     return found
+
+
+def candidates_by_hand(recipe: Recipe) -> tuple[str, ...]:
+    """Return the recipe's own candidates that are an answer by themselves: no baseline, and nothing is made of them."""
+    planned = recipe.planned
+    origins = {one.made_from for one in planned}
+    return tuple(one.name for one in planned if role_of(one.planned_role).registered and one.name not in origins)
 
 
 def notes_of_search(table: LatencyTable) -> tuple[str, ...]:

@@ -8,12 +8,12 @@ Seconds are those of the trainings, as their stages state them, so that a search
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from flows.branches.candidate import SharedArtifacts
+from flows.branches.candidate import Candidate, SharedArtifacts
 from flows.branches.search.found import FoundCandidates, compared_by, trained_briefly
 from flows.branches.search.rounds import ROUND
 from tasks.errors import RecipeError
@@ -25,10 +25,12 @@ from tasks.recipe.recipe import Recipe
 from tasks.results.facts import ModelFacts
 from tasks.results.trials import TrialsResult, TriedRecipe
 from tasks.search.trials import (
+    PhaseSeconds,
     candidate_of_trial,
     fits_first_round,
     in_order_of_trial,
     next_round,
+    seconds_beyond,
     steps_of_rounds,
     tried_recipe,
 )
@@ -96,7 +98,7 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
     begun = await ways_of_first_round(Round(recipe, trials, 1, steps[0], shared, session), order)
     if begun is None:
         return FoundCandidates(result)
-    going, spent = begun, 0.0
+    going, paid = begun, dict[str, float]()
     for number in range(1, trials.rounds):
         trying = Round(recipe, trials, number, steps[number - 1], shared, session)
         found = await trying.tried([ways[name] for name in going])
@@ -107,15 +109,15 @@ async def find_recipes(recipe: Recipe, shared: SharedArtifacts, session: Session
             every[name] = before.replaced(
                 scores=(*before.scores, one.score), seconds=float(before.seconds) + one.seconds, state="left out"
             )
-        spent += sum(one.seconds for one in found)
-        took = {name: one.seconds for name, one in zip(going, found, strict=True)}
+        took = {name: one.stages for name, one in zip(going, found, strict=True)}
+        paid |= {key: value for stages in took.values() for key, value in stages.items()}
         ranked = sorted((every[name] for name in going), key=lambda one: -float(one.scores[-1] or 0.0))
-        last = [took[one.name] for one in ranked]
-        count = next_round(ranked, trials, spent, last, is_last=number == trials.rounds - 1)
+        last = seconds_beyond([took[one.name] for one in ranked])
+        count = next_round(ranked, trials, sum(paid.values()), last, is_last=number == trials.rounds - 1)
         going = [one.name for one in ranked[:count]]
     chosen = {name: every[name].replaced(state="candidate") for name in going}
     rest = sorted((one for name, one in every.items() if name not in chosen), key=by_rounds)
-    result = result.replaced(trials=(*chosen.values(), *rest), spent=round(spent / 60, 4))
+    result = result.replaced(trials=(*chosen.values(), *rest), spent=round(sum(paid.values()) / 60, 4))
     return FoundCandidates(result, with_trials(recipe, trials, [ways[name] for name in chosen]))
 
 
@@ -123,7 +125,7 @@ async def ways_of_first_round(first: Round, order: Sequence[Trial]) -> list[str]
     """Return the ways that the first round tries, by name: one of each cost is trained alone before the others, since
     methods that compare inner layers take several times as long as the others. None in a plan that does not know it."""
     going: list[Trial] = []
-    seconds: dict[tuple[str, bool], float] = {}
+    seconds: dict[tuple[str, bool], PhaseSeconds] = {}
     for way in order:
         if not fits_first_round(way, going, seconds, first.trials):
             break
@@ -131,7 +133,7 @@ async def ways_of_first_round(first: Round, order: Sequence[Trial]) -> list[str]
             found = await first.tried([way])
             if found is None:
                 return None
-            seconds[way.cost] = found[0].seconds
+            seconds[way.cost] = found[0].phases
         going.append(way)
     return [one.name for one in going]
 
@@ -146,7 +148,20 @@ class ScoredTrial:
     """One way in one round."""
 
     score: float | None
-    seconds: float
+    stages: Mapping[str, float]
+    """The seconds of its trainings, by key; ways that differ in the learning rate alone share the first phase."""
+    last: str
+    """The key of its last phase."""
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all its trainings."""
+        return float(sum(self.stages.values()))
+
+    @property
+    def phases(self) -> PhaseSeconds:
+        """The seconds of its phase on inner layers, and of the last one."""
+        return PhaseSeconds(self.seconds - self.stages[self.last], self.stages[self.last])
 
 
 @dataclass(frozen=True)
@@ -167,10 +182,13 @@ class Round:
         made = await trained_briefly(self.recipe, candidates, self.shared)
         if not all(one.models[0].facts for one in made.values()):
             return None
-        return [ScoredTrial(one.selection_scores[0], self.seconds_of(name)) for name, one in made.items()]
+        return [self.scored(name, one) for name, one in made.items()]
 
-    def seconds_of(self, name: str) -> float:
-        """Return the seconds of the trainings of a candidate, also of stages that were cached."""
-        trained = [one.artifact for one in self.session.records if one.label == name and one.artifact is not None]
-        known = {artifact.sha256: artifact.read(ModelFacts).train_seconds or 0.0 for artifact in trained}
-        return float(sum(known.values()))
+    def scored(self, name: str, candidate: Candidate) -> ScoredTrial:
+        """Return the score and the seconds of a candidate, also where its stages were cached."""
+        trained = {
+            one.key: one.artifact for one in self.session.records if one.label == name and one.artifact is not None
+        }
+        seconds = {key: artifact.read(ModelFacts).train_seconds or 0.0 for key, artifact in trained.items()}
+        last = next((key for key, one in trained.items() if one.sha256 == candidate.models[0].sha256), [*trained][-1])
+        return ScoredTrial(candidate.selection_scores[0], seconds, last)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.architectures.architecture import TWO_MAPS, Architecture, as_bias
 from tasks.architectures.mobilebert.norm_folding import fold_norms_or_not
 from tasks.architectures.mobilebert.of_bert import mobilebert_from_bert, require_shape_within
+from tasks.architectures.mobilebert.padding_row import without_padding_row
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,18 +29,6 @@ def fit_within(config: Any, kept: Sequence[int]) -> None:
     config.embedding_size = min(config.embedding_size, config.hidden_size)
     config.intra_bottleneck_size = max(heads, min(config.intra_bottleneck_size, config.hidden_size) // heads * heads)
     config.true_hidden_size = config.intra_bottleneck_size if config.use_bottleneck else config.hidden_size
-
-
-def without_padding_row(model: Any) -> Any:
-    """Set the row of [PAD] to zero, in place, and return the model: a token reads its neighbours' embeddings, and that
-    of the last one is padding in a batch, and nothing where the text is alone. Training does not change the row."""
-    import torch
-
-    table, pad = model.get_input_embeddings(), model.config.pad_token_id
-    if model.config.trigram_input and pad is not None:
-        with torch.no_grad():
-            table.weight[pad] = 0.0
-    return model
 
 
 MOBILEBERT = Architecture(

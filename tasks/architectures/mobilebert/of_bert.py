@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tasks.architectures.albert import SAME_IN_BOTH, SAMPLED_WORDS, leading_axes
 from tasks.architectures.architecture import plain_class
+from tasks.architectures.mobilebert.padding_row import without_padding_row
 from tasks.errors import ModelError
 
 if TYPE_CHECKING:
@@ -69,10 +70,9 @@ def mobilebert_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
             fit_embeddings(student.base_model.embeddings, model.base_model.embeddings, config)
             begin_as_identity(student.base_model, model.base_model, kept)
             copy_heads(student, model)
-            student.get_input_embeddings().weight[config.pad_token_id or 0] = 0.0
         else:
             copy_exactly(student, model, kept)
-    return student
+    return without_padding_row(student)
 
 
 def mobilebert_class_like(model: Any) -> Any:

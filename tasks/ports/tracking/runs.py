@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -335,16 +336,15 @@ class RunLog(RunHistory):
             return Path(self.client.download_artifacts(self.parent, f"report/{name}", folder)).read_bytes()
 
 
-def made_with() -> dict[str, str]:
-    """Return tags with the version of Limbeck, and the commit if it runs from a checkout."""
+@cache
+def made_with() -> Mapping[str, str]:
+    """Return tags with the version of Limbeck, and the commit if it runs from a checkout; git is asked once."""
     with contextlib.suppress(PackageNotFoundError):
         tags = {"limbeck.version": installed("limbeck")}
-        if not (ROOT / ".git").exists():
-            return tags
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            asked = subprocess.run(
-                ["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True, text=True, timeout=5
-            )
-            tags["mlflow.source.git.commit"] = asked.stdout.strip()
+            if (ROOT / ".git").exists():
+                words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+                asked = subprocess.run(words, check=True, capture_output=True, text=True, timeout=5)
+                tags["mlflow.source.git.commit"] = asked.stdout.strip()
         return tags
     return {}

@@ -40,6 +40,11 @@ class Trial(NamedTuple):
         """What its seconds a step depend on: the teacher answers replaced words while a student learns."""
         return self.method, self.augmented
 
+    @property
+    def inner_phase(self) -> tuple[str, str, bool] | None:
+        """What its phase on inner layers depends on, which ways of several learning rates share; None without one."""
+        return None if self.method in ("answers", "labels") else (self.start, self.method, self.augmented)
+
 
 class RecipeTrials(Knobs):
     """Find how to train one shape: limbeck search tries starts, methods and learning rates for a part of the steps, and

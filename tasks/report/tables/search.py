@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.report.format.numbers import megabytes, plural
 from tasks.results.row import Number
-from tasks.results.search import JudgedShape, LatencyTable, SearchResult
+from tasks.results.search import JudgedShape, LatencyTable, SearchResult, ShapeByHand
 from tasks.search.ranking import TRUSTED
 from tasks.task_types.types import ERROR_METRICS
 
@@ -90,7 +90,21 @@ def search_lines(result: SearchResult, ranking: str = "") -> list[str]:
             f"{'The supernet' if result.trusted else 'The last round'} and the whole trainings of the candidates agree "
             f"with tau {result.tau:.2f} (1: one order)."
         )
+    if result.by_hand:
+        lines.append(by_hand_line(result.by_hand))
     return [*lines, *(f"Note: {note}." for note in result.notes)]
+
+
+def by_hand_line(shapes: Sequence[ShapeByHand]) -> str:
+    """Return a sentence on how the chosen shapes stand to those that the recipe has by hand."""
+    better = [f"{one.name} dominates {', '.join(one.dominates)}" for one in shapes if one.dominates]
+    worse = [f"{one.name} is dominated by {', '.join(one.dominated_by)}" for one in shapes if one.dominated_by]
+    parts = [*better, *worse] or ["none dominates a chosen shape, or is dominated by one"]
+    unsteady = "; some of these latencies are unsteady" if any(one.unsteady for one in shapes) else ""
+    return (
+        f"Beside {plural(len(shapes), 'candidate')} by hand, by measured latency, bytes and score (points, not "
+        f"intervals): {'; '.join(parts)}{unsteady}."
+    )
 
 
 def supernet_line(result: SearchResult) -> str:

@@ -12,15 +12,19 @@ from tests.benchmarks.setting import Setting
 
 
 def search_in(folder: Path) -> Path:
-    """Write a recipe that is searched: of four shapes three are trained, and two become candidates."""
+    """Write a recipe that is searched: four shapes are scored in a supernet and trained alone to check it, and three
+    become candidates, of which there is a rank correlation. Long enough for scores to differ, most of all."""
+    trained = {**FAST, "steps": 30, "learning_rate": 3e-3}
     searched = {
         "budget": {"bytes": "0.9x"},
         "space": {"layers": [1, 2], "neurons": [0.5, 1.0]},
-        "training": {**FAST, "signal": "teacher"},
+        "training": {**trained, "signal": "teacher"},
+        "ranking": "supernet",
+        "supernet": {"prediction": trained, "rows": 20},
         "strategy": "top",
-        "shapes": 3,
+        "shapes": 4,
         "rounds": 2,
-        "candidates": 2,
+        "candidates": 3,
     }
     return recipe_in(folder, [], search=searched)
 
