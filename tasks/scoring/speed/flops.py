@@ -12,13 +12,16 @@ from pathlib import Path
 from tasks.architectures import ModelConfig
 from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
+from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import Writing
 
 
 def flops_of(folder: Path, length: int, task_type: str) -> int:
-    """Return the FLOPs of a task type's model: by formula for a plain encoder, else counted operation by operation."""
+    """Return the FLOPs of a task type's model: by formula for a plain encoder, else counted operation by operation. The
+    formula knows no head over a vocabulary, which may cost more than all layers of a small model."""
     config = read_config(folder)
-    plain = not config.get("model_type") or architecture_of(config).plain
+    known = not config.get("model_type") or architecture_of(config).plain
+    plain = known and not TASK_TYPES[task_type].keeps_words
     return forward_flops(config, length) if plain else counted_flops(folder, length, task_type)
 
 

@@ -45,6 +45,14 @@ def test_what_the_formula_does_not_know_is_counted(tmp_path: Path) -> None:
     assert flops_of(folder, 24, KIND) == counted_flops(folder, 24, KIND) < 0.7 * forward_flops(read_config(folder), 24)
 
 
+def test_a_head_over_a_vocabulary_counts(tmp_path: Path) -> None:
+    """Its product alone is 2 T V D; the formula of a plain encoder had left it out."""
+    folder = write_config("bert", tmp_path, **BERT | {"vocab_size": 5000, "mask_token_id": 4})
+    encoder, found = flops_of(folder, 24, KIND), flops_of(folder, 24, "masked-words")
+    assert found == counted_flops(folder, 24, "masked-words")
+    assert found == pytest.approx(encoder + 2 * 24 * 48 * (5000 + 48), rel=0.01)
+
+
 def test_parameters_and_bytes_are_those_of_the_model(tmp_path: Path) -> None:
     from transformers import AutoModelForSequenceClassification
 
