@@ -28,6 +28,7 @@ from tasks.training.data.contributions import read_contributions
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.same_pieces import OTHERWISE
 from tasks.training.data.substitutes import read_substitutes
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
@@ -42,8 +43,6 @@ from tasks.training.precision import device, make_deterministic, store_as_multip
 from tasks.training.selection import selector
 from tasks.training.steps.batch_loss import BatchInputs, BatchLoss
 from tasks.training.writing.answer_texts import rows_with_texts
-
-OTHERWISE = "labels (signal: labels), on its texts if it writes some (signal: sequence), or trim its vocabulary later"
 
 
 @dataclass(frozen=True)
