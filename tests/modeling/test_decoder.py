@@ -4,6 +4,7 @@ later, what it remembers, how it is kept, and its graph."""
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tasks.catalog import TaskSpec
 from tasks.errors import LimbeckError, ModelError
 from tasks.exports.jobs import export
 from tasks.modeling.mixers.linear import read_before
+from tasks.modeling.mixers.mixers import mixer_of
 from tasks.modeling.names import MIXER_NAMES, reads_back
 from tasks.modeling.registration import needs_of
 from tasks.ports.rows.prepared import prepare_rows
@@ -100,6 +102,26 @@ def test_a_further_token_costs_its_own_share_of_a_text(teacher: Any, mixer: str)
             every = body(input_ids=ids_BT).last_hidden_state
     torch.testing.assert_close(last[:, -1], every[:, -1], rtol=1e-4, atol=1e-4)
     assert step.get_total_flops() < whole.get_total_flops() / 24
+
+
+def flops_of_a_further_token(mixer: str, tokens: int) -> int:
+    """Return the FLOPs of the last of so many tokens in one layer with a head of 64, without those of maps."""
+    sizes: dict[str, Any] = {"num_attention_heads": 1, "hidden_size": 64, "attention_probs_dropout_prob": 0.0}
+    sizes |= {"mixer": [mixer], "max_position_embeddings": tokens}
+    mixing = mixer_of(SimpleNamespace(**sizes), 0, causal=True)
+    states_BTD, mask_BT = torch.randn(1, tokens, 64), torch.ones(1, tokens)
+    with torch.no_grad():
+        kept_BTR = mixing.kept(states_BTD)
+        with FlopCounterMode(display=False) as counter:
+            mixing.read(states_BTD[:, -1:], kept_BTR, mask_BT)
+    return int(counter.get_total_flops()) - 2 * 64 * 64
+
+
+@pytest.mark.parametrize("tokens", [64, 65, 512, 1024])
+def test_a_further_token_costs_no_more_with_linear_attention_than_with_softmax(tokens: int) -> None:
+    """It had summed keys and values of all tokens before it, which costs half the size of a head times as much."""
+    linear, softmax = (flops_of_a_further_token(mixer, tokens) for mixer in ("linear", "softmax"))
+    assert softmax == 4 * tokens * 64 and linear <= softmax
 
 
 @pytest.mark.parametrize("mixer", THAT_WRITE)
