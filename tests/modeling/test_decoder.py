@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tasks.architectures.known_architectures import architecture_of
 from tasks.catalog import TaskSpec
 from tasks.errors import LimbeckError, ModelError
 from tasks.exports.jobs import export
@@ -167,9 +168,18 @@ def test_its_graph_goes_on_as_it_does(teacher: Any, base: Path, tmp_path: Path, 
     full = ExportSlice(task_type="next-words", max_length=32)
     facts = export(job(tmp_path / "graph", full, model=tmp_path / "model", rows=tmp_path / "rows"))
     assert facts["made"] and 0 < facts["largest_difference"] < 1e-4, facts
+    assert ("local and linear reads a text with products of all pairs" in str(facts.get("note"))) == ("local" in mixers)
     ours, theirs = (predict_texts(tmp_path / one, documents(3), max_length=32) for one in ("graph", "model"))
     both = [[float(one["log_likelihood"]) for one in each] for each in (ours, theirs)]  # type: ignore[arg-type]
     np.testing.assert_allclose(*both, rtol=1e-5)
+
+
+def test_a_graph_that_grows_with_the_square_is_told(teacher: Any) -> None:
+    """The checkpoint reads by blocks; its graph has one way for whole texts and single words."""
+    for mixers, named in ((("softmax", "lsra"), ""), (("linear", "local"), "linear and local")):
+        config = student_of(teacher, layers=2, mixer=mixers).config
+        note = architecture_of(config).graph_note(config)
+        assert named in note and bool(note) == bool(named)
 
 
 @pytest.mark.parametrize(
