@@ -16,7 +16,7 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.recipe.students import LayerDropping
 
-NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
+NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "measured_tokens", "seeds"}
 
 
 async def make_dropped_candidate(recipe: Recipe, planned: DroppedCandidate, shared: SharedArtifacts) -> Candidate:
@@ -47,8 +47,12 @@ async def make_dropped(
     by seed, if it is made from one.
     """
     base = await shared.teacher if dropping.after_finetuning else shared.base
-    measured_at = {"token": dropping.token, "max_length": dropping.max_length}
-    slice_ = ContributionSlice(**measured_at, task_type=recipe.spec.kind)
+    slice_ = ContributionSlice(
+        task_type=recipe.spec.kind,
+        token=dropping.token,
+        max_length=dropping.max_length,
+        measured_tokens=dropping.measured_tokens,
+    )
     signal = dict[str, Artifact]()
     if dropping.signal == "teacher":
         answers = await answers_for(recipe, shared, dropping)

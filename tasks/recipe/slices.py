@@ -196,6 +196,7 @@ class ContributionSlice(OfTask):
 
     token: Literal["cls", "mean"] = Field("cls", description="Tokens at which input and output are compared.")
     max_length: int = Field(128, description="Longest input in tokens.")
+    measured_tokens: int | None = Field(None, description="Tokens that are read.")
 
 
 class DropSlice(OfTask, SeededTraining, TaskTraining):

@@ -278,6 +278,12 @@ class DroppedTraining(TaskTraining):
     token: Literal["cls", "mean"] = Field(
         "cls", description="Tokens at which the contribution strategy compares a layer's input and output."
     )
+    measured_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens that the contribution strategy reads, of selection rows and then of training rows; empty: "
+        "those of 500 rows, or 100,000 of documents and chats.",
+    )
     temperature: float = Field(2.0, gt=0, description="Temperature, with signal: teacher.")
     hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
     learning_rate: float = Field(5e-5, gt=0, le=1, description="Peak learning rate.")
