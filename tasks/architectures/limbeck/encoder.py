@@ -192,9 +192,9 @@ def note_of_causal_graph(config: Any) -> str:
     if not square:
         return ""
     return (
-        f"a graph of a model with {' and '.join(square)} reads a text with products of all pairs of its tokens, as with "
-        f"softmax: its time and memory grow with the square of the length, where those of the checkpoint grow with the "
-        f"length"
+        f"a graph of a model with {' and '.join(square)} reads a text with products of all pairs of its tokens, as "
+        f"with softmax: its time and memory grow with the square of the length, where those of the checkpoint grow "
+        f"with the length"
     )
 
 

@@ -18,7 +18,13 @@ from tasks.training.data.encoded import Encoded
 PIECES = "pieces"
 """In a file of answers, the digest of each row's pieces; absent where units are no pieces of a tokenizer."""
 DIGEST_BYTES = 8
-OTHERWISE = "labels (signal: labels), on its texts if it writes some (signal: sequence), or trim its vocabulary later"
+
+
+def other_signals(*, writes: bool) -> str:
+    """Return the signals by which a student with other pieces can learn: labels, or the texts of a teacher that writes
+    one for each row. No teacher continues the texts that a language model learns from."""
+    own = "labels (signal: labels)"
+    return f"{own} or on its texts (signal: sequence)" if writes else f"{own}, or trim its vocabulary later"
 
 
 def digests_of_pieces(encoded: Encoded) -> np.ndarray:
@@ -49,5 +55,6 @@ def require_same_pieces(stored_N: np.ndarray, encoded: Encoded) -> None:
         raise ModelError(
             f"the student's tokenizer has the vocabulary of its teacher's, but divides {others:,} of "
             f"{len(stored_N):,} rows into other pieces, so its teacher's answers to its pieces would be read at wrong "
-            f"places; start the student from a model with the same tokenizer, or train it on {OTHERWISE}"
+            f"places; start the student from a model with the same tokenizer, let its teacher read what it reads "
+            f"(task_distillation.answers: live), or train it on {other_signals(writes=encoded.written is not None)}"
         )

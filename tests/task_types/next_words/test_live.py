@@ -98,8 +98,14 @@ def test_answers_to_other_pieces_are_refused(tmp_path: Path) -> None:
     asked = {name: KNOBS[name] for name in ("task_type", "max_length", "precision")} | {"kept": kept}
     answer(job(asked, tmp_path / "answers", **inputs))
     learned = {**inputs, "start": start, "answers": tmp_path / "answers"}
-    with pytest.raises(ModelError, match=r"divides \d+ of \d+ rows into other pieces.*signal: labels"):
+    with pytest.raises(ModelError, match=r"divides \d+ of \d+ rows into other pieces.*signal: labels") as refused:
         distill_prediction(job(KNOBS, tmp_path / "kept", **learned))
+    tokenizer.add_tokens(["another"])
+    tokenizer.save_pretrained(start)
+    with pytest.raises(ModelError, match=r"is not its teacher's .*signal: labels\), or trim") as other:
+        distill_prediction(job(KNOBS, tmp_path / "other", **learned))
+    # a language model's teacher writes no texts to learn from: signal: sequence is refused in its recipes
+    assert "sequence" not in str(refused.value) + str(other.value)
 
 
 def test_only_answers_about_a_vocabulary_are_live(tmp_path: Path) -> None:
