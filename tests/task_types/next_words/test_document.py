@@ -79,6 +79,23 @@ def test_each_token_but_the_first_is_predicted_once() -> None:
     assert shared_in_judging(8) == 4 and judged[1].tolist() == [-1, -1, -1, 7, 8, 9, 10, -1]
 
 
+def nats_of_sliding_windows(plain: Any, tokenizer: Any, text: str, length: int) -> np.ndarray:
+    """Return the nats of every token but the first, by the loop of transformers' guide to perplexity: windows that move
+    by half of their length, of which the tokens that no earlier one has had count."""
+    ids_1T = tokenizer(f"<|end|>{text}<|end|>", return_tensors="pt", add_special_tokens=False).input_ids
+    nats, read = list[float](), 1
+    for begin in range(0, ids_1T.shape[1], length // 2):
+        window_1T = ids_1T[:, begin : begin + length]
+        with torch.no_grad():
+            logits_TV = plain(window_1T).logits[0]
+        for place in range(read - begin, window_1T.shape[1]):
+            nats.append(float(torch.nn.functional.cross_entropy(logits_TV[place - 1], window_1T[0, place])))
+        read = begin + window_1T.shape[1]
+        if read == ids_1T.shape[1]:
+            break
+    return np.asarray(nats)
+
+
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "qwen3"])
 def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) -> None:
     """Documents in one batch, padded on the left, and one by one; in small windows tokens have fewer before them."""
@@ -95,7 +112,11 @@ def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) 
         np.testing.assert_allclose(nats_U, true_U, atol=1e-4)
         assert likelihood.split()[1] == str(len(true_U))
     small = outputs_of_checkpoint_units(model, tokenizer, TEXTS, [NATS], 16, JUDGED_TOKENS, together=1)
-    assert [one.split()[1] for one in small[LIKELIHOOD]] == [one.split()[1] for one in found[LIKELIHOOD]]
+    for text, nats_U, likelihood in zip(TEXTS, small[NATS], small[LIKELIHOOD], strict=True):
+        slid_U = nats_of_sliding_windows(plain, tokenizer, text, 16)
+        np.testing.assert_allclose(nats_U, slid_U, atol=1e-4)
+        assert float(likelihood.split()[0]) == pytest.approx(slid_U.sum(), rel=1e-5)
+        assert likelihood.split()[1] == str(len(slid_U))
     learned = all_outputs(model, WORD_NATS, read(folder, 128), tokenizer.pad_token_id, precision="fp32")
     assert learned[LIKELIHOOD].tolist() == found[LIKELIHOOD].tolist()
 
