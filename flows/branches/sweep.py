@@ -263,7 +263,9 @@ def going_on(grid: Grid, scores: Mapping[tuple[str, int], float | None]) -> dict
 
 def shortened(dropping: LayerDropping) -> LayerDropping:
     """Return the training of the first rung: a quarter of the steps or epochs, and the first seed."""
-    length = {"steps": max(1, dropping.steps // RUNG)} if dropping.steps else {"epochs": dropping.epochs / RUNG}
+    length: dict[str, float] = {"epochs": dropping.epochs / RUNG}
+    if dropping.steps is not None:
+        length = {"steps": max(1, dropping.steps // RUNG) if dropping.steps else 0}
     return dropping.model_copy(update={**length, "seeds": dropping.seeds[:1]})
 
 

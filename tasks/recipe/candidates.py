@@ -28,6 +28,7 @@ from tasks.recipe.students import (
     STRATEGY_NAMES,
     DroppedTraining,
     LayerDropping,
+    MayStayUntrained,
     Shape,
     StageName,
     Student,
@@ -163,7 +164,7 @@ SAME_AS_OF_STUDENTS = (
 """Knobs of a distilled candidate that an entry of ``students`` has, too."""
 
 
-class DroppedCandidate(DroppedTraining, CandidateKnobs):
+class DroppedCandidate(MayStayUntrained, CandidateKnobs):
     """A model without some of its layers, trained again (Sajjad et al. 2020, arXiv:2004.03844)."""
 
     by: Literal["layer-dropping"] = Field(description="The maker.")

@@ -203,6 +203,7 @@ class DropSlice(OfTask, SeededTraining, TaskTraining):
     """Knobs for one strategy, one number of layers and one seed."""
 
     strategy: str = Field(description="Strategy that chooses the removed layers.")
+    steps: int | None = Field(None, ge=0, description="Optimizer steps; 0 trains nothing.")
     drop: int = Field(ge=1, description="Number of removed layers.")
     kept: tuple[int, ...] | None = Field(
         None, description="Remaining layers, counted from 0, if the strategy searched for them (greedy)."

@@ -289,7 +289,24 @@ class DroppedTraining(TaskTraining):
     learning_rate: float = Field(5e-5, gt=0, le=1, description="Peak learning rate.")
 
 
-class LayerDropping(DroppedTraining):
+class MayStayUntrained(DroppedTraining):
+    """The training of a model of which layers were removed; without a step, it is scored as it was cut."""
+
+    steps: int | None = Field(
+        None, ge=0, description="Optimizer steps, a budget that does not grow with the data; 0: scored as it was cut."
+    )
+
+    @model_validator(mode="after")
+    def needs_no_answers(self) -> Self:
+        """Reject a teacher's answers where nothing learns."""
+        if self.steps == 0 and self.signal == "teacher":
+            raise ValueError(
+                "steps is 0, so that nothing learns the teacher's answers; set signal: labels, or more steps"
+            )
+        return self
+
+
+class LayerDropping(MayStayUntrained):
     """Remove whole layers, then train the remaining model (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
 
     strategies: tuple[Annotated[str, Choices(*STRATEGY_NAMES)], ...] = Field(

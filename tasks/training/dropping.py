@@ -135,7 +135,9 @@ def drop_and_train(job: Job) -> dict[str, object]:
     note = architecture_of(model.config).on_dropping
     if note:
         job.log(note)
-    if knobs.signal == "teacher":
+    if knobs.steps == 0:  # scored as it was cut, beside what a training gives back
+        facts: dict[str, object] = {"steps": 0, "train_seconds": 0.0}
+    elif knobs.signal == "teacher":
         teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
         facts = train_with_teacher(job, knobs, TeacherStudent(task, teacher, tokenizer, model, tokenizer))
     else:

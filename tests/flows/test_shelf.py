@@ -41,7 +41,8 @@ def shrink(values: Any, bert: Path) -> Any:
         return values
     small = {key: shrink(value, bert) for key, value in values.items() if key not in ("epochs", "holdout_rows")}
     if values.keys() & {"learning_rate", "epochs", "steps"} and "minutes" not in values:  # a section search.recipes
-        small |= SMALL | {"steps": 78 if values.get("method") == "feature-maps" else 2}  # layers take turns
+        few = 78 if values.get("method") == "feature-maps" else 2  # layers take turns
+        small |= SMALL | {"steps": min(few, values.get("steps", few))}  # a model that is scored as it was cut has none
     small |= {key: size for key, size in WIDTHS.items() if isinstance(values.get(key), int)}
     if isinstance(values.get("heads"), int) and "hidden" not in values:
         small.pop("heads")

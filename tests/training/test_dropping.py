@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
+from flows.branches.sweep import shortened
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.slices import ContributionSlice, DropSlice, RowsSlice
+from tasks.recipe.students import LayerDropping
 from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.dropping import drop_and_train, measure_contributions, measure_similarity, measured_texts
 from tests.task_types.chats.tables import write_answering, write_chats
@@ -81,6 +84,20 @@ def test_a_model_is_itself(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
         )
     )
     assert facts["cka"] == pytest.approx([1.0] * 5) and facts["cosines"] == pytest.approx([1.0] * 5)
+
+
+def test_a_model_is_kept_as_it_was_cut(rows: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    """Its score is what a training starts from: without it, no share of the loss is known to be given back."""
+    knobs = DropSlice(task_type="classification", **FAST | {"steps": 0}, strategy="top", drop=2)
+    facts = drop_and_train(job("drop", knobs, tmp_path / "out", base=tiny_bert, rows=rows))
+    assert facts == {"steps": 0, "train_seconds": 0.0, "kept_layers": [0, 1]}
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "out", tiny_bert))
+    layers = [name for name in ours if ".layer." in name]
+    assert layers and all(torch.equal(ours[name], theirs[f"bert.{name.removeprefix('bert.')}"]) for name in layers)
+    with pytest.raises(ValidationError, match="nothing learns the teacher's answers; set signal: labels"):
+        LayerDropping(steps=0, signal="teacher")
+    halved = shortened(LayerDropping(steps=0))
+    assert halved.steps == 0 and shortened(LayerDropping(steps=40)).steps == 10
 
 
 def prepared(kind: str, table: Path, folder: Path, **data: Any) -> Path:
