@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ def ordered(llama: Path, folder: Path, rows: Path, **kept: Any) -> Any:
     )
     inputs = {"teacher": str(llama), "rows": str(rows)}
     order: Any = {"job": "answer", "knobs": values.model_dump(mode="json"), "inputs": inputs}
-    folder.mkdir()
+    folder.mkdir(parents=True)
     return order | {"output": str(folder), "checkpoints": str(folder.parent / "kept")}
 
 
@@ -251,6 +252,35 @@ def test_a_disk_that_fills_up_in_between_loses_nothing(
     assert {path: path.stat().st_mtime_ns for path in done} == done
     digests = [sha256((one.output / "answers.safetensors").read_bytes()).hexdigest() for one in (whole, again)]
     assert digests[0] == digests[1]
+
+
+def test_a_write_that_fails_in_between_loses_nothing(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As on a disk that fills up, by a limit of files that needs no root: the third block cannot be written."""
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "BATCHES_OF_BLOCK", 1)
+    table, rows, limits = write_documents(tmp_path / "table", 90), tmp_path / "rows", getrlimit(RLIMIT_FSIZE)
+    prepare_rows(table, knobs(table), rows)
+    answer(answered(llama, tmp_path / "one/whole", rows, words=8))
+
+    def save_two(arrays: dict[str, np.ndarray], path: Path) -> None:
+        setrlimit(RLIMIT_FSIZE, (4096 if len([*path.parent.glob("answers-*")]) == 2 else limits[0], limits[1]))
+        try:
+            save_file(arrays, path)
+        finally:
+            setrlimit(RLIMIT_FSIZE, limits)
+
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "save_file", save_two)
+    assert serve_order(JOBS, ordered(llama, tmp_path / "two/first", rows, words=8)) == 2
+    said = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert said["kind"] == "StoreError" and "GB are written and stay" in said["message"], said
+    assert not [*(tmp_path / "two/first").glob("answers*")]
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "two/kept").glob("answers-*")}
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "save_file", save_file)
+    answer(answered(llama, tmp_path / "two/again", rows, words=8))
+    assert len(done) == 2 and {path: path.stat().st_mtime_ns for path in done} == done
+    files = [tmp_path / name / "answers.safetensors" for name in ("one/whole", "two/again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_a_full_disk_is_foreseen(tmp_path: Path) -> None:
