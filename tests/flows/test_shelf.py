@@ -81,7 +81,9 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         values["task"] |= {"text": "query", "pair": "passage"}
     if kind == "next-words":
         data = write_documents(folder / "documents", 100)
-        values["teacher"] |= {"model": str(write_decoder(folder / "decoder", layers=30)), "floor": 1e9}
+        own = [one.get("start") for one in values.get("students") or ()]
+        family = "gpt2" if "limbeck-decoder" in own else "llama"  # the one that such a student is made from
+        values["teacher"] |= {"model": str(write_decoder(folder / "decoder", family, layers=30)), "floor": 1e9}
     if kind == "chats":
         data = write_chats(folder / "chats", 100)
         values["teacher"] |= {"model": str(write_answering(folder / "answering", layers=30)), "floor": 1e9}
@@ -159,6 +161,7 @@ LIKE_ANOTHER = (
     "chats-small",
     "choices-race",
     "choices-small",
+    "decoder-mixers",
     "distilbert",
     "dropout",
     "dropped-distilled-int8",
@@ -213,6 +216,7 @@ LIKE_ANOTHER = (
     "tinybert-6",
     "tinybert-6-paper",
     "translation-small",
+    "translator-sizes",
     "two-bit",
     "vocabulary",
 )
