@@ -12,9 +12,9 @@ from tasks.contracts import Artifact
 from tasks.drop_layers import drop_layers
 from tasks.recipe.candidates import DroppedCandidate
 from tasks.recipe.makers.candidate_knobs import TEACHER
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, DropSlice
-from tasks.recipe.students import LayerDropping
 
 NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "measured_tokens", "seeds"}
 
@@ -47,12 +47,8 @@ async def make_dropped(
     by seed, if it is made from one.
     """
     base = await shared.teacher if dropping.after_finetuning else shared.base
-    slice_ = ContributionSlice(
-        task_type=recipe.spec.kind,
-        token=dropping.token,
-        max_length=dropping.max_length,
-        measured_tokens=dropping.measured_tokens,
-    )
+    measured_at = {knob: getattr(dropping, knob) for knob in ("token", "max_length", "measured_tokens")}
+    slice_ = ContributionSlice(**measured_at, task_type=recipe.spec.kind)
     signal = dict[str, Artifact]()
     if dropping.signal == "teacher":
         answers = await answers_for(recipe, shared, dropping)

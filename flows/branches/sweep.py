@@ -21,9 +21,10 @@ from flows.branches.subflow import in_subflow
 from flows.branches.teacher import layers_of_teacher
 from tasks.contracts import Artifact
 from tasks.preflight import check_strategies, check_sweep
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
-from tasks.recipe.students import STRATEGY_NAMES, LayerDropping, Sweep
+from tasks.recipe.students import STRATEGY_NAMES, Sweep
 from tasks.score_model import score_model
 from tasks.stage.session import Session
 

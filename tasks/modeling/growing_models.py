@@ -11,67 +11,72 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-WIDTH, HEADS, BLOCK = 256, 4, 64
-USUAL: Mapping[str, object] = {
+LAYER_WIDTH, LAYER_HEADS, BLOCK_TOKENS = 256, 4, 64
+BERT_SIZES: Mapping[str, object] = {
     "vocab_size": 100,
-    "hidden_size": WIDTH,
+    "hidden_size": LAYER_WIDTH,
     "num_hidden_layers": 1,
-    "num_attention_heads": HEADS,
-    "intermediate_size": WIDTH,
+    "num_attention_heads": LAYER_HEADS,
+    "intermediate_size": LAYER_WIDTH,
 }
 """Entries of a config of BERT's kind."""
 
 
 def of_two_stacks(length: int) -> dict[str, object]:
     """Return the sizes of a model that reads and writes, in one layer each."""
-    own = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
-    wide = {"encoder_ffn_dim": WIDTH, "decoder_ffn_dim": WIDTH, "d_model": WIDTH, "vocab_size": 100}
-    places = {"max_encoder_position_embeddings": length + 2 * BLOCK, "max_decoder_position_embeddings": 64}
-    return {**own, **wide, **places, "attention_window": [2 * BLOCK]}
+    own = {
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_attention_heads": LAYER_HEADS,
+        "decoder_attention_heads": LAYER_HEADS,
+    }
+    wide = {"encoder_ffn_dim": LAYER_WIDTH, "decoder_ffn_dim": LAYER_WIDTH, "d_model": LAYER_WIDTH, "vocab_size": 100}
+    places = {"max_encoder_position_embeddings": length + 2 * BLOCK_TOKENS, "max_decoder_position_embeddings": 64}
+    return {**own, **wide, **places, "attention_window": [2 * BLOCK_TOKENS]}
 
 
 CONFIGS: dict[str, Callable[[int], dict[str, object]]] = {
-    "bert": lambda length: {**USUAL, "max_position_embeddings": length},
+    "bert": lambda length: {**BERT_SIZES, "max_position_embeddings": length},
     "longformer": lambda length: {
-        **USUAL,
+        **BERT_SIZES,
         "max_position_embeddings": length + 2,
-        "attention_window": [2 * BLOCK],
+        "attention_window": [2 * BLOCK_TOKENS],
     },
     "led": of_two_stacks,
     "longt5": lambda length: {
         "vocab_size": 100,
-        "d_model": WIDTH,
-        "d_kv": WIDTH // HEADS,
-        "d_ff": WIDTH,
+        "d_model": LAYER_WIDTH,
+        "d_kv": LAYER_WIDTH // LAYER_HEADS,
+        "d_ff": LAYER_WIDTH,
         "num_layers": 1,
-        "num_heads": HEADS,
-        "local_radius": BLOCK,
+        "num_heads": LAYER_HEADS,
+        "local_radius": BLOCK_TOKENS,
     },
     "big_bird": lambda length: {
-        **USUAL,
+        **BERT_SIZES,
         "max_position_embeddings": length,
         "attention_type": "block_sparse",
-        "block_size": BLOCK,
+        "block_size": BLOCK_TOKENS,
     },
     "nystromformer": lambda length: {
-        **USUAL,
+        **BERT_SIZES,
         "max_position_embeddings": length,
-        "num_landmarks": BLOCK,
+        "num_landmarks": BLOCK_TOKENS,
         "segment_means_seq_len": length,
     },
-    "fnet": lambda length: {**USUAL, "max_position_embeddings": length},
+    "fnet": lambda length: {**BERT_SIZES, "max_position_embeddings": length},
     "funnel": lambda length: {
         "vocab_size": 100,
-        "d_model": WIDTH,
-        "n_head": HEADS,
-        "d_head": WIDTH // HEADS,
-        "d_inner": WIDTH,
+        "d_model": LAYER_WIDTH,
+        "n_head": LAYER_HEADS,
+        "d_head": LAYER_WIDTH // LAYER_HEADS,
+        "d_inner": LAYER_WIDTH,
         "block_sizes": [1, 1],
         "architectures": ["FunnelBaseModel"],
     },
-    "convbert": lambda length: {**USUAL, "embedding_size": WIDTH, "max_position_embeddings": length},
-    "yoso": lambda length: {**USUAL, "max_position_embeddings": length, "use_expectation": True},
-    "mamba": lambda length: {"vocab_size": 100, "hidden_size": WIDTH, "num_hidden_layers": 1},
+    "convbert": lambda length: {**BERT_SIZES, "embedding_size": LAYER_WIDTH, "max_position_embeddings": length},
+    "yoso": lambda length: {**BERT_SIZES, "max_position_embeddings": length, "use_expectation": True},
+    "mamba": lambda length: {"vocab_size": 100, "hidden_size": LAYER_WIDTH, "num_hidden_layers": 1},
 }
 """By model type, the config of one layer for so many tokens. A Nyströmformer's segments depend on their number."""
 ENCODERS = ("led", "longt5")

@@ -19,8 +19,8 @@ from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.errors import RecipeError
 from tasks.ports.rows.prepared import prepare_rows
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.slices import ContributionSlice, DropSlice, RowsSlice
-from tasks.recipe.students import LayerDropping
 from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.dropping import drop_and_train, measure_contributions, measure_similarity, measured_texts
 from tests.task_types.chats.tables import write_answering, write_chats

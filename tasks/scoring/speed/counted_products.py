@@ -11,17 +11,17 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-Shape = tuple[int, ...]
+OperandShape = tuple[int, ...]
 COUNTED = 2
 """Floating-point operations of a multiply-add."""
 
 
-def flops_of_added_products(*shapes: object, out_shape: Shape, **named: object) -> int:
+def flops_of_added_products(*shapes: object, out_shape: OperandShape, **named: object) -> int:
     """Return the FLOPs of adding a product to each number."""
     return COUNTED * prod(out_shape)
 
 
-def flops_of_pairs(one: object, other: object, *, out_shape: Shape, **named: object) -> int:
+def flops_of_pairs(one: object, other: object, *, out_shape: OperandShape, **named: object) -> int:
     """Return the FLOPs of a product of all pairs of numbers: none where one side is multiplied number by number."""
     if not (isinstance(one, tuple) and isinstance(other, tuple)):
         return 0  # by one number

@@ -15,7 +15,7 @@ from tasks.task_types.units import is_framed
 from tasks.training.data.encoded import Encoded
 from tasks.training.data.rows import Rows
 
-ROWS_AT_ONCE = 64
+TOKENIZED_ROWS = 64
 """Rows that are tokenized at once: a few documents may have all tokens that are asked for."""
 
 
@@ -23,8 +23,8 @@ def first_tokens(rows: Rows, tokenizer: Any, max_length: int, most: int) -> Enco
     """Return about ``most`` tokens of the first rows: windows of documents and of chats in their frame, and the
     beginning of other texts."""
     parts, tokens = list[Encoded](), 0
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        some = between(rows, start, start + ROWS_AT_ONCE)
+    for start in range(0, len(rows), TOKENIZED_ROWS):
+        some = between(rows, start, start + TOKENIZED_ROWS)
         framed = is_framed(rows.units)
         found = some.tokens(tokenizer, max_length) if framed else some.texts_alone(tokenizer, max_length, len(some))
         parts.append(found)
