@@ -12,11 +12,11 @@ from tasks.contracts import Artifact
 from tasks.drop_layers import drop_layers
 from tasks.recipe.candidates import DroppedCandidate
 from tasks.recipe.makers.candidate_knobs import TEACHER
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ContributionSlice, DropSlice
-from tasks.recipe.students import LayerDropping
 
-NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "seeds"}
+NOT_COPIED = {"strategies", "drop", "after_finetuning", "token", "measured_tokens", "seeds"}
 
 
 async def make_dropped_candidate(recipe: Recipe, planned: DroppedCandidate, shared: SharedArtifacts) -> Candidate:
@@ -47,7 +47,7 @@ async def make_dropped(
     by seed, if it is made from one.
     """
     base = await shared.teacher if dropping.after_finetuning else shared.base
-    measured_at = {"token": dropping.token, "max_length": dropping.max_length}
+    measured_at = {knob: getattr(dropping, knob) for knob in ("token", "max_length", "measured_tokens")}
     slice_ = ContributionSlice(**measured_at, task_type=recipe.spec.kind)
     signal = dict[str, Artifact]()
     if dropping.signal == "teacher":

@@ -258,6 +258,7 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
     facts = dict(export.artifact.facts) if export.artifact else {}
     facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
     way = export.artifact.read(GraphFacts).way if export.artifact else ""
+    note = export.artifact.read(GraphFacts).note if export.artifact else ""
     because = export.because or ("" if role_of(model.role).registered else NO_VERSION)
     engine = " ".join(filter(None, [EXPORT_FORMATS[export.format].engine, way]))
     return {
@@ -275,7 +276,7 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
             published=not because,
             because=because,
         ),
-        "note": f"{export.name} is not published: {because}" if because else model.note,
+        "note": f"{export.name} is not published: {because}" if because else note or model.note,
     }
 
 

@@ -21,9 +21,10 @@ from flows.branches.subflow import in_subflow
 from flows.branches.teacher import layers_of_teacher
 from tasks.contracts import Artifact
 from tasks.preflight import check_strategies, check_sweep
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import ScoreSlice
-from tasks.recipe.students import STRATEGY_NAMES, LayerDropping, Sweep
+from tasks.recipe.students import STRATEGY_NAMES, Sweep
 from tasks.score_model import score_model
 from tasks.stage.session import Session
 
@@ -263,7 +264,9 @@ def going_on(grid: Grid, scores: Mapping[tuple[str, int], float | None]) -> dict
 
 def shortened(dropping: LayerDropping) -> LayerDropping:
     """Return the training of the first rung: a quarter of the steps or epochs, and the first seed."""
-    length = {"steps": max(1, dropping.steps // RUNG)} if dropping.steps else {"epochs": dropping.epochs / RUNG}
+    length: dict[str, float] = {"epochs": dropping.epochs / RUNG}
+    if dropping.steps is not None:
+        length = {"steps": max(1, dropping.steps // RUNG) if dropping.steps else 0}
     return dropping.model_copy(update={**length, "seeds": dropping.seeds[:1]})
 
 

@@ -24,10 +24,11 @@ from tasks.recipe.candidates import DistilledCandidate
 from tasks.recipe.chains import depth_of
 from tasks.recipe.distillation import Intermediate, Prediction
 from tasks.recipe.layer_storage import StorageShape, TextSize
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, ContributionSlice, KeptSlice, MixSlice, PatienceOf, SignalSlice
-from tasks.recipe.students import LayerDropping, Student
+from tasks.recipe.students import Student
 from tasks.results.facts import AnswerFacts, LayerFacts
 from tasks.results.teacher_layers import TeacherLayers
 from tasks.stage.planning import computes_on_gpu, is_stored

@@ -69,6 +69,11 @@ def renumber(root: Any, attribute: str, value: int) -> None:
             setattr(module, attribute, value)
 
 
+def without_note(config: Any) -> str:
+    """Return that there is nothing to say of a model."""
+    return ""
+
+
 def as_given(mask_BT: Tensor) -> dict[str, Tensor]:
     """Pass the padding mask unchanged."""
     return {"attention_mask": mask_BT}
@@ -193,6 +198,8 @@ class Architecture:
     for_export: Callable[[Any], Any] = unfolded
     """Returns the model whose graph is traced; its answers do not change. For example, norms may be folded into other
     weights."""
+    graph_note: Callable[[Any], str] = without_note
+    """Returns a note for users of the graph of a model, from its config; empty where there is none."""
     plain: bool = False
     """Whether FLOPs are computed by formula: all its work is self-attention, two feed-forward maps per layer, a pooler
     and a head."""

@@ -33,6 +33,9 @@ MIXER_NAMES = (
     "local",
 )
 """Every mixer that a layer may have."""
+SQUARE_IN_GRAPHS = ("linear", "local")
+"""Mixers whose causal form reads by blocks, and whose graphs do not: one graph reads whole texts and single words, and
+the number of its blocks would be fixed."""
 KERNELS = (3, 7, 15, 31)
 """Widths of the convolutions of the first layers; further layers have the last one (Wu et al. 2020, LSRA)."""
 

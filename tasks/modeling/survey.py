@@ -66,6 +66,8 @@ SURVEY = (
     Efficient("FNet", "2105.03824", "N log N", False, model_type="fnet"),
     Efficient("YOSO", "2111.09714", "N", False, model_type="yoso"),
     Efficient("ConvBERT", "2008.02496", "N²", False, model_type="convbert"),
+    Efficient("LED", "2004.05150", "N (k + m), and N² of its decoder", True, model_type="led"),
+    Efficient("LongT5", "2112.07916", "N m, and N² of its decoder", True, model_type="longt5"),
     Efficient("RWKV", "2305.13048", "N", True, model_type="rwkv"),
     Efficient("Mamba", "2312.00752", "N", True, model_type="mamba"),
 )

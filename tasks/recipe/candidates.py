@@ -18,6 +18,7 @@ from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate
 from tasks.recipe.knobs import Choices, added_knob
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
+from tasks.recipe.makers.dropping import DroppedTraining, LayerDropping, MayStayUntrained
 from tasks.recipe.makers.pretraining import PretrainedCandidate
 from tasks.recipe.makers.shrinking import HeadsCandidate, NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.makers.supernets import SubNetworkCandidate
@@ -26,8 +27,6 @@ from tasks.recipe.students import (
     DRAWN_STARTS,
     OWN_LAYERS,
     STRATEGY_NAMES,
-    DroppedTraining,
-    LayerDropping,
     Shape,
     StageName,
     Student,
@@ -163,7 +162,7 @@ SAME_AS_OF_STUDENTS = (
 """Knobs of a distilled candidate that an entry of ``students`` has, too."""
 
 
-class DroppedCandidate(DroppedTraining, CandidateKnobs):
+class DroppedCandidate(MayStayUntrained, CandidateKnobs):
     """A model without some of its layers, trained again (Sajjad et al. 2020, arXiv:2004.03844)."""
 
     by: Literal["layer-dropping"] = Field(description="The maker.")

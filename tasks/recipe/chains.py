@@ -14,7 +14,8 @@ from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Exports, Gate
 from tasks.recipe.knobs import did_you_mean, require_distinct
 from tasks.recipe.makers.bits import QuantizedCandidate
 from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
-from tasks.recipe.students import LayerDropping, Student
+from tasks.recipe.makers.dropping import LayerDropping
+from tasks.recipe.students import Student
 from tasks.recipe.training import Ensemble, Pretraining
 from tasks.task_types.types import TASK_TYPES
 

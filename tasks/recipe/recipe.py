@@ -23,6 +23,7 @@ from tasks.recipe.distillation import GeneralDistillation, Generation, Intermedi
 from tasks.recipe.judging import COSTS, FIGURES, OF_TOKENS, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, DerivedKnobs, Name, did_you_mean, runtime_knob
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.makers.pretraining import check_pretrained
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.makers.section_checks import check_counted_texts, check_exports
@@ -36,7 +37,7 @@ from tasks.recipe.student_checks import (
     check_units,
     judging_metrics,
 )
-from tasks.recipe.students import LayerDropping, StageName, Student, Sweep
+from tasks.recipe.students import StageName, Student, Sweep
 from tasks.recipe.training import (
     Colleague,
     Ensemble,

@@ -200,12 +200,14 @@ class ContributionSlice(OfTask):
 
     token: Literal["cls", "mean"] = Field("cls", description="Tokens at which input and output are compared.")
     max_length: int = Field(128, description="Longest input in tokens.")
+    measured_tokens: int | None = Field(None, description="Tokens that are read.")
 
 
 class DropSlice(OfTask, SeededTraining, TaskTraining):
     """Knobs for one strategy, one number of layers and one seed."""
 
     strategy: str = Field(description="Strategy that chooses the removed layers.")
+    steps: int | None = Field(None, ge=0, description="Optimizer steps; 0 trains nothing.")
     drop: int = Field(ge=1, description="Number of removed layers.")
     kept: tuple[int, ...] | None = Field(
         None, description="Remaining layers, counted from 0, if the strategy searched for them (greedy)."

@@ -1,4 +1,4 @@
-"""Recipe sections on students (shape and start), dropped models, and sweeps."""
+"""Recipe sections on students (shape and start), and sweeps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tasks.recipe.knobs import (
     require_distinct,
     runtime_knob,
 )
-from tasks.recipe.training import TaskTraining, require_buildable
+from tasks.recipe.training import require_buildable
 
 STRATEGY_NAMES = ("top", "bottom", "alternate-odd", "alternate-even", "symmetric", "contribution")
 OWN_LAYERS = ("teacher", *STRATEGY_NAMES)
@@ -269,38 +269,6 @@ def require_inner_phase(name: str, signal: str, stages: tuple[StageName, ...] | 
             f"student {name} has an intermediate phase that is not in its stages; add intermediate to them, or "
             f"remove the phase"
         )
-
-
-class DroppedTraining(TaskTraining):
-    """The training of a model of which layers were removed."""
-
-    signal: Literal["labels", "teacher"] = Field("labels", description="Training signal of the dropped model.")
-    token: Literal["cls", "mean"] = Field(
-        "cls", description="Tokens at which the contribution strategy compares a layer's input and output."
-    )
-    temperature: float = Field(2.0, gt=0, description="Temperature, with signal: teacher.")
-    hard_weight: float = Field(0.1, ge=0, le=1, description="Weight of the true labels, with signal: teacher.")
-    learning_rate: float = Field(5e-5, gt=0, le=1, description="Peak learning rate.")
-
-
-class LayerDropping(DroppedTraining):
-    """Remove whole layers, then train the remaining model (Sajjad et al. 2020, Poor Man's BERT, arXiv:2004.03844)."""
-
-    strategies: tuple[Annotated[str, Choices(*STRATEGY_NAMES)], ...] = Field(
-        ("top",), min_length=1, description=f"{', '.join(STRATEGY_NAMES)}."
-    )
-    drop: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (2,), min_length=1, description="Numbers of layers to remove; each gives its own models."
-    )
-    after_finetuning: bool = Field(False, description="Drop from the fine-tuned teacher instead of the pretrained one.")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1, description="One training per seed.")
-
-    @model_validator(mode="after")
-    def choices_differ(self) -> Self:
-        """Reject repeated values: they would be trained once and counted twice."""
-        for what in ("strategies", "drop", "seeds"):
-            require_distinct(getattr(self, what), what)
-        return self
 
 
 class Sweep(Knobs):

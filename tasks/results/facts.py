@@ -201,6 +201,8 @@ class GraphFacts(Stated):
     because: str = ""
     largest_difference: float = 0.0
     """Of outputs, to the checkpoint's."""
+    note: str = ""
+    """A note for users of the graph."""
     way: str = ""
     """The chosen mode of an int8 graph."""
     metric: str = ""

@@ -12,10 +12,11 @@ from typing import Any
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.distillation import Prediction
 from tasks.recipe.makers.candidate_knobs import TEACHER, CandidateKnobs
+from tasks.recipe.makers.dropping import DroppedTraining
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.makers.shrinking import NarrowedCandidate, PrunedCandidate, TrimmedCandidate
 from tasks.recipe.makers.supernets import WHOLE, SubNetworkCandidate, SupernetKnobs
-from tasks.recipe.students import DroppedTraining, Shape
+from tasks.recipe.students import Shape
 from tasks.recipe.training import TaskTraining
 from tasks.results.search import JudgedShape
 from tasks.search.ranking import ROUND_FACTOR

@@ -258,6 +258,11 @@ def frame_of(tokenizer: Any) -> ModelFrame:
     return ModelFrame(tokenizer.bos_token, tokenizer.eos_token, template, write)
 
 
+def is_framed(units: object) -> bool:
+    """Tell whether rows with such units are read in a frame: documents between two tokens, chats by a template."""
+    return isinstance(units, Units) and units.frame is not None
+
+
 def framed_texts(units: Units, texts: Sequence[str], frame: ModelFrame) -> list[FramedText]:
     """Return texts in the frame of their type, if it has one. Raises ModelError for a tokenizer without a token for the
     end of a text."""

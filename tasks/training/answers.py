@@ -34,6 +34,7 @@ from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Batch, Encoded, by_number, collate, encode
 from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import rows_by_id, student_rows, task_and_tokenizer
+from tasks.training.data.same_pieces import PIECES, digests_of_pieces, require_same_pieces
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
@@ -46,7 +47,7 @@ ANSWERS_FILE = "answers.safetensors"
 COUNTS = "counts"
 """In the file of answers, the number of units of each row; absent where rows have one answer."""
 
-BESIDE_OUTPUTS = ("ids", COUNTS, "summaries")
+BESIDE_OUTPUTS = ("ids", COUNTS, PIECES, "summaries")
 """Names in that file that are no outputs."""
 IN_MEMORY = 2**30
 """Bytes of answers that are kept in the memory of the device; of more, each batch reads its own from the disk."""
@@ -77,15 +78,16 @@ def answer(job: Job) -> dict[str, object]:
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     capture = Capture(teacher, task.head, hidden=layers)
-    keep = keeping(knobs)
+    keep, beside = keeping(knobs), {"ids": rows.ids_N}
+    if task.head.units is not None and task.head.units.are_pieces:
+        beside[PIECES] = digests_of_pieces(encoded)
     if keep is None:
         said = all_answers(job, knobs, capture, encoded, tokenizer.pad_token_id)
-        save_file({"ids": rows.ids_N} | said, job.output / ANSWERS_FILE)
+        save_file(beside | said, job.output / ANSWERS_FILE)
     else:
         blocks = kept_by_block(job, knobs, capture, encoded, tokenizer.pad_token_id, keep)
         assert encoded.windows is not None
-        beside = {"ids": rows.ids_N, COUNTS: encoded.windows.counts_N}
-        blocks.publish(job.output / ANSWERS_FILE, encoded.answers, beside)
+        blocks.publish(job.output / ANSWERS_FILE, encoded.answers, beside | {COUNTS: encoded.windows.counts_N})
     # Tokens, and pairs of tokens of one row: from these a run knows the size of the teacher's layers beforehand.
     sizes = {"tokens": int(encoded.lengths_N.sum()), "pairs": int((encoded.lengths_N.astype(np.int64) ** 2).sum())}
     return {"rows": len(rows), "truncated": float((encoded.lengths_N >= knobs.max_length).mean()), **sizes}
@@ -219,8 +221,8 @@ class StoredOutputs:
 
 
 class Answers:
-    """The teacher's answers to a batch: looked up for rows with their own text, computed only for augmented
-    variants."""
+    """The teacher's answers to a batch: looked up for rows with their own text, computed only for augmented variants.
+    Raises ModelError for answers to other pieces than those of the rows."""
 
     def __init__(
         self,
@@ -234,6 +236,9 @@ class Answers:
         self.max_length, self.tokenizer, self.place = augmented.max_length, tokenizer, teacher.device
         self.capture, stored = Capture(teacher, head, hidden=layers), mapped_arrays(folder / ANSWERS_FILE)
         places = places_if_moved(stored, augmented.rows.ids_N)
+        if PIECES in stored:
+            order = rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")
+            require_same_pieces(stored[PIECES][order], augmented.encoded)
         outputs = {name: values for name, values in stored.items() if name not in BESIDE_OUTPUTS}
         self.outputs = StoredOutputs(outputs, places, self.place)
         self.summaries_NLD = at_places(stored["summaries"], places) if layers else None

@@ -22,13 +22,16 @@ from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.training import SeededTraining
 from tasks.task_types.heads import HEADS
+from tasks.task_types.units import WrittenPieces
 from tasks.training.answers import Answers, LiveAnswers, summary_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.contributions import read_contributions
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task, student_rows
+from tasks.training.data.same_pieces import other_signals
 from tasks.training.data.substitutes import read_substitutes
+from tasks.training.data.written import require_ends
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.embedding_fit import learn_embeddings
@@ -42,8 +45,6 @@ from tasks.training.precision import device, make_deterministic, store_as_multip
 from tasks.training.selection import selector
 from tasks.training.steps.batch_loss import BatchInputs, BatchLoss
 from tasks.training.writing.answer_texts import rows_with_texts
-
-OTHERWISE = "labels (signal: labels), on its texts if it writes some (signal: sequence), or trim its vocabulary later"
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,12 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
     """Train a student on the teacher's answers, in place."""
     student, task, tokenizer = pair.student, pair.task, pair.tokenizer
     if task.head.units is not None and task.head.units.are_pieces:
-        same_vocabulary(pair, "answers to its pieces", OTHERWISE)
+        instead = other_signals(writes=isinstance(task.head.units, WrittenPieces))
+        same_vocabulary(pair, "answers to its pieces", instead)
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, substitutes(job))
+    require_ends(augmented.encoded.written, student)
     held = read_rows(job.inputs["rows"], "selection", task.head)
     set_dropout(student, knobs.dropout)
     store_as_multiplied(pair.teacher, knobs.precision)

@@ -22,27 +22,33 @@ from tasks.methods.layers.layer_similarity import Moments, between_models_BL, li
 from tasks.methods.layers.layer_strategies import kept_layers
 from tasks.recipe.slices import ContributionSlice, DropSlice
 from tasks.task_types.common_head import words_at_a_token
+from tasks.task_types.units import is_framed
 from tasks.training.data.batches import by_length, tokens_at_once
 from tasks.training.data.contributions import write_contributions
-from tasks.training.data.encoded import collate
-from tasks.training.data.rows import read_rows, task_and_tokenizer
+from tasks.training.data.encoded import Encoded, collate
+from tasks.training.data.measured_texts import first_tokens
+from tasks.training.data.rows import TaskHead, join, read_rows, task_and_tokenizer
 from tasks.training.distill import TeacherStudent, contributions, train_with_teacher
 from tasks.training.finetune import train_with_labels
 from tasks.training.models.students import freeze, load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
 
-SAMPLE = 500  # rows to measure the contribution of a layer on; its mean cosine converges with far fewer
+SAMPLE = 500
+"""Rows on which the contribution of a layer is measured; its mean cosine converges with far fewer."""
+SAMPLED_TOKENS = 100_000
+"""Tokens of documents and chats on which it is measured: rows differ in their length by orders of magnitude."""
 
 
 def measure_contributions(job: Job) -> dict[str, object]:
-    """Measure, for each layer of ``base``, the mean cosine between its input and its output on the selection rows."""
-    knobs = job.read(ContributionSlice)
-    found = hidden_states(job, knobs, ("base",))
-    token = token_of(job, knobs)
-    parts = [cosines_BL(states, mask_BT, token=token).cpu().numpy() for (states,), mask_BT in found]
+    """Measure, for each layer of ``base``, the mean cosine between its input and its output on texts of the task."""
+    knobs, tokens = job.read(ContributionSlice), 0
+    token, parts = token_of(job, knobs), list[np.ndarray]()
+    for (states,), mask_BT in hidden_states(job, knobs, ("base",)):
+        parts.append(cosines_BL(states, mask_BT, token=token).cpu().numpy())
+        tokens += int(mask_BT.sum())
     cosines = [float(value) for value in np.concatenate(parts).mean(0)]
     write_contributions(job.output, cosines, knobs.token)
-    return {"cosines": cosines}
+    return {"cosines": cosines, "tokens": tokens}
 
 
 def measure_similarity(job: Job) -> dict[str, object]:
@@ -80,20 +86,26 @@ def token_of(job: Job, knobs: ContributionSlice) -> str:
 def hidden_states(
     job: Job, knobs: ContributionSlice, names: Sequence[str]
 ) -> Iterator[tuple[list[list[Tensor]], Tensor]]:
-    """Yield the hidden states of the named models on the same batches, with their mask: selection rows, or train rows
-    if none are held back."""
+    """Yield the hidden states of the named models on the same batches, with their mask."""
     place = device()
     task, tokenizer = task_and_tokenizer(job, knobs.task_type, names[0])
     models = [freeze(load_classifier(job.inputs[name], task, place)) for name in names]
-    rows = read_rows(job.inputs["rows"], "selection", task.head)
-    rows = rows if len(rows) else read_rows(job.inputs["rows"], "train", task.head)
-    encoded = rows.texts_alone(tokenizer, knobs.max_length, SAMPLE)
+    encoded = measured_texts(job, knobs, task.head, tokenizer)
     tokens = tokens_at_once(8192, place, max(words_at_a_token(model) for model in models))
     for batch in by_length(encoded.lengths_N, size=32, tokens=tokens):
         inputs = collate(encoded, batch, tokenizer.pad_token_id, place)
         with torch.inference_mode():
             states = [states_of(model, inputs.inputs(model)) for model in models]
         yield states, inputs.mask_BT
+
+
+def measured_texts(job: Job, knobs: ContributionSlice, head: TaskHead, tokenizer: Any) -> Encoded:
+    """Return the tokens of selection rows, or of train rows if none are held back. Of documents and chats, and where a
+    number of tokens is asked for, so many windows of selection rows and of train rows behind them."""
+    held, learned = (read_rows(job.inputs["rows"], split, head) for split in ("selection", "train"))
+    if knobs.measured_tokens is None and not is_framed(head.units):
+        return (held if len(held) else learned).texts_alone(tokenizer, knobs.max_length, SAMPLE)
+    return first_tokens(join(held, learned), tokenizer, knobs.max_length, knobs.measured_tokens or SAMPLED_TOKENS)
 
 
 def states_of(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
@@ -123,7 +135,9 @@ def drop_and_train(job: Job) -> dict[str, object]:
     note = architecture_of(model.config).on_dropping
     if note:
         job.log(note)
-    if knobs.signal == "teacher":
+    if knobs.steps == 0:  # scored as it was cut, beside what a training gives back
+        facts: dict[str, object] = {"steps": 0, "train_seconds": 0.0}
+    elif knobs.signal == "teacher":
         teacher = freeze(load_classifier(job.inputs["teacher"], task, place))
         facts = train_with_teacher(job, knobs, TeacherStudent(task, teacher, tokenizer, model, tokenizer))
     else:

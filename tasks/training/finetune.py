@@ -20,6 +20,7 @@ from tasks.task_types.readers import READERS
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
+from tasks.training.data.written import require_ends
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
 from tasks.training.objectives.capture import outputs_of
@@ -80,6 +81,7 @@ def labelled_loss(model: Any, task: Task, rows: Rows, encoded: Encoded, pad: int
     """Return the loss of a batch against its labels."""
     if len(rows) == 0:
         raise DataError("the train split has no labelled rows; check the label column")
+    require_ends(encoded.written, model)
     targets = torch.from_numpy(rows.targets_in(encoded)).to(model.device)
 
     def read(indices: Indices) -> BatchInputs:

@@ -41,7 +41,8 @@ def shrink(values: Any, bert: Path) -> Any:
         return values
     small = {key: shrink(value, bert) for key, value in values.items() if key not in ("epochs", "holdout_rows")}
     if values.keys() & {"learning_rate", "epochs", "steps"} and "minutes" not in values:  # a section search.recipes
-        small |= SMALL | {"steps": 78 if values.get("method") == "feature-maps" else 2}  # layers take turns
+        few = 78 if values.get("method") == "feature-maps" else 2  # layers take turns
+        small |= SMALL | {"steps": min(few, values.get("steps", few))}  # a model that is scored as it was cut has none
     small |= {key: size for key, size in WIDTHS.items() if isinstance(values.get(key), int)}
     if isinstance(values.get("heads"), int) and "hidden" not in values:
         small.pop("heads")
@@ -80,7 +81,9 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         values["task"] |= {"text": "query", "pair": "passage"}
     if kind == "next-words":
         data = write_documents(folder / "documents", 100)
-        values["teacher"] |= {"model": str(write_decoder(folder / "decoder", layers=30)), "floor": 1e9}
+        own = [one.get("start") for one in values.get("students") or ()]
+        family = "gpt2" if "limbeck-decoder" in own else "llama"  # the one that such a student is made from
+        values["teacher"] |= {"model": str(write_decoder(folder / "decoder", family, layers=30)), "floor": 1e9}
     if kind == "chats":
         data = write_chats(folder / "chats", 100)
         values["teacher"] |= {"model": str(write_answering(folder / "answering", layers=30)), "floor": 1e9}
@@ -158,6 +161,7 @@ LIKE_ANOTHER = (
     "chats-small",
     "choices-race",
     "choices-small",
+    "decoder-mixers",
     "distilbert",
     "dropout",
     "dropped-distilled-int8",
@@ -212,6 +216,7 @@ LIKE_ANOTHER = (
     "tinybert-6",
     "tinybert-6-paper",
     "translation-small",
+    "translator-sizes",
     "two-bit",
     "vocabulary",
 )

@@ -32,8 +32,8 @@ from flows.run.recipe_file import load_recipe
 from tasks.errors import LimbeckError
 from tasks.methods.layers.layer_strategies import undefined
 from tasks.ports.tracking.tracker import Tracker
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.students import LayerDropping
 from tasks.report.page.picture import sweep_picture
 from tasks.stage import context
 from tests.command_line import plan_recipe

@@ -4,6 +4,7 @@ later, what it remembers, how it is kept, and its graph."""
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tasks.architectures.known_architectures import architecture_of
 from tasks.catalog import TaskSpec
 from tasks.errors import LimbeckError, ModelError
 from tasks.exports.jobs import export
 from tasks.modeling.mixers.linear import read_before
+from tasks.modeling.mixers.mixers import mixer_of
 from tasks.modeling.names import MIXER_NAMES, reads_back
 from tasks.modeling.registration import needs_of
 from tasks.ports.rows.prepared import prepare_rows
@@ -102,6 +105,26 @@ def test_a_further_token_costs_its_own_share_of_a_text(teacher: Any, mixer: str)
     assert step.get_total_flops() < whole.get_total_flops() / 24
 
 
+def flops_of_a_further_token(mixer: str, tokens: int) -> int:
+    """Return the FLOPs of the last of so many tokens in one layer with a head of 64, without those of maps."""
+    sizes: dict[str, Any] = {"num_attention_heads": 1, "hidden_size": 64, "attention_probs_dropout_prob": 0.0}
+    sizes |= {"mixer": [mixer], "max_position_embeddings": tokens}
+    mixing = mixer_of(SimpleNamespace(**sizes), 0, causal=True)
+    states_BTD, mask_BT = torch.randn(1, tokens, 64), torch.ones(1, tokens)
+    with torch.no_grad():
+        kept_BTR = mixing.kept(states_BTD)
+        with FlopCounterMode(display=False) as counter:
+            mixing.read(states_BTD[:, -1:], kept_BTR, mask_BT)
+    return int(counter.get_total_flops()) - 2 * 64 * 64
+
+
+@pytest.mark.parametrize("tokens", [64, 65, 512, 1024])
+def test_a_further_token_costs_no_more_with_linear_attention_than_with_softmax(tokens: int) -> None:
+    """It had summed keys and values of all tokens before it, which costs half the size of a head times as much."""
+    linear, softmax = (flops_of_a_further_token(mixer, tokens) for mixer in ("linear", "softmax"))
+    assert softmax == 4 * tokens * 64 and linear <= softmax
+
+
 @pytest.mark.parametrize("mixer", THAT_WRITE)
 def test_it_reads_no_padding_and_no_later_word_and_remembers_what_it_read(teacher: Any, mixer: str) -> None:
     """A text alone and behind padding; another last word; a text that goes on with and without a memory."""
@@ -145,9 +168,18 @@ def test_its_graph_goes_on_as_it_does(teacher: Any, base: Path, tmp_path: Path, 
     full = ExportSlice(task_type="next-words", max_length=32)
     facts = export(job(tmp_path / "graph", full, model=tmp_path / "model", rows=tmp_path / "rows"))
     assert facts["made"] and 0 < facts["largest_difference"] < 1e-4, facts
+    assert ("local and linear reads a text with products of all pairs" in str(facts.get("note"))) == ("local" in mixers)
     ours, theirs = (predict_texts(tmp_path / one, documents(3), max_length=32) for one in ("graph", "model"))
     both = [[float(one["log_likelihood"]) for one in each] for each in (ours, theirs)]  # type: ignore[arg-type]
     np.testing.assert_allclose(*both, rtol=1e-5)
+
+
+def test_a_graph_that_grows_with_the_square_is_told(teacher: Any) -> None:
+    """The checkpoint reads by blocks; its graph has one way for whole texts and single words."""
+    for mixers, named in ((("softmax", "lsra"), ""), (("linear", "local"), "linear and local")):
+        config = student_of(teacher, layers=2, mixer=mixers).config
+        note = architecture_of(config).graph_note(config)
+        assert named in note and bool(note) == bool(named)
 
 
 @pytest.mark.parametrize(

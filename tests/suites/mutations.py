@@ -36,6 +36,7 @@ from tasks.recipe.judging import Exporting, Quantizing, ScoreKnobs, Speed
 from tasks.recipe.knobs import Knobs, is_semantic
 from tasks.recipe.makers.bits import GridKnobs
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
+from tasks.recipe.makers.dropping import DroppedTraining
 from tasks.recipe.makers.pretraining import PretrainedCandidate
 from tasks.recipe.makers.search import LatencySlice, SearchBudget, ShapeSearch, Space
 from tasks.recipe.makers.shrinking import ImportanceKnobs
@@ -70,7 +71,7 @@ from tasks.recipe.slices import (
     TransferSlice,
     VocabularyOfCorpus,
 )
-from tasks.recipe.students import DroppedTraining, Shape
+from tasks.recipe.students import Shape
 from tasks.recipe.training import Pretraining, SeededTraining, TaskTraining, Training
 from tests.command_line import plan_recipe
 from tests.engine.test_sources import edit_during_a_run

@@ -12,6 +12,7 @@ from tasks.architectures.architecture import keep_modules, plain_class
 from tasks.architectures.decoders import GPT2
 from tasks.architectures.limbeck.encoder import (
     mixers_of_kept_layers,
+    note_of_causal_graph,
     require_copied_positions,
     require_mixers_and_widths,
     with_classes,
@@ -111,4 +112,5 @@ LIMBECK_DECODER = replace(
     tie=with_classes,
     because="its layers have other attentions, most of which have no scores",
     keep_layers=keep_mixing_blocks,
+    graph_note=note_of_causal_graph,
 )

@@ -183,6 +183,21 @@ def keep_mixed_layers(model: Any, stack: Any, kept: Sequence[int]) -> None:
     mixers_of_kept_layers(model.config, kept)
 
 
+def note_of_causal_graph(config: Any) -> str:
+    """Return a note on mixers whose graph costs more than their model; empty where a model has none of them."""
+    from tasks.modeling.names import SQUARE_IN_GRAPHS
+
+    causal = getattr(config, "decoder_mixer", config.mixer)  # an encoder's graph reads by blocks
+    square = [name for name in dict.fromkeys(causal) if name in SQUARE_IN_GRAPHS]
+    if not square:
+        return ""
+    return (
+        f"a graph of a model with {' and '.join(square)} reads a text with products of all pairs of its tokens, as "
+        f"with softmax: its time and memory grow with the square of the length, where those of the checkpoint grow "
+        f"with the length"
+    )
+
+
 def with_classes(model: Any) -> Any:
     """Return the model unchanged; its classes are then known to transformers' auto classes."""
     from tasks.modeling.registration import register_classes

@@ -15,6 +15,7 @@ from tasks.architectures.architecture import keep_modules, plain_class
 from tasks.architectures.decoders import MARIAN, with_fixed_places
 from tasks.architectures.limbeck.encoder import (
     mixers_of_kept_layers,
+    note_of_causal_graph,
     require_halves,
     require_own_widths,
     require_read_knobs,
@@ -155,4 +156,5 @@ LIMBECK_TRANSLATOR = replace(
     tie=known_and_fixed,
     because="its layers have other attentions, most of which have no scores",
     keep_layers=keep_mixing_layers,
+    graph_note=note_of_causal_graph,
 )

@@ -2,7 +2,8 @@
 are computed once for all tokens.
 
 Paper: Katharopoulos et al. 2020, Transformers are RNNs, arXiv:2006.16236. Cost a layer: T * D * K. A decoder keeps keys
-and values, as that of softmax does, and not their sums alone: so every part of a text can be taken back.
+and values, as that of softmax does, and not their sums alone: so every part of a text can be taken back. A further
+token then costs T * D, as with softmax, where the sums alone would make it D * K.
 Shape letters: B batch, T tokens, L the last of them, D width, H heads, K size of a head, F features.
 """
 
@@ -45,9 +46,11 @@ def read_by_features(
 
 def read_before(query_BHLF: Tensor, key_BHTF: Tensor, value_BHTK: Tensor, epsilon: Tensor | float) -> Tensor:
     """Return the mean of values by products of features for the last tokens, each of which reads none after it. Blocks
-    read each token of their own, and one sum of those before: neither T * T products nor a sum for each token."""
+    read each token of their own, and one sum of those before: neither T * T products nor a sum for each token. Few
+    tokens behind others take products with all of them, as attention does: the sums of those before would cost more."""
     tokens, last = key_BHTF.shape[2], query_BHLF.shape[2]
-    if torch.compiler.is_exporting():  # the number of blocks would be fixed in a graph
+    # the number of blocks would be fixed in a graph
+    if torch.compiler.is_exporting() or is_cheaper_by_pairs(last, key_BHTF.shape[3], value_BHTK.shape[3]):
         products_BHLT = query_BHLF @ key_BHTF.transpose(2, 3)
         products_BHLT = products_BHLT.masked_fill(later_tokens(products_BHLT), 0.0)
         return products_BHLT @ value_BHTK / (products_BHLT.sum(-1, keepdim=True) + epsilon)
@@ -63,6 +66,12 @@ def read_before(query_BHLF: Tensor, key_BHTF: Tensor, value_BHTK: Tensor, epsilo
         sum_BHFK = sum_BHFK + key.transpose(2, 3) @ value
     read_BHLK = torch.cat(found, 2)
     return read_BHLK[..., :-1] / (read_BHLK[..., -1:] + epsilon)
+
+
+def is_cheaper_by_pairs(last: int, features: int, size: int) -> bool:
+    """Tell whether so many tokens cost less by a product with each token before them, F + K, than the sums over those
+    do, F * K for each."""
+    return last * (features + size) < features * size
 
 
 class LinearAttention(QueriesKeysValues):

@@ -15,9 +15,10 @@ from pydantic import Field, model_validator
 from tasks.catalog import TaskTypeName
 from tasks.recipe.judging import Criterion, Speed
 from tasks.recipe.knobs import LARGEST_VOCABULARY, Choices, Knobs, did_you_mean, require_distinct
+from tasks.recipe.makers.dropping import DroppedTraining
 from tasks.recipe.makers.supernets import SEARCHED, Share, SupernetKnobs, SupernetTraining
 from tasks.recipe.makers.trials import RecipeTrials
-from tasks.recipe.students import STRATEGY_NAMES, DroppedTraining
+from tasks.recipe.students import STRATEGY_NAMES
 
 Format = Literal["torch", "onnx", "int8", "int8-table4"]
 BYTES = {"": 1.0, "B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}

@@ -12,18 +12,22 @@ from pathlib import Path
 from tasks.architectures import ModelConfig
 from tasks.architectures.known_architectures import architecture_of, shape_of
 from tasks.scoring.onnx_models import card_of, graph_of, is_export
+from tasks.scoring.speed.counted_products import further_products
+from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import Writing
 
 
 def flops_of(folder: Path, length: int, task_type: str) -> int:
-    """Return the FLOPs of a task type's model: by formula for a plain encoder, else counted operation by operation."""
+    """Return the FLOPs of a task type's model: by formula for a plain encoder, else counted operation by operation. The
+    formula knows no head over a vocabulary, which may cost more than all layers of a small model."""
     config = read_config(folder)
-    plain = not config.get("model_type") or architecture_of(config).plain
+    known = not config.get("model_type") or architecture_of(config).plain
+    plain = known and not TASK_TYPES[task_type].keeps_words
     return forward_flops(config, length) if plain else counted_flops(folder, length, task_type)
 
 
 def counted_flops(folder: Path, length: int, task_type: str) -> int:
-    """Return the FLOPs of the matrix products of one input, counted while running a model of this config with random
+    """Return the FLOPs of the products of one input, counted while running a model of this config with random
     weights."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -40,7 +44,7 @@ def counted_flops(folder: Path, length: int, task_type: str) -> int:
     # the counter requests the gradient of a weight that is passed to a module, as in DeBERTa, and finds none
     model.requires_grad_(False)
     ids_BT = torch.ones(1, length, dtype=torch.long)
-    with FlopCounterMode(display=False) as counter, torch.inference_mode():
+    with FlopCounterMode(display=False, custom_mapping=further_products()) as counter, torch.inference_mode():
         if write is None:
             model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
         else:  # as many tokens as it reads

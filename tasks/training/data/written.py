@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from tasks.errors import ModelError
 from tasks.task_types.units import Writing
 
 Write = Callable[[Any, Tensor, Tensor, Writing], Tensor]
@@ -59,6 +60,24 @@ def written_tokens(tokenizer: Any, texts: Sequence[str], max_length: int, write:
     offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in lists])]).astype(np.int64)
     flat = np.fromiter((value for ids in lists for value in ids), dtype=np.int32)
     return WrittenTokens(flat, offsets, tokenizer, write)
+
+
+def require_ends(written: WrittenTokens | None, model: Any) -> None:
+    """Raise ModelError for texts to write without a sign for their end, by the model's generation config: what learns
+    them would never stop. The sign need not be the last one, because some tokenizers write the language behind it."""
+    stated = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    if written is None or stated is None:
+        return
+    is_end_U = np.isin(written.ids_U, stated)
+    starts_N, counts_N = written.offsets[:-1], written.counts_N
+    ends = np.concatenate([[0], np.cumsum(is_end_U)])
+    without = int(((ends[written.offsets[1:]] == ends[starts_N]) & (counts_N > 0)).sum())
+    if without:
+        raise ModelError(
+            f"the tokenizer writes no end (eos_token_id {stated} in the generation config) behind {without:,} of "
+            f"{int((counts_N > 0).sum()):,} texts, so a model that learns them would never stop; use a tokenizer that "
+            f"adds its eos_token, or state the one that it adds in generation_config.json"
+        )
 
 
 def texts_of_tokens(tokenizer: Any, ids_BL: Any) -> list[str]:

@@ -8,12 +8,14 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+from flows.branches.export import columns
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.errors import RegistryError
@@ -86,6 +88,21 @@ def files_in_the_folder(result: dict[str, Any], home: Home, place: Path) -> list
 
 def executed(result: dict[str, Any]) -> set[str]:
     return {stage["name"] for stage in result["stages"] if stage["cache"] == "miss"}
+
+
+def test_a_note_on_a_graph_is_that_of_its_row() -> None:
+    """A published graph says what its users should know; one that is not published says why."""
+    made = SimpleNamespace(facts={}, read=lambda facts: facts(note="its time grows with the square"))
+    export = SimpleNamespace(
+        name="half-onnx", of=SimpleNamespace(name="half"), format="onnx", artifact=made, because="", speedup=1.0
+    )
+    export.unsteady = None
+    row: Any = SimpleNamespace(role="student", note="of its checkpoint")
+    assert columns(export, row)["note"] == "its time grows with the square"  # type: ignore[arg-type]
+    export.because = "it is slower"
+    assert columns(export, row)["note"] == "half-onnx is not published: it is slower"  # type: ignore[arg-type]
+    export.because, made.read = "", lambda facts: facts()
+    assert columns(export, row)["note"] == "of its checkpoint"  # type: ignore[arg-type]
 
 
 def test_every_export_has_a_row_with_every_figure(first: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.continuing import continued_texts
 from tasks.scoring.predict import predict_texts
+from tests.forked.strangers import print_of_program
 from tests.task_types.chats.tables import chats, write_answering, write_chats
 from tests.task_types.next_words.test_chain import EXPORTED, values_for
 
@@ -67,8 +68,11 @@ def test_a_model_that_answers_is_distilled_and_asked(
             [one["token_perplexity"], two["token_perplexity"]], rel=1e-3
         )
     capsys.readouterr()
-    printed = list[str]()
-    for snippet in (folder / "README.md").read_text().split("```python\n")[1:][: 2 if exported else 1]:
+    printed, programs = list[str](), (folder / "README.md").read_text().split("```python\n")[1:]
+    for snippet in programs[: 2 if exported else 1]:
         exec(compile(snippet.split("```")[0].replace("FOLDER", str(folder)), "card", "exec"), {})
         printed.append(capsys.readouterr().out.strip())
+    if exported:
+        alone = programs[1].split("```")[0].replace("FOLDER", str(folder))
+        printed.append(print_of_program(alone, tmp_path).strip())
     assert len({*printed}) == 1 and printed[0]

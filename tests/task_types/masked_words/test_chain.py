@@ -16,6 +16,7 @@ from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tests.flows.test_compress import FAST
+from tests.forked.strangers import print_of_program
 from tests.task_types.masked_words.tables import write_documents, write_encoder
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 5e-3, "batch_size": 8, "max_length": 32}
@@ -93,6 +94,8 @@ def test_an_encoder_is_distilled_and_finds_hidden_words(
     assert all(written)
     if exported:
         assert 0 < float(written[1]) < 1
+        alone = programs[1].split("```")[0].replace("FOLDER", str(folder))
+        assert print_of_program(alone, tmp_path) == written[1]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,23 @@ def test_each_token_but_the_first_is_predicted_once() -> None:
     assert shared_in_judging(8) == 4 and judged[1].tolist() == [-1, -1, -1, 7, 8, 9, 10, -1]
 
 
+def nats_of_sliding_windows(plain: Any, tokenizer: Any, text: str, length: int) -> np.ndarray:
+    """Return the nats of every token but the first, by the loop of transformers' guide to perplexity: windows that move
+    by half of their length, of which the tokens that no earlier one has had count."""
+    ids_1T = tokenizer(f"<|end|>{text}<|end|>", return_tensors="pt", add_special_tokens=False).input_ids
+    nats, read = list[float](), 1
+    for begin in range(0, ids_1T.shape[1], length // 2):
+        window_1T = ids_1T[:, begin : begin + length]
+        with torch.no_grad():
+            logits_TV = plain(window_1T).logits[0]
+        for place in range(read - begin, window_1T.shape[1]):
+            nats.append(float(torch.nn.functional.cross_entropy(logits_TV[place - 1], window_1T[0, place])))
+        read = begin + window_1T.shape[1]
+        if read == ids_1T.shape[1]:
+            break
+    return np.asarray(nats)
+
+
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "qwen3"])
 def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) -> None:
     """Documents in one batch, padded on the left, and one by one; in small windows tokens have fewer before them."""
@@ -95,7 +113,11 @@ def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) 
         np.testing.assert_allclose(nats_U, true_U, atol=1e-4)
         assert likelihood.split()[1] == str(len(true_U))
     small = outputs_of_checkpoint_units(model, tokenizer, TEXTS, [NATS], 16, JUDGED_TOKENS, together=1)
-    assert [one.split()[1] for one in small[LIKELIHOOD]] == [one.split()[1] for one in found[LIKELIHOOD]]
+    for text, nats_U, likelihood in zip(TEXTS, small[NATS], small[LIKELIHOOD], strict=True):
+        slid_U = nats_of_sliding_windows(plain, tokenizer, text, 16)
+        np.testing.assert_allclose(nats_U, slid_U, atol=1e-4)
+        assert float(likelihood.split()[0]) == pytest.approx(slid_U.sum(), rel=1e-5)
+        assert likelihood.split()[1] == str(len(slid_U))
     learned = all_outputs(model, WORD_NATS, read(folder, 128), tokenizer.pad_token_id, precision="fp32")
     assert learned[LIKELIHOOD].tolist() == found[LIKELIHOOD].tolist()
 
@@ -106,7 +128,7 @@ def ordered(llama: Path, folder: Path, rows: Path, **kept: Any) -> Any:
     )
     inputs = {"teacher": str(llama), "rows": str(rows)}
     order: Any = {"job": "answer", "knobs": values.model_dump(mode="json"), "inputs": inputs}
-    folder.mkdir()
+    folder.mkdir(parents=True)
     return order | {"output": str(folder), "checkpoints": str(folder.parent / "kept")}
 
 
@@ -230,6 +252,35 @@ def test_a_disk_that_fills_up_in_between_loses_nothing(
     assert {path: path.stat().st_mtime_ns for path in done} == done
     digests = [sha256((one.output / "answers.safetensors").read_bytes()).hexdigest() for one in (whole, again)]
     assert digests[0] == digests[1]
+
+
+def test_a_write_that_fails_in_between_loses_nothing(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As on a disk that fills up, by a limit of files that needs no root: the third block cannot be written."""
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "BATCHES_OF_BLOCK", 1)
+    table, rows, limits = write_documents(tmp_path / "table", 90), tmp_path / "rows", getrlimit(RLIMIT_FSIZE)
+    prepare_rows(table, knobs(table), rows)
+    answer(answered(llama, tmp_path / "one/whole", rows, words=8))
+
+    def save_two(arrays: dict[str, np.ndarray], path: Path) -> None:
+        setrlimit(RLIMIT_FSIZE, (4096 if len([*path.parent.glob("answers-*")]) == 2 else limits[0], limits[1]))
+        try:
+            save_file(arrays, path)
+        finally:
+            setrlimit(RLIMIT_FSIZE, limits)
+
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "save_file", save_two)
+    assert serve_order(JOBS, ordered(llama, tmp_path / "two/first", rows, words=8)) == 2
+    said = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert said["kind"] == "StoreError" and "GB are written and stay" in said["message"], said
+    assert not [*(tmp_path / "two/first").glob("answers*")]
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "two/kept").glob("answers-*")}
+    monkeypatch.setattr(tasks.training.data.answer_blocks, "save_file", save_file)
+    answer(answered(llama, tmp_path / "two/again", rows, words=8))
+    assert len(done) == 2 and {path: path.stat().st_mtime_ns for path in done} == done
+    files = [tmp_path / name / "answers.safetensors" for name in ("one/whole", "two/again")]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_a_full_disk_is_foreseen(tmp_path: Path) -> None:

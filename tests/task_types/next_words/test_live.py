@@ -17,8 +17,9 @@ from flows.home import Home
 from flows.recipes.planned_rows import planned_rows
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
-from tasks.errors import RecipeError
+from tasks.errors import ModelError, RecipeError
 from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.report.tables.kept_answers import answer_bytes, kept_answer_lines, require_budget_of_answers
@@ -29,7 +30,7 @@ from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.units import KeptWords
 from tasks.training.answers import answer
 from tasks.training.distill import distill_prediction
-from tests.task_types.next_words.tables import write_decoder, write_documents
+from tests.task_types.next_words.tables import documents, write_decoder, write_documents
 from tests.task_types.next_words.test_chain import TRAINED, values_for
 
 KNOBS = {
@@ -71,6 +72,40 @@ def test_a_live_teacher_and_all_words_kept_end_in_the_same_weights(tmp_path: Pat
     assert any((live[name] - start[name]).abs().max() > 1e-3 for name in live)
     for name, values in live.items():
         torch.testing.assert_close(values, stored[name], rtol=0, atol=1e-6)
+
+
+def test_answers_to_other_pieces_are_refused(tmp_path: Path) -> None:
+    """The student's tokenizer has its teacher's vocabulary, and makes small letters of large ones: it has fewer pieces,
+    so that the answers to them stand at other numbers."""
+    from tokenizers import normalizers
+    from transformers import AutoTokenizer
+
+    rows, table = tmp_path / "rows", {"text": [text.replace("film", "FILM") for text in documents(40)]}
+    (tmp_path / "table").mkdir()
+    write_table(tmp_path / "table" / "train.parquet", table)
+    spec = TaskSpec(name="words", kind="next-words")
+    prepare_rows(tmp_path / "table" / "train.parquet", RowsSlice(task=spec, selection_rows=5), rows)
+    inputs = {"rows": rows, "teacher": write_decoder(tmp_path / "teacher", layers=2)}
+    start = write_decoder(tmp_path / "start", layers=1)
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    before = tokenizer(table["text"])["input_ids"]
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.save_pretrained(start)
+    again = AutoTokenizer.from_pretrained(start)
+    assert sum(map(len, again(table["text"])["input_ids"])) < sum(map(len, before))
+    assert again.get_vocab() == AutoTokenizer.from_pretrained(inputs["teacher"]).get_vocab()
+    kept = {"words": 8, "temperature": KNOBS["temperature"], "bits": 32}
+    asked = {name: KNOBS[name] for name in ("task_type", "max_length", "precision")} | {"kept": kept}
+    answer(job(asked, tmp_path / "answers", **inputs))
+    learned = {**inputs, "start": start, "answers": tmp_path / "answers"}
+    with pytest.raises(ModelError, match=r"divides \d+ of \d+ rows into other pieces.*signal: labels") as refused:
+        distill_prediction(job(KNOBS, tmp_path / "kept", **learned))
+    tokenizer.add_tokens(["another"])
+    tokenizer.save_pretrained(start)
+    with pytest.raises(ModelError, match=r"is not its teacher's .*signal: labels\), or trim") as other:
+        distill_prediction(job(KNOBS, tmp_path / "other", **learned))
+    # a language model's teacher writes no texts to learn from: signal: sequence is refused in its recipes
+    assert "sequence" not in str(refused.value) + str(other.value)
 
 
 def test_only_answers_about_a_vocabulary_are_live(tmp_path: Path) -> None:

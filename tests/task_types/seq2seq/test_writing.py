@@ -175,6 +175,21 @@ def test_students_learn_the_teachers_texts_whatever_their_tokenizer(tmp_path: Pa
         distill_prediction(job(own, tmp_path / "words", **given))
 
 
+@pytest.mark.parametrize("signal_name", ["labels", "teacher"])
+def test_texts_without_an_end_are_refused(signal_name: str, tmp_path: Path, inputs: dict[str, Path]) -> None:
+    """A model that learns them would write as many words as it may, of every source."""
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoTokenizer
+
+    start = write_translator(tmp_path / "start", layers=1)
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    tokenizer.save_pretrained(start)
+    own = {name: value for name, value in KNOBS.items() if name not in ("start", "shape")}
+    with pytest.raises(ModelError, match=r"writes no end \(eos_token_id \d+ .* behind (\d+) of \1 texts"):
+        distill_prediction(job({**own, "signal": signal_name}, tmp_path / signal_name, **inputs, start=start))
+
+
 def test_the_nearest_text_of_a_beam_is_taken_and_the_likeliest_among_equals() -> None:
     assert best_text(["a cat", "the dog sat here now"], "the dog sat here") == "the dog sat here now"
     assert best_text(["x", "y"], "the dog") == "x" and best_text(["", "y"], "the dog") == "y"
