@@ -17,6 +17,7 @@ from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
 from tasks.recipe.chains import depth_of, origins_of
 from tasks.recipe.knobs import did_you_mean
 from tasks.recipe.makers.bits import QuantizedCandidate, require_served_start
+from tasks.recipe.makers.dropping import LayerDropping
 from tasks.recipe.makers.layouts import require_layouts, size_or_one_head
 from tasks.recipe.makers.writing import require_room_of_model, require_stacks
 from tasks.recipe.methods import Sizes, method_of
@@ -24,7 +25,6 @@ from tasks.recipe.recipe import Recipe
 from tasks.recipe.student_checks import general_phase, own_knobs_apart
 from tasks.recipe.students import (
     STRATEGY_NAMES,
-    LayerDropping,
     Student,
     general_start,
     other_architectures,
