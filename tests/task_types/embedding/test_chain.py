@@ -74,6 +74,16 @@ def write_pairs(folder: Path, count: int = 120) -> Path:
     return folder / "pairs.csv"
 
 
+def write_searches(folder: Path, count: int = 60) -> Path:
+    """Write queries, each with a passage that has its words among others."""
+    lines = ["query,passage,label"]
+    for number in range(count):
+        asked, more = ([WORDS[(number * step + place) % len(WORDS)] for place in range(3)] for step in (7, 3))
+        lines.append(f"{' '.join(asked)} {number},{' '.join([*more, *asked])} {number},1")
+    (folder / "searches.csv").write_text("\n".join(lines) + "\n")
+    return folder / "searches.csv"
+
+
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
@@ -287,9 +297,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture(scope="module")
 def result(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path) -> dict[str, Any]:
-    """One run: teacher as it is, its vectors, a student with two seeds, a dropped model, scores, gate, exports."""
-    recipe = Recipe.model_validate(recipe_for(tiny_bert, write_pairs(home.root)))
-    return run_recipe(recipe, home=home, json_path=home.root / "out.json")
+    """One run: teacher as it is, its vectors, a student with two seeds, a dropped model, scores on the task's pairs and
+    on searches, a gate that reads both, exports."""
+    values = recipe_for(tiny_bert, write_pairs(home.root))
+    found = {"source": str(write_searches(home.root)), "kind": "retrieval", "text": "query", "pair": "passage"}
+    values["data"]["judge"] = {"found": found}
+    kept = {"metric": "retained", "at_least": 0.1, "worst_of": ["found"]}
+    values["gate"]["criteria"].append(kept)
+    return run_recipe(Recipe.model_validate(values), home=home, json_path=home.root / "out.json")
 
 
 @pytest.fixture(scope="module")
@@ -325,6 +340,25 @@ def test_every_model_is_judged_by_the_cosines_of_pairs(result: dict[str, Any]) -
     for metrics in models.values():
         assert {*metrics} == {"spearman"} and metrics["spearman"]["low"] < metrics["spearman"]["high"]
     assert models["one-onnx"]["spearman"]["value"] == pytest.approx(models["one"]["spearman"]["value"], abs=1e-3)
+
+
+def test_the_same_embedders_are_judged_by_search(result: dict[str, Any], pulled: Path, home: Home) -> None:
+    """By nDCG@10 over all passages of the set, for teacher, students and exports; the gate reads the share of the
+    teacher's there, and table, page and card name the metric beside the set."""
+    judged = {model["name"]: model["judged"]["found"] for model in result["models"]}
+    assert {*judged} == {"teacher", "one", "top-2", "one-onnx", "one-int8"}
+    for found in judged.values():
+        assert found["headline"] == "ndcg_at_10" and {"ndcg_at_10", "recall_at_100"} <= {*found["metrics"]}
+        assert found["rows"] == 120 and found["drop"] is None and "chance" not in found
+    gains = {name: found["metrics"]["ndcg_at_10"]["value"] for name, found in judged.items()}
+    assert all(0 < gain < 1 for gain in gains.values()) and gains["teacher"] != gains["one"]
+    assert gains["one-onnx"] == pytest.approx(gains["one"], abs=1e-2)
+    share = judged["one"]["retained"]["value"]
+    assert share == pytest.approx(gains["one"] / gains["teacher"])
+    reasons = next(model["reasons"] for model in result["models"] if model["name"] == "one")
+    assert any(said.startswith(f"on found: retained {share:.4g} [") and said.endswith(": met") for said in reasons)
+    page, card = next(home.root.rglob("report.html")).read_text(), (pulled / "README.md").read_text()
+    assert "found (ndcg_at_10)" in page and "ndcg_at_10, judging set found, 120 rows" in card
 
 
 def test_the_pulled_folder_is_one_of_transformers_and_of_sentence_transformers(pulled: Path) -> None:
