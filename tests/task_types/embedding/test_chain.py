@@ -24,6 +24,7 @@ from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.answers import ANSWERS
+from tasks.task_types.heads import HEADS
 from tests.forked.interpreter import forked_processes
 from tests.forked.strangers import ask_stranger
 from tests.methods.oracles import Oracle, reads
@@ -262,7 +263,15 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
         ({"students": [{"name": "alone", "layers": 2, "signal": "labels"}]}, "alone would be trained on labels"),
         (
             {"task_distillation": {"prediction": FAST | {"hard_weight": 1}}},
-            r"task_distillation.prediction would learn from labels only \(hard_weight: 1\), and labels of type",
+            r"task_distillation.prediction gives labels a weight \(hard_weight: 1\), and labels of type embedding judge",
+        ),
+        (
+            {"task": SEARCH, "task_distillation": {"prediction": FAST | {"hard_weight": 0.3}}},
+            r"\(hard_weight: 0.3\), and labels of type retrieval judge alone: they teach nothing; set hard_weight: 0",
+        ),
+        (
+            {"layer_dropping": {**FAST, "drop": [1], "signal": "teacher", "hard_weight": 0.5}},
+            r"top-1 gives labels a weight \(hard_weight: 0.5\)",
         ),
         (
             {"task_distillation": {"intermediate": {"method": "replacing"}, "prediction": FAST}},
@@ -274,6 +283,22 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
 def test_a_recipe_that_would_learn_labels_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=sentence):
         Recipe.model_validate(recipe_for(tmp_path, tmp_path, **changes))
+
+
+def test_the_usual_weight_of_labels_is_not_read(tmp_path: Path) -> None:
+    """A recipe that names none has it, and may have been written out with it."""
+    import torch
+
+    for weight in ({}, {"hard_weight": 0.1}, {"hard_weight": 0.0}):
+        Recipe.model_validate(recipe_for(tmp_path, tmp_path, task_distillation={"prediction": FAST | weight}))
+    ours, theirs = ({"sentence_embedding": torch.randn(4, 3)} for _ in range(2))
+    losses = [
+        HEADS["embedding"].teacher_loss(
+            ours, theirs, torch.full((4,), torch.nan), temperature=1.0, hard_weight=weight, formula="default"
+        )
+        for weight in (0.0, 0.1)
+    ]
+    assert losses[0].mean() == losses[1].mean() > 0
 
 
 def test_a_starter_recipe_takes_scored_pairs_for_an_embedder_as_it_is(tmp_path: Path) -> None:
