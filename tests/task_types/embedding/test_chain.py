@@ -263,7 +263,7 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
         ({"students": [{"name": "alone", "layers": 2, "signal": "labels"}]}, "alone would be trained on labels"),
         (
             {"task_distillation": {"prediction": FAST | {"hard_weight": 1}}},
-            r"task_distillation.prediction gives labels a weight \(hard_weight: 1\), and labels of type embedding judge",
+            r"task_distillation.prediction gives labels a weight \(hard_weight: 1\), and labels of type embedding",
         ),
         (
             {"task": SEARCH, "task_distillation": {"prediction": FAST | {"hard_weight": 0.3}}},
