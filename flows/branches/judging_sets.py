@@ -154,15 +154,16 @@ def score_slice(recipe: Recipe, name: str) -> JudgingScoreSlice:
     where that is another one."""
     given, spec, scoring = recipe.judging_sets[name], recipe.spec, recipe.scoring
     rows, foreign = TASK_TYPES[given.kind or spec.kind], given.is_foreign(spec)
+    untrained = foreign and not given.asks_alike(spec)
     return JudgingScoreSlice(
         task_type=rows.name,
         metrics=rows.metrics if foreign else spec.metrics,
-        headline=rows.headline if foreign else spec.headline,
+        headline=given.headline_on(spec),
         max_length=scoring.max_length,
         resamples=scoring.resamples,
         confidence=scoring.confidence,
         generation=generation_of(recipe).get("generation"),
-        answered_by=OfTask(task_type=spec.kind) if foreign else None,
+        answered_by=OfTask(task_type=spec.kind) if untrained else None,
     )
 
 

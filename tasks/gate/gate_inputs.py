@@ -143,9 +143,8 @@ class GateInputs:
             return metric.interval(criterion, name, SET_SPLIT, confidence) if metric else None
         try:
             ours, teacher = (self.sets[where].evaluation(one) for one in (name, "teacher"))
-            return interval_of(
-                criterion, recipe.spec.headline, ours, teacher, None, confidence, recipe.scoring.resamples
-            )
+            headline = recipe.judging_sets[where].headline_on(recipe.spec)
+            return interval_of(criterion, headline, ours, teacher, None, confidence, recipe.scoring.resamples)
         except DataError as error:
             return Unread(str(error))
 

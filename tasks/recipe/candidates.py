@@ -302,9 +302,10 @@ def require_vectors_alone(
         )
     last: list[tuple[str, TaskTraining]] = [("task_distillation.prediction", section.prediction)]
     last += [(one.name, phase) for one in planned for phase in one.trainings.values()]
-    hard = next((where for where, phase in last if getattr(phase, "hard_weight", 0.0) == 1), "")
-    if hard:
-        raise ValueError(
-            f"{hard} would learn from labels only (hard_weight: 1), and labels of type {spec.kind} judge alone; set a "
-            f"hard_weight below 1"
-        )
+    for where, phase in last:
+        weight, usual = getattr(phase, "hard_weight", 0.0), type(phase).model_fields.get("hard_weight")
+        if weight not in (0.0, usual and usual.default):  # the usual weight may be nobody's choice, and is not read
+            raise ValueError(
+                f"{where} gives labels a weight (hard_weight: {weight:g}), and labels of type {spec.kind} judge alone: "
+                f"they teach nothing; set hard_weight: 0"
+            )

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tasks.catalog import TaskSpec, TaskTypeName, readable_columns
 from tasks.recipe.knobs import Knobs, Name, added_knob, require_distinct, runtime_knob
-from tasks.task_types.types import MULTIPLE_CHOICE, TASK_TYPES
+from tasks.task_types.types import MULTIPLE_CHOICE, SENTENCE_VECTORS, TASK_TYPES
 
 SPLITS = ("train", "selection", "validation", "holdout")
 """The splits of a task's own rows."""
@@ -66,8 +66,9 @@ class JudgingSet(Knobs):
     )
     kind: TaskTypeName | None = added_knob(
         None,
-        "Type of its rows; empty: as in the task. choices, in a task of next-words or chats: the option that a model "
-        "finds likeliest behind the text, by byte, is its answer; no model learns such rows.",
+        "Type of its rows; empty: as in the task. embedding and retrieval, each in a task of the other: an embedder is "
+        "judged by similarity and by search. choices, in a task of next-words or chats: the option that a model finds "
+        "likeliest behind the text, by byte, is its answer; no model learns such rows.",
     )
     text: str | None = Field(None, description="Column of the text, or a template; empty: as in the task.")
     pair: str | None = Field(
@@ -124,20 +125,32 @@ class JudgingSet(Knobs):
         """Tell whether its rows are of another type than the task."""
         return self.kind is not None and self.kind != spec.kind
 
+    def asks_alike(self, spec: TaskSpec) -> bool:
+        """Tell whether its rows are of another type that reads the same outputs of the same models, as embedding and
+        retrieval do: labels judge alone in both, so that a model is of either."""
+        own, rows = TASK_TYPES[spec.kind], TASK_TYPES[self.kind or spec.kind]
+        return rows is not own and rows.outputs == own.outputs and not (rows.learns_labels or own.learns_labels)
+
+    def headline_on(self, spec: TaskSpec) -> str:
+        """Return the metric that leads on it: the task's, or that of its rows' type where that is another one."""
+        return TASK_TYPES[self.kind or spec.kind].headline if self.is_foreign(spec) else spec.headline
+
     def check_form(self, where: str, spec: TaskSpec) -> None:
         """Reject another form than the task's, and rows of another type on which its models cannot be judged. Raises
         ValueError."""
         own, rows = TASK_TYPES[spec.kind], TASK_TYPES[self.kind or spec.kind]
-        if self.is_foreign(spec) and not (own.continues_texts and rows is MULTIPLE_CHOICE):
-            can = [name for name, one in TASK_TYPES.items() if one.continues_texts]
+        if self.is_foreign(spec) and not (self.asks_alike(spec) or own.continues_texts and rows is MULTIPLE_CHOICE):
             raise ValueError(
                 f"{where}.kind is {self.kind}, and the task {spec.name} is of type {spec.kind}; rows of another type "
-                f"than the task's are legal as kind: choices, in a task of type {' or '.join(can)}; remove kind"
+                f"than the task's are legal as {foreign_types()}; remove kind"
             )
         if self.is_foreign(spec) and self.pair is None:
+            second = next(column.description for column in rows.columns if column.role == "pair")
             raise ValueError(
-                f"{where} is of type {self.kind} and names no options; set pair, for example to '{{choices[]}}' or "
-                f"'{{choice1 | choice2}}'"
+                f"{where} is of type {self.kind} and names no column of {second}; set pair"
+                if self.asks_alike(spec)
+                else f"{where} is of type {self.kind} and names no options; set pair, for example to '{{choices[]}}' "
+                f"or '{{choice1 | choice2}}'"
             )
         if self.pair is not None and spec.pair is None and not self.is_foreign(spec):
             raise ValueError(f"{where} names a second text, and the task {spec.name} has only one text; remove pair")
@@ -147,6 +160,31 @@ class JudgingSet(Knobs):
                 if rows is own
                 else f"{where} names classes, and is of type {self.kind}; remove labels and classes"
             )
+
+    def check_criterion(self, name: str, metric: str, spec: TaskSpec) -> None:
+        """Reject a criterion of the gate that reads this set, whose rows are of another type than the task's, by a
+        ``metric`` that it has not. Of rows that ask alike, the share of the teacher's score is by the metric of each
+        set; elsewhere that share says little, since no model has learned such rows. Raises ValueError."""
+        if not self.asks_alike(spec):
+            raise ValueError(
+                f"gate: worst_of names {name!r}, whose rows are of another type than the task's and have no metric of "
+                f"its own; remove it from worst_of"
+            )
+        if metric != "retained":
+            raise ValueError(
+                f"gate: worst_of names {name!r}, whose rows are of type {self.kind} and have no {metric}; set metric: "
+                f"retained, the share of the teacher's {self.headline_on(spec)} there, or remove it from worst_of"
+            )
+
+
+def foreign_types() -> str:
+    """Return the types that rows of a judging set may have beside the task's, in words."""
+    continuing = [name for name, one in TASK_TYPES.items() if one.continues_texts]
+    embedders = [name for name, one in TASK_TYPES.items() if one.outputs == SENTENCE_VECTORS]
+    return (
+        f"kind: choices, in a task of type {' or '.join(continuing)}, and as kind: {' or '.join(embedders)}, in a task "
+        f"of the other of these two"
+    )
 
 
 class Data(Knobs):

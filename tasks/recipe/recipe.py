@@ -234,19 +234,17 @@ class Recipe(DerivedKnobs):
             given.check_form(where, self.spec)
             if given.overlaps == "purge" and not self.data.purge:
                 raise ValueError(f"{where}.overlaps is purge, and data.purge is false; remove one of them")
-        foreign = [name for name, given in self.judging_sets.items() if given.is_foreign(self.spec)]
+        foreign = {name: given for name, given in self.judging_sets.items() if given.is_foreign(self.spec)}
         legal = (self.gate.split, *(name for name in self.judging_sets if name not in foreign))
-        for unknown in (name for criterion in self.gate.criteria for name in criterion.worst_of if name not in legal):
-            if unknown in foreign:
+        for metric, name in ((one.metric, name) for one in self.gate.criteria for name in one.worst_of):
+            if name in foreign:
+                foreign[name].check_criterion(name, metric, self.spec)
+            elif name not in legal:
                 raise ValueError(
-                    f"gate: worst_of names {unknown!r}, whose rows are of another type than the task's and have no "
-                    f"metric of its own; remove it from worst_of"
+                    f"gate: worst_of names {name!r}, which is not a judging set of data.judge; "
+                    f"{did_you_mean(name, legal)}"
+                    f"legal are {', '.join(legal)}"
                 )
-            raise ValueError(
-                f"gate: worst_of names {unknown!r}, which is not a judging set of data.judge; "
-                f"{did_you_mean(unknown, legal)}"
-                f"legal are {', '.join(legal)}"
-            )
 
     def inner_phase(self, student: Student) -> Intermediate | None:
         """Return a student's first phase of task distillation, if it has one."""

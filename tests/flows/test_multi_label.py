@@ -15,8 +15,12 @@ import pytest
 from flows.cli.runner import run_recipe
 from flows.home import Home
 from tasks.recipe.recipe import Recipe
+from tasks.scoring.predict import predict_texts
 from tests.command_line import Command, plan_recipe
 from tests.flows.test_compress import FAST, executed
+from tests.forked.strangers import ask_stranger
+from tests.task_types.shown.cards import snippets_of
+from tests.task_types.shown.disagreements import shown_disagreement
 from tests.tiny import WORDS
 
 NAMES = sorted(WORDS[:3])
@@ -116,6 +120,7 @@ def test_the_page_shows_labels_by_name(result: dict[str, Any], home: Home) -> No
     page = next(home.root.rglob("report.html")).read_text()
     assert "Missed and wrong labels" in page and "wrong decisions on single labels" in page
     assert all(name in page for name in NAMES)
+    shown_disagreement(result, home, "Sets that differ in a label of which both are sure")
 
 
 def test_a_pulled_model_and_its_export_predict_labels_with_scores(
@@ -137,5 +142,11 @@ def test_a_pulled_model_and_its_export_predict_labels_with_scores(
         "predict", str(tmp_path / "model"), str(tmp_path / "texts.txt"), "--output", str(tmp_path / "t.csv")
     )
     assert table.status == 0 and '"labels"' in (tmp_path / "t.csv").read_text().splitlines()[0]
-    if not (tmp_path / "model" / "onnx" / "model.int8.onnx").exists():
-        assert [one["labels"] for one in found[0]] == [one["labels"] for one in found[1]]
+    texts = (tmp_path / "texts.txt").read_text().splitlines()
+    graphs = predict_texts(tmp_path / "model", texts, export_format="onnx")
+    assert [one["labels"] for one in graphs] == [one["labels"] for one in found[0]]
+    for one, other in zip(graphs, found[0], strict=True):
+        assert all(one[f"score_{name}"] == pytest.approx(other[f"score_{name}"], abs=1e-3) for name in NAMES)
+    for snippet in snippets_of(tmp_path / "model", 2):
+        done = ask_stranger(snippet, folder=tmp_path)
+        assert done.returncode == 0 and done.stdout.strip(), snippet + done.stderr[-2000:]

@@ -17,9 +17,12 @@ from flows.home import Home
 from flows.run.recipe_file import SHELF, read_yaml, to_plain_values
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
+from tasks.task_types.readers import READERS
 from tests.command_line import plan_recipe
 from tests.task_types.chats.tables import write_answering, write_chats
 from tests.task_types.choices.tables import write_questions
+from tests.task_types.embedding.test_chain import write_pairs
+from tests.task_types.embedding.test_search_chain import write_searches
 from tests.task_types.masked_words.tables import write_encoder
 from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.task_types.ranking.tables import write_graded
@@ -106,10 +109,16 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
         ]
         pairs = [",".join(map(str, row)) for row in zip(texts, others, scores, strict=True)]
         data.write_text("\n".join(["text,other,label", *pairs]) + "\n")
+    if kind == "retrieval":
+        data = write_searches(folder, 400)
+        values["task"] |= {"text": "query", "pair": "passage", "label": "right"}
     values["data"] = {"source": str(data), "selection_rows": 5, "holdout_rows": 20}
-    if kind == "embedding":  # a correlation on ten pairs may be 0 in some resample
+    if kind in ("embedding", "retrieval"):  # a correlation on ten pairs may be 0 in some resample
         values["data"]["validation_share"] = 0.4
-    if "judge" in values_of_data:
+    if kind == "retrieval":  # among ten passages every search finds all
+        values["data"] |= {"selection_rows": 15, "group": "passage"}
+        values["data"] |= {"judge": {"sts": shrunk_pairs(values_of_data["judge"]["sts"], folder)}}
+    elif "judge" in values_of_data:
         more = [
             f"it was {WORDS[number % 20]} {WORDS[number % 7]} once {number},{'fine' if number % 2 else 'poor'}"
             for number in range(20)
@@ -135,6 +144,12 @@ def tiny_recipe(name: str, folder: Path) -> dict[str, Any]:
     if "exports" in values:  # one is enough: torch takes seconds to follow a model, however small
         values["exports"]["of"] = [(values.get("students") or values["candidates"])[0]["name"]]
     return values
+
+
+def shrunk_pairs(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a judging set of scored pairs with rows of its own."""
+    own = {"source": str(write_pairs(folder)), "text": "a", "pair": "b", "label": "similarity"}
+    return {**{name: value for name, value in given.items() if name != "split"}, **own}
 
 
 def write_two_sentences(path: Path) -> Path:
@@ -166,6 +181,7 @@ LIKE_ANOTHER = (
     "dropout",
     "dropped-distilled-int8",
     "dropped-then-distilled",
+    "embedder-search",
     "embedder-small",
     "entities-small",
     "finetuned",
@@ -241,7 +257,8 @@ def test_a_recipe_of_the_shelf(name: str, home: Home, tmp_path: Path, prefect_se
     assert {entry["candidate"] for entry in result["registered"]} >= {
         one.name for one in recipe.planned if one.planned_role not in ("baseline", "step")
     }
-    held = result["rows"]["validation"] + result["rows"].get("holdout", 0)
+    texts_of_a_row = 2 if READERS[recipe.spec.kind].reads_apart else 1  # each of which is scored
+    held = texts_of_a_row * (result["rows"]["validation"] + result["rows"].get("holdout", 0))
     assert all(model["pooled"]["rows"] == held for model in result["models"] if model["role"] != "export"), (
         "a shelf's recipe holds rows out here"
     )

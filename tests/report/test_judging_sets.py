@@ -305,3 +305,20 @@ def test_a_set_of_another_type_has_its_own_metric_and_guessing_beside_it() -> No
     assert isinstance(kept, Run) and kept.models[0].judged["snli"].headline == ""
     assert "| `asked` (share_right; guessing 0.250) | 500 |" in results_page([kept])
     assert "| 0.400 [0.380, 0.420] | " in results_page([kept])
+
+
+def test_a_set_that_the_same_outputs_answer_has_its_own_metric_and_no_guessing() -> None:
+    """An embedder is judged by similarity, and by search: the file, the page, the card and MLflow read nDCG there."""
+    found = figures(0.7, 0.95, -0.03) | {"headline": "ndcg", "drop": None}
+    found |= {"metrics": {"ndcg": found["metrics"]["accuracy"]}, "per_seed": {"ndcg": [0.7]}}
+    found |= {"deviation": {"ndcg": None}, "means": None}
+    run = written()
+    for model in run["models"][:2]:
+        model["judged"] = {"search": found}
+    kept = trimmed(run, "", "out.json")
+    assert isinstance(kept, Run) and kept.models[0].judged["search"].headline == "ndcg"
+    assert "| `search` (ndcg) | 500 | `teacher` | 0.700 [0.680, 0.720] | " in results_page([kept])
+    row = stated("half", judged={"search": found})
+    assert judging_rows([row])[0][:3] == ("search (ndcg)", "half", "0.700 [0.680, 0.720]")
+    assert not [line for line in card_rows(row) if "drop" in line or "guessing" in line]
+    assert judged_figures(row)["judge/search/score"] == 0.7 == judged_figures(row)["judge/search/ndcg"]

@@ -6,6 +6,7 @@ from a table to a pulled model that predicts.
 
 from __future__ import annotations
 
+import ast
 import json
 import random
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import tasks
 from tests import package_copies
 from tests.flows.test_compress import FAST
 from tests.tiny import WORDS
@@ -139,6 +141,34 @@ def test_a_type_is_a_folder_and_six_lines() -> None:
     parts = {file.stem for file in TYPE.glob("*.py")} - {"__init__"}
     assert parts == {"rows", "head", "answers", "view", "graph"}
     assert len(DICTS) + 1 == 6
+
+
+MOST_PLACES = 9
+"""Places in which a type stands, its own folder counting as one."""
+SHARED = {"types", *DICTS}
+
+
+@pytest.mark.parametrize("name", ["choices", "multi-label", "spans", "retrieval", "ranking", "masked-words"])
+def test_a_type_stands_in_few_places(name: str) -> None:
+    """Its data, the five dicts, and where it alone has a thing: its thresholds, its templates; every file of our code
+    that states its name, or imports from its folder, is one."""
+    folder, root = name.replace("-", "_"), Path(tasks.__file__).parents[1]
+    files = [file for room in ("tasks", "flows", "deployments") for file in (root / room).rglob("*.py")]
+    others = [file for file in files if file.parent.name != folder]
+    found = {file for file in others if stands_in(file, name, f"tasks.task_types.{folder}.")}
+    assert {root / "tasks" / "task_types" / f"{one}.py" for one in SHARED} <= found
+    assert len(found) + 1 <= MOST_PLACES, sorted(str(file.relative_to(root)) for file in found)
+
+
+def stands_in(file: Path, name: str, package: str) -> bool:
+    """Tell whether a file's code states the name of a type, or imports from its folder."""
+    text = file.read_text()
+    if f'"{name}"' not in text and package not in text:
+        return False
+    nodes = list(ast.walk(ast.parse(text)))
+    imports = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    named = any(isinstance(node, ast.Constant) and node.value == name for node in nodes)
+    return named or any(one.startswith(package) for one in imports)
 
 
 @pytest.mark.slow

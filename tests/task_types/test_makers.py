@@ -51,6 +51,8 @@ from tests.task_types.tokens.tables import write_tagged
 from tests.tiny import write_tiny_bert, write_tiny_rows
 
 LENGTH = 32
+ASKED = 16
+"""Rows of a split whose answers are compared."""
 TRAINED: dict[str, Any] = {
     "steps": 3,
     "batch_size": 8,
@@ -119,9 +121,10 @@ class Prepared:
         facts = JOBS[job](Job({**order, "inputs": named}, silent=True))
         return output, dict(facts)
 
-    def answers(self, folder: Path) -> dict[str, np.ndarray]:
-        split = read_split(self.rows, "selection")
-        return outputs_of(folder, split.texts, split.pairs, LENGTH, task_type=self.name)
+    def answers(self, folder: Path, split: str = "selection") -> dict[str, np.ndarray]:
+        rows = read_split(self.rows, split)
+        pairs = None if rows.pairs is None else rows.pairs[:ASKED]
+        return outputs_of(folder, rows.texts[:ASKED], pairs, LENGTH, task_type=self.name)
 
 
 def by_neurons(given: Prepared) -> tuple[Path, dict[str, Any]]:
@@ -234,9 +237,36 @@ def test_a_maker_serves_a_type_or_says_why_not(make: Callable[..., Any], prepare
         return
     folder, _ = make(prepared)
     ours, theirs = prepared.answers(folder), prepared.answers(prepared.teacher)
-    assert {name: len(one) for name, one in ours.items()} == {name: len(one) for name, one in theirs.items()}
+    assert are_finite(ours) and shapes_of(ours, prepared.name, make) == shapes_of(theirs, prepared.name, make)
+    if make is by_vocabulary and not TASK_TYPES[prepared.name].keeps_words:
+        require_same(prepared.answers(folder, "train"), prepared.answers(prepared.teacher, "train"))
     if prepared.name == "classification":
         assert stranger_s_answers(folder, prepared) == pytest.approx(ours["logits"], abs=1e-5), "without our code, too"
+
+
+def shapes_of(outputs: dict[str, np.ndarray], kind: str, make: Callable[..., Any]) -> dict[str, list[tuple[int, ...]]]:
+    """Return the shape of each row's answer, where it has to be the teacher's: the vectors of a narrower embedder are
+    shorter, and other pieces divide a text into others."""
+    if make is by_vocabulary and TASK_TYPES[kind].keeps_words:
+        return {name: [(len(outputs[name]),)] for name in outputs}
+    is_narrower = make is by_width and not TASK_TYPES[kind].learns_labels
+    return {name: [np.shape(row)[: -1 if is_narrower else None] for row in values] for name, values in outputs.items()}
+
+
+def are_finite(outputs: dict[str, np.ndarray]) -> bool:
+    """Tell whether all numbers of all answers are finite; texts are."""
+    numbers = [np.ravel(row) for values in outputs.values() if values.dtype.kind != "U" for row in values]
+    return bool(np.isfinite(np.concatenate(numbers).astype(float)).all())
+
+
+def require_same(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> None:
+    """Fail unless all answers are the same: to texts of pieces that were all kept, nothing may change."""
+    for name, values in theirs.items():
+        for row, (one, other) in enumerate(zip(ours[name], values, strict=True)):
+            if values.dtype.kind == "U":
+                assert one == other, (name, row)
+            else:
+                np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), atol=1e-6, err_msg=name)
 
 
 STRANGER = """

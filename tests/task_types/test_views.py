@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tasks.catalog import TaskSpec
+from tasks.metrics.of_answers import coded_answer
 from tasks.ports.tracking.packer import Packer
 from tasks.report.page.error_analysis import CHARTS, analysis_of, disagreement_section
 from tasks.results.run import RunResult
@@ -63,6 +64,35 @@ def test_the_page_finds_every_figure_chart_and_count_in_the_error_analysis(name:
     apart = disagreement_section(result, result.models[0], {})
     assert apart is not None and [title for title, _ in apart.lines] == list(view.counted.values())
     assert apart.lists[0].title == view.examples["surest"]
+
+
+SHOWN: dict[str, tuple[tuple[str, ...], str, str, str, str]] = {
+    "tokens": (("the good film",), "0 1 0", "0 0 1", "good", "film"),
+    "spans": (
+        ("which film", "it was good and poor"),
+        coded_answer(16, 20, "poor"),
+        coded_answer(7, 11, "good"),
+        "poor",
+        "good",
+    ),
+}
+"""A row's texts, a student's answer and its teacher's, which is right, and the words that both stand for."""
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_row_on_which_a_student_differs_is_shown_with_its_text_and_both_answers(name: str) -> None:
+    """The students of these types' chains find their teacher's very answers, so that their pages show no such row."""
+    texts, ours, theirs, student, teacher = SHOWN[name]
+    right = np.asarray([theirs])
+    apart = ANSWERS[name].apart({"answer": np.asarray([ours])}, {"answer": right}, right, np.asarray([5]), 3)
+    found = row("half", inspection={**analysed(name), "apart": apart})
+    result = RunResult.model_validate(written(models=[found]) | {"task_type": name})
+    section = disagreement_section(result, result.models[0], {"5": texts})
+    assert section is not None and [one.title for one in section.lists] == [VIEWS[name].examples["surest"]]
+    (shown,) = section.lists[0].rows
+    assert shown.id == 5 and shown.texts == list(texts)
+    assert student in shown.student.answer and teacher not in shown.student.answer
+    assert teacher in shown.teacher.answer and teacher in shown.label
 
 
 def test_answers_are_written_by_name_or_as_numbers() -> None:

@@ -111,14 +111,14 @@ def entry_of(model: ResultRow) -> dict[str, object]:
     over = {split: means.get(split) or Means() for split in {*(model.retained or ()), *(model.difference or ())}}
     retained = {split: mean_and_own(over[split].retained, own) for split, own in (model.retained or {}).items()}
     ahead = {split: mean_and_own(over[split].difference, own) for split, own in (model.difference or {}).items()}
-    judged = {name: judged_of(found) for name, found in (model.judged or {}).items()}
+    judged = {name: judged_of(found, model.headline) for name, found in (model.judged or {}).items()}
     return {
         **kept,
         "retained": retained,
         "difference": ahead,
         "scores": scores,
         **({"judged": judged} if judged else {}),
-        **({"pooled": judged_of(model.pooled)} if model.pooled else {}),
+        **({"pooled": judged_of(model.pooled, model.headline)} if model.pooled else {}),
         **own_cost(model),
     }
 
@@ -180,9 +180,9 @@ def mean_and_own(mean: Estimate | None, own: Estimate | None) -> dict[str, objec
     return {**mean.as_json(), "own": own.as_json()}
 
 
-def judged_of(found: SetScores) -> dict[str, object]:
+def judged_of(found: SetScores, headline: str) -> dict[str, object]:
     """Return the stored part of a model's scores on one judging set: means and its own figures, as on the task's
-    rows."""
+    rows; the set's metric is stated where it is not the task's ``headline``."""
     means = found.means or Means()
     scores = {
         name: with_own(own, found.means, name, {"deviation": found.deviation[name], "per_seed": found.per_seed[name]})
@@ -191,7 +191,9 @@ def judged_of(found: SetScores) -> dict[str, object]:
     over = {"retained": (means.retained, found.retained), "difference": (means.difference, found.difference)}
     drop = means.drop if "drop" in means.model_fields_set else found.drop
     stated = {what: mean_and_own(mean, own) for what, (mean, own) in over.items() if mean or own}
-    own = {} if found.chance is None else {"headline": found.headline, "chance": found.chance}
+    own: dict[str, object] = {} if found.headline in ("", headline) else {"headline": found.headline}
+    if found.chance is not None:
+        own = {"headline": found.headline, "chance": found.chance}
     against = {other: one.as_json() for other, one in found.against.items()}
     compared = {"against": against} if against else {}
     return {"rows": found.rows, "merges": found.merges, "drop": drop, **own, **stated, "scores": scores, **compared}

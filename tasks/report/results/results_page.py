@@ -123,7 +123,8 @@ def judged_lines(runs: Sequence[Run]) -> list[str]:
         teacher = entry.role == "teacher"
         ahead, retained = (Figure() if teacher else one for one in (found.difference, found.retained))
         merged = f" ({', '.join(found.merges)} as one)" if found.merges else ""
-        own = f" ({found.headline}; guessing {number(found.chance, '.3f')})" if found.headline else ""
+        guessing = f"; guessing {number(found.chance, '.3f')}" if found.chance is not None else ""
+        own = f" ({found.headline}{guessing})" if found.headline else ""
         score = found.scores.get(found.headline or run.headline, Score())
         lines.append(
             line(

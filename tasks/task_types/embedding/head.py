@@ -56,13 +56,12 @@ def vector_teacher_loss(
     hard_weight: float,
     formula: str,
 ) -> Loss:
-    """Return the loss on the teacher's vectors or, where the widths differ, on the similarities among them."""
+    """Return the loss on the teacher's vectors or, where the widths differ, on the similarities among them. The weight
+    of labels is not read, since they teach nothing: a part of the loss that is always 0 would only shrink the other."""
     student_BD, teacher_BE = ours[VECTOR], theirs[VECTOR]
     if student_BD.shape[-1] != teacher_BE.shape[-1]:
-        found = similarity_loss(student_BD, teacher_BE)
-    else:
-        found = (vector_loss_paper if formula == "paper" else unit_vector_loss)(student_BD, teacher_BE)
-    return (1.0 - hard_weight) * found + hard_weight * nothing_from_labels(ours, targets_B)
+        return similarity_loss(student_BD, teacher_BE)
+    return (vector_loss_paper if formula == "paper" else unit_vector_loss)(student_BD, teacher_BE)
 
 
 def mixed_vectors(vectors_MND: Tensor, weights_MN: Tensor, temperature: float) -> Tensor:

@@ -18,8 +18,11 @@ from tasks.training.data.encoded import collate
 from tasks.training.data.rows import read_rows
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.types.passages import divergence_at_ends, windows_with_ends
+from tests.benchmarks.types.peers import peer_of
 from tests.benchmarks.types.school import School, open_school
 from tests.benchmarks.types.trainers import PEERS, divergence_from, pairs_of_sentences, tagged_words
+from tests.task_types.embedding.test_chain import recipe_for as recipe_of_embedder
+from tests.task_types.embedding.test_search_chain import SEARCH, write_searches
 from tests.task_types.next_words.tables import write_decoder, write_documents
 from tests.task_types.seq2seq.tables import write_sentences, write_translator
 from tests.task_types.seq2seq.test_chain import values_for
@@ -32,8 +35,17 @@ from tests.tiny import write_tiny_bert
 OF_A_TYPE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "tokens": lambda folder: values_of_entities(write_tiny_bert(folder / "model"), write_tagged(folder / "table")),
     "spans": lambda folder: values_of_passages(write_tiny_bert(folder / "model"), write_asked(folder / "table")),
+    "retrieval": lambda folder: recipe_of_embedder(
+        write_tiny_bert(folder / "model"), write_searches(made(folder / "table")), task=SEARCH
+    ),
 }
-"""Recipes of types whose models answer by token, by type."""
+"""Recipes of types whose models answer by token, and of embedders for search, by type."""
+
+
+def made(folder: Path) -> Path:
+    """Return a folder that is there."""
+    folder.mkdir()
+    return folder
 
 
 def recipe_for(kind: str, folder: Path) -> Path:
@@ -47,7 +59,7 @@ def recipe_for(kind: str, folder: Path) -> Path:
         values["task"] = {"name": "documents", "kind": kind, "metrics": ["word_perplexity"]}
         values["students"] = [{"name": "words", "layers": 2}]
         del values["generation"], values["gate"]["criteria"]
-    if kind not in OF_A_TYPE:  # these are fine-tuned first
+    if kind not in OF_A_TYPE:  # these are fine-tuned first, or say themselves that they are not
         values["teacher"] = {"model": values["teacher"]["model"], "already_finetuned": True}
     (folder / "recipe.yaml").write_text(json.dumps(values))
     return folder / "recipe.yaml"
@@ -131,11 +143,27 @@ def test_a_trainer_of_tokens_learns_the_loss_that_we_learn(
         assert ours.mean().item() == pytest.approx(loss.item(), rel=1e-5)
 
 
+def test_embedders_for_search_learn_queries_and_passages_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the library that distils embedders of pairs: each text is a row of its own, whose vector is learned."""
+    monkeypatch.setenv("RECIPE", str(recipe_for("retrieval", tmp_path)))
+    (tmp_path / "scratch").mkdir()
+    school = open_school(tmp_path / "scratch", quick=True)
+    assert peer_of(school.kind) is peer_of("embedding") is PEERS["retrieval"]
+    rows = school.split("train")
+    assert rows.pairs is None and len(rows) % 2 == 0
+    for query, passage in zip(rows.texts[:40:2], rows.texts[1:40:2], strict=True):
+        assert {*query.split()} < {*passage.split()}, "a query, and the passage that answers it"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["seq2seq", "next-words", "tokens", "spans"])
+@pytest.mark.parametrize("kind", ["seq2seq", "next-words", "tokens", "spans", "retrieval"])
 def test_both_ways_are_trained_and_judged(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.benchmarks.types.peers import OURS, type_peers
 
+    if kind == "retrieval":
+        pytest.importorskip("sentence_transformers", reason="the extra sentence-transformers is not installed")
     monkeypatch.setenv("RECIPE", str(recipe_for(kind, tmp_path)))
     (figure,) = type_peers(Setting(1, True, 1))
     assert figure.of == OURS and figure.against == PEERS[kind].name

@@ -185,10 +185,12 @@ def by_sentence_transformers(school: School, seed: int) -> tuple[Path, Lap]:
 
 
 BESIDE_IT = "a Trainer, its teacher beside it"
+OF_VECTORS = Peer("sentence-transformers' distillation", by_sentence_transformers)
 PEERS = {
     "seq2seq": Peer("a Seq2SeqTrainer, its teacher beside it", beside_teacher(pairs_of_sentences, divergence_from)),
     "next-words": Peer(BESIDE_IT, beside_teacher(blocks_of_words, partial(divergence_from, shifts=True))),
     "tokens": Peer(BESIDE_IT, beside_teacher(tagged_words, divergence_from)),
     "spans": Peer(BESIDE_IT, beside_teacher(windows_with_ends, divergence_at_ends)),
-    "embedding": Peer("sentence-transformers' distillation", by_sentence_transformers),
+    "embedding": OF_VECTORS,
+    "retrieval": OF_VECTORS,
 }

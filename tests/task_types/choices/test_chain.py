@@ -21,6 +21,8 @@ from tasks.scoring.predict import predict_texts
 from tasks.scoring.predictions import FILE, read_predictions
 from tests.flows.test_compress import FAST
 from tests.task_types.choices.tables import THINGS, write_questions
+from tests.task_types.shown.cards import snippets_of
+from tests.task_types.shown.disagreements import shown_disagreement
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 40, "learning_rate": 5e-3, "batch_size": 8, "max_length": 16}
 MARGINS = {"formula": "margins"}
@@ -75,13 +77,6 @@ def result(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path
     return run_recipe(recipe, home=home, json_path=home.root / "out.json")
 
 
-def snippets_of(folder: Path) -> list[str]:
-    """Return the programs on the card of a pulled model."""
-    card = (folder / "README.md").read_text()
-    assert "pipeline_tag: multiple-choice" in card
-    return [part.split("```")[0].replace("FOLDER", str(folder)) for part in card.split("```python\n")[1:]]
-
-
 def test_every_model_is_scored_by_questions(result: dict[str, Any]) -> None:
     scores = {model["name"]: model["metrics"]["validation"] for model in result["models"]}
     assert {*scores} == {"teacher", "half"}
@@ -112,10 +107,9 @@ def test_the_page_shows_disagreements_with_the_texts_of_options(result: dict[str
     assert "Calibration of choices" in page and ">None<" not in page
     apart = next(one["inspection"]["apart"] for one in result["models"] if one["name"] == "half")
     assert apart["counts"]["rows"] == 60
-    assert ("different options, the student" in page) == bool(apart["examples"]["surest"])
-    for example in apart["examples"]["surest"][:1]:
-        count = example["label"].split("/")[1]
-        assert any(f"of {count}: {thing} " in page for thing in THINGS)
+    shown = shown_disagreement(result, home, "different options, the student")
+    count = shown["label"].split("/")[1]
+    assert any(f"of {count}: {thing} " in page for thing in THINGS)
 
 
 def test_a_pulled_model_chooses_an_option(
@@ -127,7 +121,8 @@ def test_a_pulled_model_chooses_an_option(
     scores = np.asarray(found["scores"], dtype=float)
     assert len(scores) == 3 and scores.sum() == pytest.approx(1) and found["choice"] == int(scores.argmax())
     assert found["option"] == ["a film", "a song", "a book"][int(scores.argmax())]
-    (snippet,) = snippets_of(folder)
+    assert "pipeline_tag: multiple-choice" in (folder / "README.md").read_text()
+    (snippet,) = snippets_of(folder, 1)
     exec(compile(snippet, "card", "exec"), {})  # the whole of it in a clean process: below
     assert "option [0." in capsys.readouterr().out
 
@@ -156,7 +151,7 @@ def test_every_method_works_on_options(
         predict_texts(place, *asked, export_format=one) for place, one in ((folder, None), (folder, "onnx"))
     )
     assert graphs["scores"] == pytest.approx(ours["scores"], abs=1e-3)
-    for snippet in snippets_of(folder):
+    for snippet in snippets_of(folder, 2):
         command = [sys.executable, "-I", "-c", snippet]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0 and "option" in done.stdout, snippet + done.stderr[-2000:]

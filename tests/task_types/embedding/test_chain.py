@@ -26,6 +26,7 @@ from tasks.ports.rows.row_files import read_facts, read_split
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
+from tasks.task_types.heads import HEADS
 from tasks.training.finetune import finetune
 from tests.forked.interpreter import forked_processes
 from tests.forked.strangers import ask_stranger
@@ -75,6 +76,16 @@ def write_pairs(folder: Path, count: int = 120) -> Path:
         lines.append(f"{' '.join(first)} {number},{' '.join(second)} {number},{shared}")
     (folder / "pairs.csv").write_text("\n".join(lines) + "\n")
     return folder / "pairs.csv"
+
+
+def write_searches(folder: Path, count: int = 60) -> Path:
+    """Write queries, each with a passage that has its words among others."""
+    lines = ["query,passage,label"]
+    for number in range(count):
+        asked, more = ([WORDS[(number * step + place) % len(WORDS)] for place in range(3)] for step in (7, 3))
+        lines.append(f"{' '.join(asked)} {number},{' '.join([*more, *asked])} {number},1")
+    (folder / "searches.csv").write_text("\n".join(lines) + "\n")
+    return folder / "searches.csv"
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -267,7 +278,15 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
         ({"students": [{"name": "alone", "layers": 2, "signal": "labels"}]}, "alone would be trained on labels"),
         (
             {"task_distillation": {"prediction": FAST | {"hard_weight": 1}}},
-            r"task_distillation.prediction would learn from labels only \(hard_weight: 1\), and labels of type",
+            r"task_distillation.prediction gives labels a weight \(hard_weight: 1\), and labels of type embedding",
+        ),
+        (
+            {"task": SEARCH, "task_distillation": {"prediction": FAST | {"hard_weight": 0.3}}},
+            r"\(hard_weight: 0.3\), and labels of type retrieval judge alone: they teach nothing; set hard_weight: 0",
+        ),
+        (
+            {"layer_dropping": {**FAST, "drop": [1], "signal": "teacher", "hard_weight": 0.5}},
+            r"top-1 gives labels a weight \(hard_weight: 0.5\)",
         ),
         (
             {"task_distillation": {"intermediate": {"method": "replacing"}, "prediction": FAST}},
@@ -279,6 +298,22 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
 def test_a_recipe_that_would_learn_labels_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=sentence):
         Recipe.model_validate(recipe_for(tmp_path, tmp_path, **changes))
+
+
+def test_the_usual_weight_of_labels_is_not_read(tmp_path: Path) -> None:
+    """A recipe that names none has it, and may have been written out with it."""
+    import torch
+
+    for weight in ({}, {"hard_weight": 0.1}, {"hard_weight": 0.0}):
+        Recipe.model_validate(recipe_for(tmp_path, tmp_path, task_distillation={"prediction": FAST | weight}))
+    ours, theirs = ({"sentence_embedding": torch.randn(4, 3)} for _ in range(2))
+    losses = [
+        HEADS["embedding"].teacher_loss(
+            ours, theirs, torch.full((4,), torch.nan), temperature=1.0, hard_weight=weight, formula="default"
+        )
+        for weight in (0.0, 0.1)
+    ]
+    assert losses[0].mean() == losses[1].mean() > 0
 
 
 def test_a_starter_recipe_takes_scored_pairs_for_an_embedder_as_it_is(tmp_path: Path) -> None:
@@ -302,9 +337,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture(scope="module")
 def result(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path) -> dict[str, Any]:
-    """One run: teacher as it is, its vectors, a student with two seeds, a dropped model, scores, gate, exports."""
-    recipe = Recipe.model_validate(recipe_for(tiny_bert, write_pairs(home.root)))
-    return run_recipe(recipe, home=home, json_path=home.root / "out.json")
+    """One run: teacher as it is, its vectors, a student with two seeds, a dropped model, scores on the task's pairs and
+    on searches, a gate that reads both, exports."""
+    values = recipe_for(tiny_bert, write_pairs(home.root))
+    found = {"source": str(write_searches(home.root)), "kind": "retrieval", "text": "query", "pair": "passage"}
+    values["data"]["judge"] = {"found": found}
+    kept = {"metric": "retained", "at_least": 0.1, "worst_of": ["found"]}
+    values["gate"]["criteria"].append(kept)
+    return run_recipe(Recipe.model_validate(values), home=home, json_path=home.root / "out.json")
 
 
 @pytest.fixture(scope="module")
@@ -340,6 +380,25 @@ def test_every_model_is_judged_by_the_cosines_of_pairs(result: dict[str, Any]) -
     for metrics in models.values():
         assert {*metrics} == {"spearman"} and metrics["spearman"]["low"] < metrics["spearman"]["high"]
     assert models["one-onnx"]["spearman"]["value"] == pytest.approx(models["one"]["spearman"]["value"], abs=1e-3)
+
+
+def test_the_same_embedders_are_judged_by_search(result: dict[str, Any], pulled: Path, home: Home) -> None:
+    """By nDCG@10 over all passages of the set, for teacher, students and exports; the gate reads the share of the
+    teacher's there, and table, page and card name the metric beside the set."""
+    judged = {model["name"]: model["judged"]["found"] for model in result["models"]}
+    assert {*judged} == {"teacher", "one", "top-2", "one-onnx", "one-int8"}
+    for found in judged.values():
+        assert found["headline"] == "ndcg_at_10" and {"ndcg_at_10", "recall_at_100"} <= {*found["metrics"]}
+        assert found["rows"] == 120 and found["drop"] is None and "chance" not in found
+    gains = {name: found["metrics"]["ndcg_at_10"]["value"] for name, found in judged.items()}
+    assert all(0 < gain < 1 for gain in gains.values()) and gains["teacher"] != gains["one"]
+    assert gains["one-onnx"] == pytest.approx(gains["one"], abs=1e-2)
+    share = judged["one"]["retained"]["value"]
+    assert share == pytest.approx(gains["one"] / gains["teacher"])
+    reasons = next(model["reasons"] for model in result["models"] if model["name"] == "one")
+    assert any(said.startswith(f"on found: retained {share:.4g} [") and said.endswith(": met") for said in reasons)
+    page, card = next(home.root.rglob("report.html")).read_text(), (pulled / "README.md").read_text()
+    assert "found (ndcg_at_10)" in page and "ndcg_at_10, judging set found, 120 rows" in card
 
 
 def test_the_pulled_folder_is_one_of_transformers_and_of_sentence_transformers(pulled: Path) -> None:

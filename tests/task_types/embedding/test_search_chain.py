@@ -3,6 +3,7 @@ judged by the search itself, passes the gate, is registered and pulled, and find
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tests.forked.interpreter import forked_processes
+from tests.forked.strangers import ask_stranger
 from tests.task_types.embedding.test_chain import recipe_for
+from tests.task_types.shown.cards import snippets_of
 from tests.tiny import WORDS
 
 SEARCH = {
@@ -80,6 +83,13 @@ def test_an_embedder_for_search_is_distilled_judged_by_search_and_found_in_the_r
         expected = models[candidate]["ndcg_at_10"]["value"]
         assert plain_gain(folder, queries, passages) == pytest.approx(expected, abs=1e-6)
         assert 0.0 < expected < 1.0
+        vector = predict_texts(folder, ["some text"])[0]["embedding"]
+        # of the checkpoint, and where it has graphs, of the fastest one, in int8
+        for place, snippet in enumerate(snippets_of(folder, 2 if candidate == "one" else 1)):
+            done = ask_stranger(snippet, folder=tmp_path)
+            assert done.returncode == 0, snippet + done.stderr[-2000:]
+            printed = json.loads(done.stdout)
+            assert float(np.dot(printed, vector)) > (0.99 if place else 1 - 1e-6), snippet
     page = next(home.root.rglob("report.html")).read_text()
     assert all(f"{models[name]['ndcg_at_10']['value']:.3f}" in page for name in ("one", "two"))
     assert ">None<" not in page

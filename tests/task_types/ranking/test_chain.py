@@ -18,6 +18,8 @@ from tasks.recipe.recipe import Recipe
 from tasks.scoring.predict import predict_texts
 from tests.flows.test_compress import FAST
 from tests.task_types.ranking.tables import write_graded
+from tests.task_types.shown.cards import snippets_of
+from tests.task_types.shown.disagreements import shown_disagreement
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 40, "learning_rate": 5e-3, "batch_size": 8, "max_length": 16}
 
@@ -62,18 +64,13 @@ def values_of_all(bert: Path, table: Path) -> dict[str, Any]:
     }
 
 
-def snippets_of(folder: Path) -> list[str]:
-    """Return the programs on the card of a pulled model."""
-    card = (folder / "README.md").read_text()
-    return [part.split("```")[0].replace("FOLDER", str(folder)) for part in card.split("```python\n")[1:]]
-
-
 def test_a_student_ranks_texts(
     prefect_server: None, engines_here: None, tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = Home(tmp_path / "home").create()
     recipe = Recipe.model_validate(values_for(tiny_bert, write_graded(tmp_path / "table")))
-    models = {one["name"]: one for one in run_recipe(recipe, home=home, json_path=home.root / "out.json")["models"]}
+    result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
+    models = {one["name"]: one for one in result["models"]}
     assert {*models} == {"teacher", "half"}
     score = models["teacher"]["metrics"]["validation"]["ndcg_at_10"]
     assert score["low"] <= score["value"] <= score["high"]
@@ -82,12 +79,13 @@ def test_a_student_ranks_texts(
     assert stored["logits"].shape == (stored["counts"].sum(), 1) and {*stored["counts"].tolist()} == {3, 4}
     page = next(home.root.rglob("report.html")).read_text()
     assert "Queries whose first text is wrong" in page and ">None<" not in page
+    shown_disagreement(result, home, "Queries that lost most")
     folder = tmp_path / "model"
     Tracker(home.own_tracking_uri, home.artifacts).download("reranker", "champion", folder)
     (found,) = predict_texts(folder, ["which song"], ["film was good\nsong was bad\nbook was fine"])
     scores = found["scores"]
     assert sorted(range(3), key=lambda place: -scores[place]) == found["order"]  # type: ignore[index,operator]
-    (snippet,) = snippets_of(folder)
+    (snippet,) = snippets_of(folder, 1)
     exec(compile(snippet, "card", "exec"), {})  # the whole of it in a clean process: below
     assert "first text" in capsys.readouterr().out
 
@@ -112,7 +110,7 @@ def test_every_method_works_on_rankings(
     folder = tmp_path / "model"
     number = next(one["version"] for one in result["registered"] if one["candidate"] == "half")
     Tracker(home.own_tracking_uri, home.artifacts).download("reranker", str(number), folder)
-    for snippet in snippets_of(folder):
+    for snippet in snippets_of(folder, 2):
         command = [sys.executable, "-I", "-c", snippet]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0 and "first text" in done.stdout, snippet + done.stderr[-2000:]

@@ -19,6 +19,7 @@ from tasks.scoring.predict import predict_texts
 from tasks.scoring.predictions import FILE, read_predictions
 from tests.flows.test_compress import FAST
 from tests.forked.strangers import ask_stranger
+from tests.task_types.shown.cards import snippets_of
 from tests.task_types.tokens.tables import write_tagged
 
 TRAINED: dict[str, Any] = {**FAST, "steps": 60, "learning_rate": 5e-3, "batch_size": 16, "max_length": 12}
@@ -95,7 +96,8 @@ def test_the_page_tells_entities_by_type_and_shows_disagreements(result: dict[st
     assert "F1 of FOOD" in page and "sentences with an illegal sequence of tags" in page and ">None<" not in page
     apart = next(one["inspection"]["apart"] for one in result["models"] if one["name"] == "half")
     assert apart["counts"]["rows"] == 60
-    assert ("Different entities" in page) == bool(apart["examples"]["surest"])
+    # its students find the teacher's very entities; how others are shown: tests/task_types/test_views.py
+    assert not apart["counts"]["differ"] and "Different entities" not in page
 
 
 def test_a_pulled_model_and_its_graphs_find_entities_in_written_text(
@@ -111,10 +113,11 @@ def test_a_pulled_model_and_its_graphs_find_entities_in_written_text(
             assert text[entity["start"] : entity["end"]] == entity["text"] and 0 < entity["score"] <= 1
     card = (folder / "README.md").read_text()
     assert "pipeline_tag: token-classification" in card
-    snippet = card.split("```python\n")[1].split("```")[0]
-    done = ask_stranger(snippet.replace("FOLDER", str(folder)), folder=tmp_path)
-    assert done.returncode == 0, snippet + done.stderr[-2000:]
-    assert "some" in done.stdout
+    # the checkpoint's tells words, that of the fastest graph the places of pieces and their tags
+    for snippet, told in zip(snippets_of(folder, 2), ("some", "0 1 "), strict=True):
+        done = ask_stranger(snippet, folder=tmp_path)
+        assert done.returncode == 0, snippet + done.stderr[-2000:]
+        assert told in done.stdout, snippet
 
 
 @pytest.mark.parametrize(
@@ -137,6 +140,10 @@ def test_resampled_rows_are_sentences() -> None:
     from tasks.metrics.of_entities import ENTITY_F1
     from tasks.scoring.quality.resampling import resampled
 
-    truth_N = np.asarray(["1 0", "0 0 0 0", "3 4 0"] * 20)
-    found_R = resampled(ENTITY_F1, truth_N[None], truth_N, 50, 0)
-    assert found_R.shape == (1, 50) and found_R.min() == 1.0
+    """Two sentences, of which one is right and one has each of its four entities wrong: a resample has the right one
+    twice, the wrong one twice, or both, and no other share of the entities (1 of 5: F1 0.2)."""
+    truth_N = np.asarray(["1 0", "1 0 1 0 1 0 1"])
+    found_N = np.asarray(["1 0", "3 0 3 0 3 0 3"])
+    found_R = resampled(ENTITY_F1, found_N[None], truth_N, 200, 0)
+    assert found_R.shape == (1, 200) and {*np.round(found_R.ravel(), 9).tolist()} == {0.0, 0.2, 1.0}
+    assert ENTITY_F1(found_N, truth_N) == pytest.approx(0.2)
