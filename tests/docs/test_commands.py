@@ -143,6 +143,8 @@ def recipe_around(part: dict[str, Any]) -> str:
     sets = part.get("data", {}).get("judge", {}).values()
     if any(one.get("kind") == "choices" for one in sets):
         return "next-words-small"
+    if any(one.get("kind") == "retrieval" for one in sets):
+        return "embedder-small"
     return "mnli-judged" if sets else "sst2-tinybert"
 
 
