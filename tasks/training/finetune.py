@@ -16,7 +16,6 @@ from tasks.ports.rows.row_files import read_beginnings
 from tasks.recipe.slices import DropSlice, PredictionSlice, TeacherSlice
 from tasks.task_types.answers import ANSWERS
 from tasks.task_types.heads import HEADS
-from tasks.task_types.readers import READERS
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
@@ -107,7 +106,7 @@ def score_teacher(job: Job, knobs: TeacherSlice, model: Any, task: Task, tokeniz
     predictions_N = answers.decide(outputs)
     return {
         "selection_score": selection_score(answers, task.headline, predictions_N, held.labels_N, held.groups_N),
-        "selection_count": len(held) // (2 if READERS[knobs.task_type].reads_apart else 1),  # a pair is two rows there
+        "selection_count": len(held),
         "selection_split": split,
         **answers.guess(predictions_N, held.labels_N),
     }

@@ -40,8 +40,10 @@ def refuse_merged_scores(outputs: Mapping[str, np.ndarray], merged: Sequence[int
 
 
 def guess_by_nothing(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
-    """Return the correlation of a constant guess, which is 0, and that of the cosines."""
-    return {"majority": 0.0, "selection_correlation": SPEARMAN(predictions_N, labels_N)}
+    """Return the correlation of a constant guess, which is 0, that of the cosines, and the number of pairs: each is two
+    rows, of which an interval must not be told that they are independent."""
+    correlation = SPEARMAN(predictions_N, labels_N)
+    return {"majority": 0.0, "selection_correlation": correlation, "selection_count": len(labels_N) // 2}
 
 
 def least_spearman(facts: Mapping[str, float]) -> float:

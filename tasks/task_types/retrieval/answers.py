@@ -98,8 +98,10 @@ def refuse_merged_passages(outputs: Mapping[str, np.ndarray], merged: Sequence[i
 
 
 def guess_by_chance(predictions_N: np.ndarray, labels_N: np.ndarray) -> dict[str, float]:
-    """Return the nDCG@10 of the ranks, and that of a random order, which is almost 0 among many passages."""
-    return {"majority": 0.0, "selection_gain": NDCG_AT_10(predictions_N, labels_N)}
+    """Return the nDCG@10 of the ranks, that of a random order, which is almost 0 among many passages, and the number of
+    queries: each is two rows, with its passage."""
+    gain = NDCG_AT_10(predictions_N, labels_N)
+    return {"majority": 0.0, "selection_gain": gain, "selection_count": len(labels_N) // 2}
 
 
 def least_gain(facts: Mapping[str, float]) -> float:
