@@ -24,6 +24,7 @@ def matrices_in(path: Path) -> Counter[tuple[int, ...]]:
     return Counter(dims for dims in stored if len(dims) == 2 and dims[0] >= WIDTH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", ["attention", "ffn"])
 def test_a_shared_block_is_stored_once_in_fp32_and_in_int8(share: str, tmp_path: Path) -> None:
     """It was tested of modules, of folders and of the pass over a graph, and of no exported file."""
