@@ -257,10 +257,9 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
     """Return the fields that only an export's row has, or that differ from the model's."""
     facts = dict(export.artifact.facts) if export.artifact else {}
     facts.pop("architecture", None)  # of its checkpoint: said for keys, and no figure of an export
-    way = export.artifact.read(GraphFacts).way if export.artifact else ""
-    note = export.artifact.read(GraphFacts).note if export.artifact else ""
+    graph = export.artifact.read(GraphFacts) if export.artifact else GraphFacts()
     because = export.because or ("" if role_of(model.role).registered else NO_VERSION)
-    engine = " ".join(filter(None, [EXPORT_FORMATS[export.format].engine, way]))
+    engine = " ".join(filter(None, [EXPORT_FORMATS[export.format].engine, graph.way]))
     return {
         "of": export.of.name,
         "engine": engine,
@@ -276,7 +275,7 @@ def columns(export: Export, model: ResultRow) -> dict[str, object]:
             published=not because,
             because=because,
         ),
-        "note": f"{export.name} is not published: {because}" if because else note or model.note,
+        "note": f"{export.name} is not published: {because}" if because else graph.note or model.note,
     }
 
 

@@ -31,7 +31,7 @@ from tasks.recipe.slices import ExportSlice, QuantizeSlice, RangesSlice
 from tasks.scoring.continuing import largest_step_difference
 from tasks.scoring.onnx_models import FILES, OnnxModel, QuantizedWay, card_of
 from tasks.scoring.predict import outputs_of_graph
-from tasks.scoring.speed.flops import read_config, weight_bytes
+from tasks.scoring.speed.flops import weight_bytes
 from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
 from tasks.scoring.writing.rules import LEAST_LENGTHS, least_lengths, rules_of
 from tasks.task_types.graphs import GRAPHS
@@ -68,7 +68,7 @@ def export(job: Job) -> dict[str, object]:
     own = {"own_tokenizer": True} if has_own_tokenizer(folder) else {}
     write_card(job.output, {**card, **traced, **own, "engine": "onnxruntime fp32"})
     near = parity_of(job, knobs, texts, pairs, card["max_length"])
-    note = architecture_of(read_config(folder)).graph_note(model.config)
+    note = architecture_of(model.config).graph_note(model.config)
     if note:
         job.log(note)
     return {**facts_of(path, card), "rows": len(texts), **near, **({"note": note} if note else {})}

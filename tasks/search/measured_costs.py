@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tasks.recipe.makers.search import FIGURES_OF_BUDGETS, ShapeSearch
+from tasks.recipe.makers.search import FIGURES_OF_BUDGETS, Bound, ShapeSearch
 from tasks.results.row import ResultRow
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.search.space import most_of_each_budget
@@ -22,11 +22,9 @@ def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequ
     as it is where checkpoints alone are served, of which the gate says so."""
     if result.table is None or search.space.formats == ("torch",):
         return result
-    watts = watts_behind(result.shapes)
-    # Of a share of memory no more than the weights is known.
-    bounds = [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
-    known = [one for one in bounds if one.name != "joules" or watts is not None]
-    limits = most_of_each_budget(known, result.table, search.space.formats[0], watts)
+    energy = energy_of_ms(result.shapes)
+    known = [one for one in bounds_on_graphs(search) if one.name != "joules" or energy is not None]
+    limits = most_of_each_budget(known, result.table, search.space.formats[0], energy)
     chosen = [one for one in result.shapes if one.state == "candidate"]
     notes = [note for one in chosen if (note := note_over_budget(one, limits, served_row(one, rows)))]
     return result.replaced(notes=(*result.notes, *notes))
@@ -34,20 +32,24 @@ def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequ
 
 def limits_of_graphs(search: ShapeSearch, table: LatencyTable, joules_per_ms: float | None) -> dict[str, float]:
     """Return the most that a graph may have of each figure, by its name in a row of the results; none where checkpoints
-    are served. Nobody meters a graph's joules, which bound its latency; of a teacher's memory no more than the weights
-    is known, so that a share of it bounds nothing."""
+    are served. Nobody meters a graph's joules, which bound its latency."""
     if search.space.formats == ("torch",):
         return {}
-    bounds = [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
-    limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
+    limits = most_of_each_budget(bounds_on_graphs(search), table, search.space.formats[0], joules_per_ms)
     joules = limits.pop("joules", None)
     if joules is not None and joules_per_ms is not None:
         limits["latency_ms"] = min(limits.get("latency_ms", math.inf), joules / joules_per_ms)
     return {FIGURES_OF_BUDGETS.get(name, name): most for name, most in limits.items()}
 
 
-def watts_behind(shapes: Sequence[JudgedShape]) -> float | None:
-    """Return the energy of a millisecond by which joules of shapes were predicted; None where watts are not known."""
+def bounds_on_graphs(search: ShapeSearch) -> list[Bound]:
+    """Return the bounds of a budget that hold for measured graphs: of a teacher's memory no more than the weights is
+    known, so that a share of it bounds nothing."""
+    return [one for one in search.require_budget() if not (one.name == "memory" and one.of_teacher)]
+
+
+def energy_of_ms(shapes: Sequence[JudgedShape]) -> float | None:
+    """Return the joules of a millisecond by which those of shapes were predicted; None where they are not known."""
     return next((one.joules / one.ms for one in shapes if one.joules is not None and one.ms > 0), None)
 
 
@@ -55,8 +57,8 @@ def measured_figures(shape: JudgedShape, row: ResultRow | None) -> dict[str, flo
     """Return what was measured of a shape, by the name of a budget. Joules follow the latency, of a graph that nobody
     meters."""
     found = {name: getattr(row, FIGURES_OF_BUDGETS.get(name, name), None) for name in COUNTED_OR_TIMED}
-    watts, latency = watts_behind([shape]), found["latency_ms"]
-    return {**found, "joules": None if watts is None or latency is None else latency * watts}
+    energy, latency = energy_of_ms([shape]), found["latency_ms"]
+    return {**found, "joules": None if energy is None or latency is None else latency * energy}
 
 
 def served_row(shape: JudgedShape, rows: Sequence[ResultRow]) -> ResultRow | None:

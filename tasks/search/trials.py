@@ -4,7 +4,7 @@ out."""
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,10 +101,9 @@ def seconds_together(ways: Sequence[Trial], seconds: Mapping[tuple[str, bool], P
     return sum(inner.values()) + sum(seconds[one.cost].last for one in ways)
 
 
-def seconds_beyond(ways: Sequence[Mapping[str, float]], paid: Collection[str] = ()) -> list[float]:
-    """Return the seconds of each way's stages, which have them by key, that no way before it has, and that are not
-    ``paid``."""
-    known, found = {*paid}, []
+def seconds_beyond(ways: Sequence[Mapping[str, float]]) -> list[float]:
+    """Return the seconds of each way's stages, which have them by key, that no way before it has."""
+    known, found = set[str](), list[float]()
     for stages in ways:
         found.append(sum(value for key, value in stages.items() if key not in known))
         known |= stages.keys()

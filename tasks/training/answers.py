@@ -237,8 +237,10 @@ class Answers:
         self.capture, stored = Capture(teacher, head, hidden=layers), mapped_arrays(folder / ANSWERS_FILE)
         places = places_if_moved(stored, augmented.rows.ids_N)
         if PIECES in stored:
-            order = rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")
-            require_same_pieces(stored[PIECES][order], augmented.encoded)
+            pieces_N = stored[PIECES]
+            if places is not None:
+                pieces_N = pieces_N[rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")]
+            require_same_pieces(pieces_N, augmented.encoded)
         outputs = {name: values for name, values in stored.items() if name not in BESIDE_OUTPUTS}
         self.outputs = StoredOutputs(outputs, places, self.place)
         self.summaries_NLD = at_places(stored["summaries"], places) if layers else None

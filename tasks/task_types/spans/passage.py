@@ -50,20 +50,24 @@ def targets_of_pieces(label: Any, places_U3: np.ndarray) -> np.ndarray:
     if not label:
         found_U3[:, :2] = WITHOUT_LABEL
         return found_U3
-    span = span_of_answer(label.split(BETWEEN_ANSWERS)[0])
+    covers_U = covered_pieces(places_U3, span_of_answer(label.split(BETWEEN_ANSWERS)[0]))
     for window in np.unique(places_U3[:, 2]):
-        first, last = ends_in_window(places_U3, np.flatnonzero(places_U3[:, 2] == window), span)
+        first, last = ends_in_window(places_U3, np.flatnonzero(places_U3[:, 2] == window), covers_U)
         found_U3[first, 0] = found_U3[last, 1] = 1
     return found_U3
 
 
-def ends_in_window(places_U3: np.ndarray, units: np.ndarray, span: tuple[int, int] | None) -> tuple[int, int]:
+def covered_pieces(places_U3: np.ndarray, span: tuple[int, int] | None) -> np.ndarray:
+    """Return for each unit whether it is a piece of the answer [U]."""
+    if span is None:
+        return np.zeros(len(places_U3), dtype=bool)
+    return np.asarray((places_U3[:, 0] >= 0) & (places_U3[:, 1] > span[0]) & (places_U3[:, 0] < span[1]))
+
+
+def ends_in_window(places_U3: np.ndarray, units: np.ndarray, covers_U: np.ndarray) -> tuple[int, int]:
     """Return the units of a window at which an answer begins and ends: those of none where it is not whole in there."""
     none = int(units[places_U3[units, 0] == SUMMARY][0])
-    if span is None:
-        return none, none
     # a tokenizer may drop characters at the ends of a passage, so pieces are compared with the answer's in all windows
-    covers_U = (places_U3[:, 0] >= 0) & (places_U3[:, 1] > span[0]) & (places_U3[:, 0] < span[1])
     here = units[covers_U[units]]
     if not len(here):
         return none, none

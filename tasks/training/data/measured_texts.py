@@ -6,7 +6,6 @@ Shape letter: S tokens of all rows together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,23 +21,15 @@ TOKENIZED_ROWS = 64
 def first_tokens(rows: Rows, tokenizer: Any, max_length: int, most: int) -> Encoded:
     """Return about ``most`` tokens of the first rows: windows of documents and of chats in their frame, and the
     beginning of other texts."""
-    parts, tokens = list[Encoded](), 0
+    parts, tokens, framed = list[Encoded](), 0, is_framed(rows.units)
     for start in range(0, len(rows), TOKENIZED_ROWS):
-        some = between(rows, start, start + TOKENIZED_ROWS)
-        framed = is_framed(rows.units)
+        some = rows.take(np.arange(start, min(start + TOKENIZED_ROWS, len(rows))))
         found = some.tokens(tokenizer, max_length) if framed else some.texts_alone(tokenizer, max_length, len(some))
         parts.append(found)
         tokens += int(found.lengths_N.sum())
         if tokens >= most:
             break
     return first_windows(parts, most)
-
-
-def between(rows: Rows, start: int, end: int) -> Rows:
-    """Return some of the rows."""
-    pairs = None if rows.pairs is None else rows.pairs[start:end]
-    ids_N, labels_N = rows.ids_N[start:end], rows.labels_N[start:end]
-    return replace(rows, ids_N=ids_N, texts=rows.texts[start:end], pairs=pairs, labels_N=labels_N, targets_U=None)
 
 
 def first_windows(parts: Sequence[Encoded], most: int) -> Encoded:

@@ -6,7 +6,7 @@ Shape letters: N rows, U units of all rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,18 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def take(self, places: np.ndarray) -> Rows:
+        """Return the rows at some places, without the targets of their units."""
+        return replace(
+            self,
+            ids_N=self.ids_N[places],
+            texts=[self.texts[row] for row in places],
+            pairs=None if self.pairs is None else [self.pairs[row] for row in places],
+            labels_N=self.labels_N[places],
+            targets_U=None,
+            groups_N=None if self.groups_N is None else self.groups_N[places],
+        )
 
     @property
     def targets(self) -> np.ndarray:

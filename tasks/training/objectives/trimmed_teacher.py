@@ -9,7 +9,6 @@ rows, N rows.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,12 +74,4 @@ def divided_alike(before: Encoded, after: Encoded, kept_V: np.ndarray) -> np.nda
 
 def some_of(rows: Rows, chosen_N: np.ndarray) -> Rows:
     """Return the chosen rows."""
-    places = np.flatnonzero(chosen_N)
-    return replace(
-        rows,
-        ids_N=rows.ids_N[places],
-        texts=[rows.texts[row] for row in places],
-        pairs=None if rows.pairs is None else [rows.pairs[row] for row in places],
-        labels_N=rows.labels_N[places],
-        groups_N=None if rows.groups_N is None else rows.groups_N[places],
-    )
+    return rows.take(np.flatnonzero(chosen_N))
