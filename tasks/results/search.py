@@ -101,7 +101,8 @@ class JudgedShape(Stated):
     parameters: Number
     joules: Number | None = None
     scores: tuple[Number | None, ...] = ()
-    """One score a round; fewer where it was left out earlier."""
+    """One score a round; fewer where it was left out earlier. That in a supernet, which has all pieces, is less the
+    expected loss of its vocabulary. None is less that of its format."""
     state: str = "not trained"
     """candidate, left out (of a later round), too much alike (another candidate), or not trained (``shapes``)."""
 
@@ -134,6 +135,9 @@ class SearchResult(Stated):
     fitting: int
     """Shapes that fit the budget in some format with some vocabulary."""
     shapes: tuple[JudgedShape, ...] = ()
+    losses: dict[str, Number] | None = {}
+    """By how much the teacher is worse on the selection rows with a vocabulary or in a format, by its name, where there
+    is a choice; a share of errors. None in a plan that does not know them."""
     table: LatencyTable | None = None
     table_seconds: Number | None = None
     """The seconds that the measurements of the table take at most."""

@@ -17,6 +17,7 @@ BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
 SCALED_TOGETHER = {"int8-table4": 32}
 """Numbers of a row of an embedding that share a scale in float32, in formats whose rows have scales of their own."""
 BYTES_OF_A_SCALE = 4
+NO_LOSSES: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,10 @@ def fitting_shapes(
     table: LatencyTable,
     vocabularies: Sequence[SizedVocabulary],
     joules_per_ms: float | None,
+    losses: Mapping[str, float] = NO_LOSSES,
 ) -> list[JudgedShape]:
-    """Return the shapes that fit the budgets, each in the first format in which it does, with the largest vocabulary.
+    """Return the shapes that fit the budgets, each in the format and with the vocabulary that fit and whose expected
+    ``losses``, by name, are the least together; among equals in the first format, with the largest vocabulary.
 
     Raises RecipeError for a budget in joules on a processor of unknown watts, and where no shape fits.
     """
@@ -112,6 +115,7 @@ def fitting_shapes(
         )
     limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
     found: dict[tuple[int, float, float], JudgedShape] = {}
+    least: dict[tuple[int, float, float], float] = {}
     over: list[JudgedShape] = []
     every: list[dict[str, float]] = []
     for cell, layers, vocabulary in points_in_order(search, table, vocabularies):
@@ -120,8 +124,9 @@ def fitting_shapes(
         shape = shape_of_point(cell, layers, vocabulary, table.vocabulary, costs)
         over.append(shape)
         every.append(costs)
-        if key not in found and all(costs[name] <= most for name, most in limits.items()):
-            found[key] = shape
+        lost = losses.get(shape.format, 0.0) + losses.get(shape.pieces, 0.0)
+        if all(costs[name] <= most for name, most in limits.items()) and (key not in found or lost < least[key]):
+            found[key], least[key] = shape, lost
     if not found:
         raise RecipeError(sentence_on_nearest(over, every, limits))
     return list(found.values())

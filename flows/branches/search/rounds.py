@@ -13,8 +13,9 @@ from flows.branches.search.found import trained_briefly
 from tasks.recipe.makers.search import ShapeSearch
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import ModelFacts
-from tasks.results.search import JudgedShape
+from tasks.results.search import JudgedShape, SearchResult
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
+from tasks.search.expected_losses import score_as_served
 from tasks.search.space import finalists
 
 ROUND = ".r{}"
@@ -22,10 +23,11 @@ ROUND = ".r{}"
 
 
 async def train_in_rounds(
-    recipe: Recipe, search: ShapeSearch, shapes: Sequence[JudgedShape], sizes: Sequence[int], shared: SharedArtifacts
+    recipe: Recipe, search: ShapeSearch, result: SearchResult, sizes: Sequence[int], shared: SharedArtifacts
 ) -> list[JudgedShape] | None:
-    """Train shapes for a part of their steps, round by round; return all of them with their scores and their state, the
-    best first. None in a plan that does not know a score."""
+    """Train the shapes of an answer for a part of their steps, round by round; return all of them with their scores and
+    their state, the best first. None in a plan that does not know a score."""
+    shapes, losses, metric = result.shapes, result.losses or {}, result.scored_by
     going, out = list(shapes[: search.shapes]), list(shapes[search.shapes :])
     for number in range(1, len(sizes)):
         scores = await scores_of_round(recipe, search, going, number, len(sizes) - number, shared)
@@ -35,7 +37,7 @@ async def train_in_rounds(
             one.replaced(scores=(*one.scores, score), state="left out")
             for one, score in zip(going, scores, strict=True)
         ]
-        ranked = sorted(scored, key=lambda one: (-float(one.scores[-1] or 0.0), one.bytes))
+        ranked = sorted(scored, key=lambda one: (-score_as_served(one, losses, metric), one.bytes))
         kept = ranked[: sizes[number]]
         if number == len(sizes) - 1:
             kept, passed = finalists(ranked, sizes[number])

@@ -11,14 +11,13 @@ from flows.branches.makers import one_candidate
 from flows.branches.search.found import FoundCandidates, compared_by
 from flows.branches.search.rounds import ROUND, train_in_rounds
 from flows.branches.search.supernet import CHECKED, LEAST_CHECKED, rank_in_supernet
+from flows.branches.search.teacher_losses import losses_on_teacher, trimmed_teacher
 from flows.branches.search.trials import require_trials
 from tasks.contracts import Artifact
 from tasks.errors import RecipeError
 from tasks.recipe.chains import require_chains
 from tasks.recipe.judging import Exports
-from tasks.recipe.makers.candidate_knobs import TEACHER
 from tasks.recipe.makers.search import LatencySlice, ShapeSearch
-from tasks.recipe.makers.shrinking import TrimmedCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.training import TaskTraining
 from tasks.report.format.numbers import span
@@ -129,11 +128,15 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         return FoundCandidates(result)
     known = table.read(LatencyTable)
     energy = joules_per_ms(recipe, table, session)
-    shapes = largest_first(fitting_shapes(search, known, vocabularies, energy))
+    fitting_shapes(
+        search, known, vocabularies, energy
+    )  # a budget that nothing meets is said before a teacher is trained
+    losses = await losses_on_teacher(recipe, search, vocabularies, shared)
+    shapes = largest_first(fitting_shapes(search, known, vocabularies, energy, losses or {}))
     require_other_names(recipe, [one.name for one in shapes])
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
-    result = result.replaced(limits=limits_of_graphs(search, known, energy))
+    result = result.replaced(losses=losses, limits=limits_of_graphs(search, known, energy))
     ranked = await ranked_shapes(recipe, search, result, shared)
     if ranked is None:
         return FoundCandidates(result)
@@ -189,7 +192,7 @@ async def ranked_shapes(
         few = f"fewer than {LEAST_CHECKED} shapes fit, so no supernet was made"
         result = result.replaced(notes=(*result.notes, few))
     sizes = [int(size) for size in result.rounds]
-    judged = await train_in_rounds(recipe, search, result.shapes, sizes, shared)
+    judged = await train_in_rounds(recipe, search, result, sizes, shared)
     return None if judged is None else result.replaced(shapes=tuple(judged))
 
 
@@ -208,11 +211,7 @@ async def vocabularies_of(
     found: list[SizedVocabulary] = []
     for pieces in search.space.vocabulary:
         if pieces == "used":
-            counted = await one_candidate(
-                recipe,
-                TrimmedCandidate(name="vocabulary-used", made_from=TEACHER, by="vocabulary-trimming", seeds=(0,)),
-                shared,
-            )
+            counted = await one_candidate(recipe, trimmed_teacher(SizedVocabulary("used", 0)), shared)
             facts = counted.models[0].facts
             if not facts:
                 return None

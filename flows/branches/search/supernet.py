@@ -6,7 +6,7 @@ Paper: Hou et al. 2020, DynaBERT, arXiv:2004.04037. Shapes are compared on the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flows.branches.candidate import SharedArtifacts
@@ -19,8 +19,10 @@ from tasks.recipe.makers.slices import ShapeSlice
 from tasks.recipe.makers.supernets import SubNetworkCandidate
 from tasks.recipe.recipe import Recipe
 from tasks.results.facts import ShapeScores
+from tasks.results.row import Number
 from tasks.results.search import JudgedShape, SearchResult
 from tasks.search.evolution import ShapeStudy, require_optuna
+from tasks.search.expected_losses import score_as_served, with_loss
 from tasks.search.ranking import TRUSTED, kendall_tau
 from tasks.search.space import finalists
 
@@ -42,7 +44,9 @@ async def rank_in_supernet(
     )
     trained = await supernet_of(recipe, planned.supernet, planned, seed, await shared.teacher, shared)
     checked = evenly_spread(shapes, CHECKED)
-    scores = await scores_inside(InSupernet(recipe, search, trained, shared), shapes, checked)
+    losses = result.losses or {}
+    supernet = InSupernet(recipe, search, trained, shared, losses, result.scored_by)
+    scores = await scores_inside(supernet, shapes, checked)
     alone = await scores_of_round(recipe, search, checked, 1, len(result.rounds) - 1, shared)
     if scores is None or None in alone:
         return None
@@ -51,7 +55,7 @@ async def rank_in_supernet(
     scored = [one.replaced(scores=(scores[one.name],)) for one in shapes if one.name in scores]
     rest = [one for one in shapes if one.name not in scores]
     return result.replaced(
-        shapes=(*with_states(scored, search.candidates), *rest),
+        shapes=(*with_states(scored, search.candidates, losses, result.scored_by), *rest),
         rounds=(min(search.candidates, len(shapes)),),
         scored=len(scored) if rest else None,
         supernet_tau=tau,
@@ -68,15 +72,26 @@ class InSupernet:
     search: ShapeSearch
     trained: Artifact
     shared: SharedArtifacts
+    losses: Mapping[str, Number]
+    """Expected losses by vocabulary and format."""
+    metric: str
 
     async def scores(self, shapes: Sequence[JudgedShape]) -> dict[str, float | None] | None:
-        """Return the scores of shapes by name; None in a plan that does not know them."""
+        """Return the scores of shapes by name, less the expected loss of their vocabularies, since a supernet has all
+        pieces; None in a plan that does not know them."""
         wanted = [ShapeSlice(layers=one.layers, width=float(one.width), neurons=float(one.neurons)) for one in shapes]
         length = self.search.supernet.prediction.max_length
         judged = await scores_of_shapes(self.recipe, self.trained, wanted, length, self.shared)
         if not judged.facts:
             return None
-        return dict(zip((one.name for one in shapes), judged.read(ShapeScores).scores, strict=True))
+        return {
+            one.name: with_loss(score, self.losses.get(one.pieces, 0.0), self.metric)
+            for one, score in zip(shapes, judged.read(ShapeScores).scores, strict=True)
+        }
+
+    def as_served(self, shape: JudgedShape, score: float | None) -> float:
+        """Return a score less the expected loss of the shape's format, too."""
+        return score_as_served(shape.replaced(scores=(score,)), self.losses, self.metric)
 
 
 async def scores_inside(
@@ -88,6 +103,7 @@ async def scores_inside(
     evolution = supernet.search.evolution
     if len(shapes) <= evolution.above:
         return await supernet.scores(shapes)
+    by_name = {one.name: one for one in shapes}
     study, every = ShapeStudy(shapes, evolution, supernet.search.seed), await supernet.scores(checked)
     for _ in range(evolution.generations):
         if every is None:
@@ -97,13 +113,15 @@ async def scores_inside(
         if found is None:
             return None
         every |= found
-        study.tell({name: float(score or 0) for name, score in every.items()})
+        study.tell({name: supernet.as_served(by_name[name], score) for name, score in every.items()})
     return every
 
 
-def with_states(scored: Sequence[JudgedShape], count: int) -> list[JudgedShape]:
+def with_states(
+    scored: Sequence[JudgedShape], count: int, losses: Mapping[str, Number], metric: str
+) -> list[JudgedShape]:
     """Return shapes, the best first: the candidates, and those that are much like a better one."""
-    ranked = sorted(scored, key=lambda one: (-float(one.scores[-1] or 0.0), one.bytes))
+    ranked = sorted(scored, key=lambda one: (-score_as_served(one, losses, metric), one.bytes))
     kept, passed = finalists(ranked, count)
     rest = [one for one in ranked if one not in kept and one not in passed]
     alike = [one.replaced(state="too much alike") for one in passed]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tasks.report.format.numbers import megabytes, plural
@@ -78,6 +78,8 @@ def search_lines(result: SearchResult, ranking: str = "") -> list[str]:
     ]
     if result.table is not None:
         lines.append(table_line(result.table))
+    if result.losses:
+        lines.append(losses_line(result.losses, result.scored_by))
     if result.scored is not None:
         lines.append(
             f"{plural(result.scored, 'shape')} of {result.fitting:,} were scored with the supernet's weights: those of "
@@ -93,6 +95,24 @@ def search_lines(result: SearchResult, ranking: str = "") -> list[str]:
     if result.by_hand:
         lines.append(by_hand_line(result.by_hand))
     return [*lines, *(f"Note: {note}." for note in result.notes)]
+
+
+def losses_line(losses: Mapping[str, Number], metric: str) -> str:
+    """Return a sentence on what vocabularies and formats cost the teacher."""
+    in_percent = metric in ERROR_METRICS
+    parts = [
+        f"{named_choice(name)} {f'{100 * loss:.1f} %' if in_percent else f'{loss:.3f}'}"
+        for name, loss in losses.items()
+    ]
+    return (
+        f"Of vocabularies and formats that fit, each shape has those that cost the teacher least {metric} on the "
+        f"selection rows: {', '.join(parts)}."
+    )
+
+
+def named_choice(name: str) -> str:
+    """Return a vocabulary or a format in words."""
+    return f"{int(name):,} pieces" if name.isdecimal() else f"{name} pieces" if name in ("whole", "used") else name
 
 
 def by_hand_line(shapes: Sequence[ShapeByHand]) -> str:
@@ -177,6 +197,12 @@ def planned_lines(result: SearchResult, lengths: Sequence[str], supernet: Planne
             f"the first stages of a search; the table takes about {minutes} minutes. Then a dry run lists what fits.",
         ]
     rounds = ", then ".join(f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True))
+    if result.losses is None:
+        waiting = (
+            "each shape is listed in the first format that fits, with the largest vocabulary: which of them costs "
+            "least is known once the teacher is trained and scored with each"
+        )
+        result = result.replaced(notes=(*result.notes, waiting))
     if supernet is None:
         return [*search_lines(result), f"Trainings of shapes: {rounds}."]
     scored = f"the scores of the shapes that fit ({supernet.scores})"
