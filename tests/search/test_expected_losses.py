@@ -128,7 +128,9 @@ def test_a_search_scores_its_teacher_with_each_vocabulary_and_in_each_format(
     search = result.search
     assert search is not None and search.losses is not None and set(search.losses) == {"whole", "60", "int8"}
     assert min(search.losses["whole"], search.losses["60"]) == 0 <= search.losses["int8"]
-    assert {"vocabulary-whole", "vocabulary-60"} <= {one.label for one in result.stages if one.name == "trim-vocabulary"}
+    assert {"vocabulary-whole", "vocabulary-60"} <= {
+        one.label for one in result.stages if one.name == "trim-vocabulary"
+    }
     assert any("cost the teacher least accuracy" in line for line in search_lines(search))
     assert {row["cache"] for row in plan_recipe(recipe, home=home, kind="search")} == {"hit"}
     assert not {"vocabulary-whole", "vocabulary-60"} & {row.name for row in result.models}, "they are no candidates"
