@@ -125,7 +125,7 @@ def check_reading(recipe: Recipe, student: Student, start: Path, base: Path) -> 
     of_words = of_pieces and recipe.task_type.keeps_words and recipe.task_distillation.answers != "live"
     if recipe.inner_phase(student) is not None or of_pieces:
         instead = "set its signal: labels" if of_pieces else "remove intermediate from its stages"
-        instead = "let it learn the teacher's texts (signal: sequence)" if recipe.task_type.writes else instead
+        instead = "let it learn the teacher's texts (signal: sequence)" if recipe.task_type.written_signals else instead
         kept = () if not of_words else END_OF_WRITTEN if recipe.task_type.writes else FRAME_OF_READ
         require_same_reading(start, base, f"student {student.name} starts from {student.start}", instead, kept)
 

@@ -37,13 +37,15 @@ WRITTEN_SIGNALS: tuple[Signal, ...] = ("sequence", "interpolated")
 """Signals that are the teacher's own texts."""
 SIGNALS = (
     "Training signal of the prediction phase: teacher (its predictions; of seq2seq those at each place of the true "
-    "text) or labels. Of seq2seq also sequence (the teacher's own texts in place of the true ones), or interpolated "
-    "(of the texts in its beam the one nearest to the true one)."
+    "text) or labels. Of seq2seq and chats also sequence (the teacher's own texts, or answers, in place of the true "
+    "ones; the student may have another tokenizer); of seq2seq interpolated (of the texts in its beam the one nearest "
+    "to the true one)."
 )
 
 
 class Generation(Knobs):
-    """How models of type seq2seq write the texts that are judged, and the teacher those that students learn."""
+    """How models of type seq2seq write the texts that are judged, and the teacher those that students learn; of type
+    chats the teacher alone (signal: sequence)."""
 
     beams: int = Field(5, ge=1, le=64, description="Texts that are continued side by side; 1: the likeliest word.")
     length_penalty: float = Field(

@@ -53,15 +53,14 @@ class TaskType:
     mixes_teachers: bool = True  # whether the answers of several teachers may be mixed
     pipeline: str = ""
     """The pipeline of transformers in which MLflow keeps its models; empty: the one of its name at Hugging Face."""
-    formulas: tuple[str, ...] = ("default", "paper")
-    """The formulas of a loss on a teacher's predictions that a recipe may name."""
+    formulas: tuple[str, ...] = ("default", "paper")  # of a loss on a teacher's predictions, that a recipe may name
     has_thresholds: bool = False  # whether a finished model has thresholds that are tuned on the selection rows
-    learns_labels: bool = True
-    """Whether models learn from labels; if not, labels judge alone, and the teacher is taken as it is."""
+    learns_labels: bool = True  # whether models learn from labels; if not, labels judge alone, and no teacher is tuned
     keeps_words: bool = False  # whether answers are about a vocabulary: the likeliest words are kept
     share_asked: float = 1.0  # of the tokens of a row, those about which such answers are
     continues_texts: bool = False  # whether its models read from left to right and continue a text, word by word
     writes: bool = False  # whether a model writes a text, token after token
+    written_signals: tuple[str, ...] = ()  # the signals of trainings that are texts of the teacher
     usual_teacher: str = "google-bert/bert-base-uncased"  # the one that ``limbeck init`` writes
     usual_layers: int = 12  # the layers of the usual teacher
 
@@ -284,6 +283,7 @@ CHATS = replace(
     name="chats",
     description="The assistant's messages in chats, word by word: language models that answer.",
     columns=(CHAT, NO_LABEL),
+    written_signals=("sequence",),
     usual_teacher="HuggingFaceTB/SmolLM2-135M-Instruct",
 )
 
@@ -316,6 +316,7 @@ SEQ2SEQ = TaskType(
     formulas=("default", "reverse", "jensen-shannon"),
     keeps_words=True,
     writes=True,
+    written_signals=("sequence", "interpolated"),
     usual_teacher="Helsinki-NLP/opus-mt-de-en",
     usual_layers=6,
 )

@@ -34,7 +34,7 @@ from tasks.training.data.batches import without_gradients
 from tasks.training.data.encoded import Batch, Encoded, by_number, collate, encode
 from tasks.training.data.epochs import Indices
 from tasks.training.data.rows import rows_by_id, student_rows, task_and_tokenizer
-from tasks.training.data.same_pieces import PIECES, digests_of_pieces, require_same_pieces
+from tasks.training.data.same_pieces import PIECES, digests_of_pieces, is_answered_in_texts, require_same_pieces
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.objectives.capture import Capture
 from tasks.training.precision import arithmetic, device, store_as_multiplied
@@ -240,7 +240,7 @@ class Answers:
             pieces_N = stored[PIECES]
             if places is not None:
                 pieces_N = pieces_N[rows_by_id(stored["ids"], augmented.rows.ids_N, "answers", "answer-rows")]
-            require_same_pieces(pieces_N, augmented.encoded)
+            require_same_pieces(pieces_N, augmented.encoded, writes=is_answered_in_texts(head.units))
         outputs = {name: values for name, values in stored.items() if name not in BESIDE_OUTPUTS}
         self.outputs = StoredOutputs(outputs, places, self.place)
         self.summaries_NLD = at_places(stored["summaries"], places) if layers else None

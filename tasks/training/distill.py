@@ -22,14 +22,13 @@ from tasks.methods.losses.patience import patience_layers, patience_loss
 from tasks.recipe.slices import DropSlice, IntermediateSlice, PredictionSlice
 from tasks.recipe.training import SeededTraining
 from tasks.task_types.heads import HEADS
-from tasks.task_types.units import WrittenPieces
 from tasks.training.answers import Answers, LiveAnswers, summary_of
 from tasks.training.data.augmented_rows import AugmentedRows
 from tasks.training.data.contributions import read_contributions
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task, student_rows
-from tasks.training.data.same_pieces import other_signals
+from tasks.training.data.same_pieces import is_answered_in_texts, other_signals
 from tasks.training.data.substitutes import read_substitutes
 from tasks.training.data.written import require_ends
 from tasks.training.finetune import train_with_labels, truncated
@@ -147,7 +146,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
     """Train a student on the teacher's answers, in place."""
     student, task, tokenizer = pair.student, pair.task, pair.tokenizer
     if task.head.units is not None and task.head.units.are_pieces:
-        instead = other_signals(writes=isinstance(task.head.units, WrittenPieces))
+        instead = other_signals(writes=is_answered_in_texts(task.head.units))
         same_vocabulary(pair, "answers to its pieces", instead)
     sampling = knobs.sampling if isinstance(knobs, PredictionSlice) else None
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)

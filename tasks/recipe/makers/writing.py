@@ -31,6 +31,10 @@ class MayWrite(Protocol):
         """Whether its models write texts."""
 
     @property
+    def written_signals(self) -> tuple[str, ...]:
+        """The signals of trainings that are texts of the teacher."""
+
+    @property
     def keeps_words(self) -> bool:
         """Whether its models answer about a vocabulary."""
 
@@ -76,14 +80,11 @@ def check_writing(recipe: WritingSections) -> None:
     """Reject signals and a section that are about written texts for a type whose models write none, and for models that
     write the sections, starts and makers that are not built. Raises ValueError."""
     name, kind = recipe.spec.name, recipe.spec.kind
-    learner = next((one for one in recipe.planned if one.signal_of_training in WRITTEN_SIGNALS), None)
+    learners = [one for one in recipe.planned if one.signal_of_training in WRITTEN_SIGNALS]
+    learner = next(iter(learners), None)
+    require_written_signals(recipe, learners)
     if not recipe.task_type.writes:
-        if learner is not None:
-            raise ValueError(
-                f"{learner.name} learns the teacher's texts (signal: {learner.signal_of_training}), and {name} is of "
-                f"type {kind}, whose models write none; set signal: teacher or labels"
-            )
-        if recipe.generation != Generation():
+        if recipe.generation != Generation() and learner is None:
             raise ValueError(f"generation says how texts are written, and {name} is of type {kind}; remove it")
         return
     if learner is not None and learner.signal_of_training == "interpolated" and recipe.generation.beams == 1:
@@ -109,6 +110,24 @@ def check_writing(recipe: WritingSections) -> None:
                 f"random"
             )
         require_both_stacks(f"{one.name}: intermediate", getattr(one, "intermediate", None), name, kind)
+
+
+def require_written_signals(recipe: WritingSections, learners: Sequence[CandidateKnobs]) -> None:
+    """Raise ValueError for a model that learns texts which a teacher of its type does not write, and for text of the
+    user's own beside them, of which there are none."""
+    name, kind, legal = recipe.spec.name, recipe.spec.kind, recipe.task_type.written_signals
+    refused = next((one for one in learners if one.signal_of_training not in legal), None)
+    if refused is not None:
+        why = f"whose teachers write {' and '.join(legal)} alone" if legal else "whose models write none"
+        raise ValueError(
+            f"{refused.name} learns the teacher's texts (signal: {refused.signal_of_training}), and {name} is of type "
+            f"{kind}, {why}; set signal: {', '.join(['teacher', *legal])} or labels"
+        )
+    if learners and not recipe.task_type.writes and getattr(recipe, "transfer", None) is not None:
+        raise ValueError(
+            f"{learners[0].name} learns the teacher's answers in the training chats (signal: sequence), and not those "
+            f"of transfer; remove the section transfer, or set signal: teacher"
+        )
 
 
 def require_written_places(

@@ -6,7 +6,6 @@ batch, T tokens of a source, L tokens of a text, K returned texts of each source
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -16,10 +15,8 @@ from transformers import AutoModelForSeq2SeqLM as PlainAutoModel
 from tasks.errors import ModelError
 from tasks.task_types.common_head import LoadedByConfig, PartOfModel, class_with, plain_class_for
 from tasks.task_types.seq2seq.target import WRITTEN_IDS
+from tasks.task_types.texts.likeliest_words import likeliest_words
 from tasks.task_types.units import Writing
-
-OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff")
-"""Settings of a generation config that a model which takes the likeliest words has no use for."""
 
 
 def first_token(model: Any) -> int:
@@ -66,23 +63,9 @@ class AutoModelForSeq2SeqLM(LoadedByConfig, PlainAutoModel):
 
 
 def settings_of_writing(model: Any, writing: Writing) -> Any:
-    """Return the generation config by which a model writes as ``writing`` says. Settings that are not among
-    ``writing``, such as words that must not be repeated, are the model's own; those of sampling have no effect."""
-    own = copy.deepcopy(model.generation_config)
-    own.update(
-        **dict.fromkeys(OF_SAMPLING),
-        do_sample=False,
-        num_beams=writing.beams,
-        num_return_sequences=writing.best,
-        length_penalty=writing.length_penalty if writing.beams > 1 else None,
-        early_stopping=False,
-        max_length=None,
-        max_new_tokens=writing.most,
-        min_length=None,
-        min_new_tokens=writing.least or None,
-        decoder_start_token_id=first_token(model),
-        use_cache=True,
-    )
+    """Return the generation config by which a model writes as ``writing`` says, with the token that begins a text."""
+    own = likeliest_words(model, writing)
+    own.update(decoder_start_token_id=first_token(model))
     return own
 
 

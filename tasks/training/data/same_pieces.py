@@ -13,6 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from tasks.errors import ModelError
+from tasks.task_types.units import Parts, Units, WrittenPieces
 from tasks.training.data.encoded import Encoded
 
 PIECES = "pieces"
@@ -20,9 +21,15 @@ PIECES = "pieces"
 DIGEST_BYTES = 8
 
 
+def is_answered_in_texts(units: Units | Parts | WrittenPieces | None) -> bool:
+    """Tell whether a teacher writes texts that students learn: from a source, or as an answer in a chat. None continues
+    the documents that a language model learns from."""
+    return isinstance(units, WrittenPieces) or (isinstance(units, Units) and units.are_chats)
+
+
 def other_signals(*, writes: bool) -> str:
     """Return the signals by which a student with other pieces can learn: labels, or the texts of a teacher that writes
-    one for each row. No teacher continues the texts that a language model learns from."""
+    some."""
     own = "labels (signal: labels)"
     return f"{own} or on its texts (signal: sequence)" if writes else f"{own}, or trim its vocabulary later"
 
@@ -47,7 +54,7 @@ def answered_pieces(encoded: Encoded) -> np.ndarray:
     return ids_U
 
 
-def require_same_pieces(stored_N: np.ndarray, encoded: Encoded) -> None:
+def require_same_pieces(stored_N: np.ndarray, encoded: Encoded, *, writes: bool) -> None:
     """Raise ModelError if rows are divided into other pieces than those that stored answers are about, from the digests
     of these, in the order of the rows."""
     others = int((stored_N != digests_of_pieces(encoded)).sum())
@@ -56,5 +63,5 @@ def require_same_pieces(stored_N: np.ndarray, encoded: Encoded) -> None:
             f"the student's tokenizer has the vocabulary of its teacher's, but divides {others:,} of "
             f"{len(stored_N):,} rows into other pieces, so its teacher's answers to its pieces would be read at wrong "
             f"places; start the student from a model with the same tokenizer, let its teacher read what it reads "
-            f"(task_distillation.answers: live), or train it on {other_signals(writes=encoded.written is not None)}"
+            f"(task_distillation.answers: live), or train it on {other_signals(writes=writes)}"
         )

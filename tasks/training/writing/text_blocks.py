@@ -6,12 +6,12 @@ Shape letter: N rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from tasks.engine.job import StoredBlocks
+from tasks.engine.job import Job, StoredBlocks
 from tasks.errors import ModelError
 
 SOURCES_OF_BLOCK = 256
@@ -74,6 +74,26 @@ class TextBlocks:
         """Write a block, and add its texts to all."""
         write_beams(self.file(number), texts)
         self.texts |= texts
+
+
+def written_in_blocks(
+    job: Job,
+    ids_N: np.ndarray,
+    lengths_N: np.ndarray,
+    texts_of: Callable[[np.ndarray], Mapping[int, list[str]]],
+    unit: str,
+) -> dict[int, list[str]]:
+    """Write a teacher's texts of all rows, and return them by row id; ``texts_of`` returns those of the rows of one
+    block by the number of the row. Each finished block is on the disk."""
+    blocks = TextBlocks(job.checkpoints)
+    job.blocks = blocks.stored
+    for number, of_block in enumerate(blocks_by_length(lengths_N)):
+        if not blocks.has(number):
+            blocks.write(number, {int(ids_N[row]): texts for row, texts in texts_of(of_block).items()})
+        job.progress(len(blocks.texts), len(ids_N), unit=unit)
+    by_id = {int(number): blocks.texts[int(number)] for number in ids_N}
+    write_beams(job.output / BEAMS_FILE, by_id)
+    return by_id
 
 
 def texts_of_rows(folder: Path, ids_N: np.ndarray) -> list[list[str]]:
