@@ -89,9 +89,9 @@ def test_losses_are_told_and_a_plan_says_that_they_are_not_known() -> None:
     known = {"whole": 0.0, "4000": 0.0213, "int8": 0.002}
     result = SearchResult(scored_by="accuracy", budgets=("x",), points=1, fitting=1, table=table("torch"), losses=known)
     (told,) = [line for line in search_lines(result) if "cost the teacher" in line]
-    assert told.endswith("least accuracy on the selection rows: whole pieces 0.000, 4,000 pieces 0.021, int8 0.002.")
+    assert "cost the teacher, in accuracy: all pieces 0.000, 4,000 pieces 0.021, int8 0.002. Each shape" in told
     errors = result.replaced(scored_by="mse", losses={"int8": 0.015})
-    assert any(line.endswith("selection rows: int8 1.5 %.") for line in search_lines(errors))
+    assert any("cost the teacher, in mse: int8 1.5 %." in line for line in search_lines(errors))
     unknown = planned_lines(result.replaced(losses=None), [])
     assert any(
         "first format that fits, with the largest vocabulary: which of them costs least" in one for one in unknown
@@ -131,7 +131,7 @@ def test_a_search_scores_its_teacher_with_each_vocabulary_and_in_each_format(
     assert {"vocabulary-whole", "vocabulary-60"} <= {
         one.label for one in result.stages if one.name == "trim-vocabulary"
     }
-    assert any("cost the teacher least accuracy" in line for line in search_lines(search))
+    assert any("cost the teacher, in accuracy: " in line for line in search_lines(search))
     assert {row["cache"] for row in plan_recipe(recipe, home=home, kind="search")} == {"hit"}
     assert not {"vocabulary-whole", "vocabulary-60"} & {row.name for row in result.models}, "they are no candidates"
 

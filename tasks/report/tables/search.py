@@ -105,14 +105,15 @@ def losses_line(losses: Mapping[str, Number], metric: str) -> str:
         for name, loss in losses.items()
     ]
     return (
-        f"Of vocabularies and formats that fit, each shape has those that cost the teacher least {metric} on the "
-        f"selection rows: {', '.join(parts)}."
+        f"On the selection rows vocabularies and formats cost the teacher, in {metric}: {', '.join(parts)}. Each shape "
+        f"has those that fit and cost least."
     )
 
 
 def named_choice(name: str) -> str:
     """Return a vocabulary or a format in words."""
-    return f"{int(name):,} pieces" if name.isdecimal() else f"{name} pieces" if name in ("whole", "used") else name
+    words = {"whole": "all pieces", "used": "used pieces"}
+    return f"{int(name):,} pieces" if name.isdecimal() else words.get(name, name)
 
 
 def by_hand_line(shapes: Sequence[ShapeByHand]) -> str:
