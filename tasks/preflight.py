@@ -53,7 +53,7 @@ def check_students(recipe: Recipe, base: Path, starts: Mapping[str, Path]) -> No
     require_stacks(recipe, config)
     require_room_of_model(recipe, config)
     require_prompts(base, recipe.spec.kind, recipe.spec, recipe.transfer)
-    require_template(base, recipe.spec.kind)
+    require_template([base, *starts.values()], recipe.spec.kind)
     for student in recipe.new_students:
         own = check_start(recipe, student, starts[student.name], base) if student.name in starts else None
         check_student(recipe, student, config, own)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from tasks.errors import RecipeError
 from tasks.recipe.makers.search import Bound, LatencySlice, ShapeSearch
 from tasks.recipe.makers.supernets import WHOLE
+from tasks.results.row import Number
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable
+from tasks.search.expected_losses import expected_loss
 from tasks.search.ranking import cost_the_same, dominated
 
 BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
@@ -17,7 +19,7 @@ BYTES_OF_A_NUMBER = {"torch": 4.0, "onnx": 4.0, "int8": 1.0, "int8-table4": 0.5}
 SCALED_TOGETHER = {"int8-table4": 32}
 """Numbers of a row of an embedding that share a scale in float32, in formats whose rows have scales of their own."""
 BYTES_OF_A_SCALE = 4
-NO_LOSSES: Mapping[str, float] = {}
+NO_LOSSES: Mapping[str, Number] = {}
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,22 @@ def fitting_shapes(
     table: LatencyTable,
     vocabularies: Sequence[SizedVocabulary],
     joules_per_ms: float | None,
-    losses: Mapping[str, float] = NO_LOSSES,
+    losses: Mapping[str, Number] = NO_LOSSES,
 ) -> list[JudgedShape]:
-    """Return the shapes that fit the budgets, each in the format and with the vocabulary that fit and whose expected
-    ``losses``, by name, are the least together; among equals in the first format, with the largest vocabulary.
+    """Return the shapes that fit the budgets, each in that of its fitting forms whose expected loss is the least; among
+    equals in the first format. Raises as ``fitting_forms`` does."""
+    forms = fitting_forms(search, table, vocabularies, joules_per_ms)
+    return [min(one, key=lambda form: expected_loss(form, losses)) for one in forms]
+
+
+def fitting_forms(
+    search: ShapeSearch,
+    table: LatencyTable,
+    vocabularies: Sequence[SizedVocabulary],
+    joules_per_ms: float | None,
+) -> list[list[JudgedShape]]:
+    """Return of each shape that fits the budgets its forms: one in each format in which it fits, in the order of the
+    recipe, with the largest vocabulary that does.
 
     Raises RecipeError for a budget in joules on a processor of unknown watts, and where no shape fits.
     """
@@ -114,22 +128,20 @@ def fitting_shapes(
             "search.budget.joules: the watts of this processor are not known; set costs.core_watts, or remove it"
         )
     limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
-    found: dict[tuple[int, float, float], JudgedShape] = {}
-    least: dict[tuple[int, float, float], float] = {}
+    found: dict[tuple[int, float, float], dict[str, JudgedShape]] = {}
     over: list[JudgedShape] = []
     every: list[dict[str, float]] = []
     for cell, layers, vocabulary in points_in_order(search, table, vocabularies):
-        key = (layers, float(cell.width), float(cell.neurons))
         costs = predicted_costs(cell, layers, vocabulary.size, table.vocabulary, joules_per_ms)
         shape = shape_of_point(cell, layers, vocabulary, table.vocabulary, costs)
         over.append(shape)
         every.append(costs)
-        lost = losses.get(shape.format, 0.0) + losses.get(shape.pieces, 0.0)
-        if all(costs[name] <= most for name, most in limits.items()) and (key not in found or lost < least[key]):
-            found[key], least[key] = shape, lost
+        if all(costs[name] <= most for name, most in limits.items()):
+            forms = found.setdefault((layers, float(cell.width), float(cell.neurons)), {})
+            forms.setdefault(shape.format, shape)
     if not found:
         raise RecipeError(sentence_on_nearest(over, every, limits))
-    return list(found.values())
+    return [[*forms.values()] for forms in found.values()]
 
 
 def sentence_on_nearest(

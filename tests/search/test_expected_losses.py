@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from flows.branches.search.supernet import with_states
-from flows.cli.runner import planned_search, run_recipe
+from flows.cli.runner import run_recipe
 from flows.home import Home
+from tasks.ports.store.folder import FolderStore
 from tasks.report.tables.search import planned_lines, search_lines
+from tasks.results.facts import ModelFacts
 from tasks.results.run import RunResult
 from tasks.results.search import JudgedShape, SearchResult
-from tasks.search.expected_losses import losses_of_scores, score_as_served, with_loss
-from tasks.search.space import SizedVocabulary, fitting_shapes
+from tasks.search.expected_losses import expected_loss, losses_of_scores, score_as_served, with_loss, without_unknown
+from tasks.search.space import SizedVocabulary, fitting_forms, fitting_shapes
 from tests.command_line import plan_recipe
 from tests.search.test_search import search_recipe
 from tests.search.test_space import WHOLE, search_of, table
@@ -62,15 +64,20 @@ def test_both_losses_count_and_a_budget_is_never_left_for_a_smaller_loss() -> No
     assert (one.format, one.vocabulary) == ("torch", 1000)
 
 
-def test_losses_are_differences_to_the_best_and_shares_of_errors() -> None:
-    found = losses_of_scores({"whole": 0.90, "used": 0.91, "500": 0.86}, "accuracy")
-    assert found == pytest.approx({"whole": 0.01, "used": 0.0, "500": 0.05})
-    errors = losses_of_scores({"whole": -2.0, "500": -2.5}, "mse")
-    assert errors == pytest.approx({"whole": 0.0, "500": 0.25})
+def test_losses_are_differences_to_the_teacher_and_shares_of_errors() -> None:
+    found = losses_of_scores({"used": 0.91, "500": 0.86}, 0.90, "accuracy")
+    assert found == pytest.approx({"used": 0.0, "500": 0.04}), "a better score by chance is no reason for fewer pieces"
+    errors = losses_of_scores({"500": -2.5, "400": -1.9}, -2.0, "mse")
+    assert errors == pytest.approx({"500": 0.25, "400": 0.0})
     assert with_loss(0.9, 0.05, "accuracy") == pytest.approx(0.85)
     assert with_loss(-4.0, 0.25, "mse") == pytest.approx(-5.0), "an error a quarter larger"
     assert with_loss(None, 0.05, "accuracy") is None
-    assert losses_of_scores({"whole": 0.0, "500": 0.0}, "mse") == {"whole": 0.0, "500": 0.0}
+    assert losses_of_scores({"500": -1.0}, 0.0, "mse") == {"500": 0.0}
+    assert without_unknown({"500": 0.03, "int8": 0.0}, ["int8", "int8-table4"]) == {
+        "500": 0.03,
+        "int8": 0.0,
+        "int8-table4": 0.03,
+    }
 
 
 def test_shapes_are_ranked_by_what_is_left_in_their_format() -> None:
@@ -93,47 +100,68 @@ def test_losses_are_told_and_a_plan_says_that_they_are_not_known() -> None:
     errors = result.replaced(scored_by="mse", losses={"int8": 0.015})
     assert any("cost the teacher, in mse: int8 1.5 %." in line for line in search_lines(errors))
     unknown = planned_lines(result.replaced(losses=None), [])
-    assert any(
-        "first format that fits, with the largest vocabulary: which of them costs least" in one for one in unknown
-    )
-    assert not any("costs least" in one for one in planned_lines(result, []))
+    assert any("first format that fits, with the largest vocabulary: what both cost is known" in one for one in unknown)
+    assert not any("what both cost" in one for one in planned_lines(result, []))
+
+
+SPACE = {"layers": [1, 2], "neurons": [0.5], "vocabulary": ["whole", 60], "formats": ["onnx", "int8"]}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return Home(tmp_path_factory.mktemp("home")).create()
+
+
+@pytest.fixture(scope="module")
+def between(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path, tiny_rows: Path) -> float:
+    """Bytes in which a shape of two layers fits as a graph with fewer pieces, and not with all."""
+    short = {"rounds": 1, "shapes": 1, "candidates": 1}
+    recipe = search_recipe(tiny_bert, tiny_rows, space=SPACE, budget={"bytes": "1x"}, **short)
+    search = RunResult.model_validate(run_recipe(recipe, home=home, kind="search")).search
+    assert search is not None and search.table is not None and search.losses == {"int8": search.losses["int8"]}
+    (cell,) = [one for one in search.table.cells if (one.format, one.neurons) == ("onnx", 0.5)]
+    return float(cell.bytes.of(2) - (search.table.vocabulary - 60) / 2 * cell.row_bytes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranking", ["halving", "supernet"])
 def test_a_search_scores_its_teacher_with_each_vocabulary_and_in_each_format(
-    ranking: str,
-    prefect_server: None,
-    engines_here: None,
-    tiny_bert: Path,
-    tiny_rows: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ranking: str, between: float, home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flows.branches.search.supernet.TRUSTED", -1.0)  # tiny models have any tau
-    home = Home(tmp_path / "home").create()
+    monkeypatch.setattr("flows.branches.search.supernet.LEAST_CHECKED", 2)
+    monkeypatch.setattr("flows.branches.search.shapes.LEAST_CHECKED", 2)
     recipe = search_recipe(
         tiny_bert,
         tiny_rows,
-        space={"layers": [1, 2], "neurons": [0.5, 1.0], "vocabulary": ["whole", 60], "formats": ["onnx", "int8"]},
-        budget={"bytes": "0.9x"},
+        space=SPACE,
+        budget={"bytes": between},
         ranking=ranking,
         candidates=1,
         supernet={"prediction": recipe_training(), "rows": 20},
         training={**recipe_training(), "signal": "teacher"},
     )
-    _, found, lines = planned_search(recipe, home)
-    assert isinstance(found, SearchResult) and found.table is None
     result = RunResult.model_validate(run_recipe(recipe, home=home, kind="search"))
     search = result.search
-    assert search is not None and search.losses is not None and set(search.losses) == {"whole", "60", "int8"}
-    assert min(search.losses["whole"], search.losses["60"]) == 0 <= search.losses["int8"]
-    assert {"vocabulary-whole", "vocabulary-60"} <= {
-        one.label for one in result.stages if one.name == "trim-vocabulary"
-    }
+    assert search is not None and search.losses is not None and {*search.losses} == {"whole", "60", "int8"}
+    labels = [one.label for one in result.stages if one.name == "trim-vocabulary"]
+    assert labels.count("vocabulary-60") == 1 and "vocabulary-whole" not in labels
+    # the losses are those of the stages: the teacher's own score, and that of the teacher with fewer pieces
+    store = FolderStore(Path(home.store))
+    keys = {one.label or one.name: one.key for one in result.stages}
+    made = [store.find(keys[name]) for name in ("finetune-teacher", "vocabulary-60")]
+    own, trimmed = (one.read(ModelFacts).score for one in made if one is not None)
+    assert search.losses["whole"] == 0 and search.losses["60"] == pytest.approx(max(0.0, own - trimmed))
+    assert search.table is not None and recipe.search is not None
+    both = [SizedVocabulary("whole", search.table.vocabulary), SizedVocabulary("60", 60)]
+    forms = {one[0].layers: one for one in fitting_forms(recipe.search, search.table, both, None)}
+    assert [(one.format, one.pieces) for one in forms[2]] == [("onnx", "60"), ("int8", "whole")]
+    for one in search.shapes:
+        costs = {form.format: expected_loss(form, search.losses) for form in forms[one.layers]}
+        assert costs[one.format] == min(costs.values())
     assert any("cost the teacher, in accuracy: " in line for line in search_lines(search))
     assert {row["cache"] for row in plan_recipe(recipe, home=home, kind="search")} == {"hit"}
-    assert not {"vocabulary-whole", "vocabulary-60"} & {row.name for row in result.models}, "they are no candidates"
+    assert "vocabulary-60" not in {row.name for row in result.models}, "it is no candidate"
 
 
 def recipe_training() -> dict[str, object]:

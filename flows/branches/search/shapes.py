@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flows.branches.candidate import SharedArtifacts
-from flows.branches.makers import one_candidate
 from flows.branches.search.found import FoundCandidates, compared_by
 from flows.branches.search.rounds import ROUND, train_in_rounds
 from flows.branches.search.supernet import CHECKED, LEAST_CHECKED, rank_in_supernet
-from flows.branches.search.teacher_losses import losses_on_teacher, trimmed_teacher
+from flows.branches.search.teacher_losses import TrimmedTeachers, losses_on_teacher
 from flows.branches.search.trials import require_trials
 from tasks.contracts import Artifact
 from tasks.errors import RecipeError
@@ -34,6 +33,7 @@ from tasks.search.ranking import LARGEST_LATENCY_ERROR, LEAST_RANK, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
     depths_of,
+    fitting_forms,
     fitting_shapes,
     largest_first,
     longest_table,
@@ -123,20 +123,19 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         table_seconds=longest_table(knobs),
     )
     table = await measure_latencies(knobs, base=shared.base)
-    vocabularies = await vocabularies_of(recipe, search, table, shared)
+    trimmed = TrimmedTeachers(recipe, shared)
+    vocabularies = await vocabularies_of(search, table, trimmed)
     if not table.facts or vocabularies is None:
         return FoundCandidates(result)
     known = table.read(LatencyTable)
     energy = joules_per_ms(recipe, table, session)
-    fitting_shapes(
-        search, known, vocabularies, energy
-    )  # a budget that nothing meets is said before a teacher is trained
-    losses = await losses_on_teacher(recipe, search, vocabularies, shared)
+    forms = [form for one in fitting_forms(search, known, vocabularies, energy) for form in one]
+    losses, notes = await losses_on_teacher(recipe, search, forms, trimmed, shared)
     shapes = largest_first(fitting_shapes(search, known, vocabularies, energy, losses or {}))
     require_other_names(recipe, [one.name for one in shapes])
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
-    result = result.replaced(losses=losses, limits=limits_of_graphs(search, known, energy))
+    result = result.replaced(losses=losses, notes=notes, limits=limits_of_graphs(search, known, energy))
     ranked = await ranked_shapes(recipe, search, result, shared)
     if ranked is None:
         return FoundCandidates(result)
@@ -204,15 +203,14 @@ def joules_per_ms(recipe: Recipe, table: Artifact, session: Session) -> float | 
 
 
 async def vocabularies_of(
-    recipe: Recipe, search: ShapeSearch, table: Artifact, shared: SharedArtifacts
+    search: ShapeSearch, table: Artifact, trimmed: TrimmedTeachers
 ) -> list[SizedVocabulary] | None:
     """Return the vocabularies of the space with their sizes; the pieces that the texts use are counted by trimming the
     teacher. None in a plan that does not know them."""
     found: list[SizedVocabulary] = []
     for pieces in search.space.vocabulary:
         if pieces == "used":
-            counted = await one_candidate(recipe, trimmed_teacher(SizedVocabulary("used", 0)), shared)
-            facts = counted.models[0].facts
+            facts = (await trimmed.of(SizedVocabulary("used", 0))).facts
             if not facts:
                 return None
             found.append(SizedVocabulary("used", int(str(facts["pieces"]))))

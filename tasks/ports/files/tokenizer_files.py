@@ -91,11 +91,12 @@ def template_of_chats(folder: Path) -> object:
     return file.read_text(encoding="utf-8") if file.is_file() else own.get("chat_template")
 
 
-def require_template(folder: Path, kind: str) -> None:
+def require_template(folders: Sequence[Path], kind: str) -> None:
     """Raise ModelError for a model whose tokenizer has no template for chats, where a task is of chats."""
-    if kind == "chats" and template_of_chats(folder) is None:
+    folder = next((one for one in folders if kind == "chats" and template_of_chats(one) is None), None)
+    if folder is not None:
         raise ModelError(
-            f"the tokenizer in {folder} has no template for chats (chat_template); name a teacher that answers in "
+            f"the tokenizer in {folder} has no template for chats (chat_template); name a model that answers in "
             f"chats, or write each chat as one text, and set task.kind: next-words"
         )
 

@@ -126,14 +126,15 @@ class Space(Knobs):
     vocabulary: tuple[Literal["whole", "used"] | Annotated[int, Field(ge=1, le=LARGEST_VOCABULARY)], ...] = Field(
         ("whole",),
         min_length=1,
-        description="Vocabularies: whole, used (the pieces of the texts), or numbers of pieces. A shape gets, of those "
-        "that fit, the one that costs the teacher least on the selection rows, trimmed after its training.",
+        description="Vocabularies: whole, used (the pieces of the texts), or numbers of pieces. A shape gets the "
+        "largest that fits in its format, trimmed after its training.",
     )
     formats: tuple[Format, ...] = Field(
         ("torch",),
         min_length=1,
         description="How it is served: torch, onnx, int8, int8-table4 (see exports.formats). A shape gets, of those "
-        "that fit, the one that costs the teacher least; the first among equals.",
+        "in which it fits, the one that costs the teacher least on the selection rows, with its vocabulary; the first "
+        "among equals.",
     )
 
     @model_validator(mode="after")

@@ -137,6 +137,12 @@ def require_written_places(
     student's own number of them."""
     stated = [value for knob in WRITTEN_PLACES if isinstance(value := config.get(knob), int)]
     there, asked = positions or max(stated[:1], default=0), recipe.generation.max_length
+    answers = any(one.signal_of_training in WRITTEN_SIGNALS for one in recipe.planned)
+    if not recipe.task_type.writes and answers and name == "the teacher" and 0 < there <= asked:
+        raise ModelError(
+            f"generation.max_length is {asked}, and {name} has {there} positions for a question and its answer "
+            f"together; set a smaller one, such as {there // 2}"
+        )
     if recipe.task_type.writes and 0 < there < asked:
         raise ModelError(
             f"generation.max_length is {asked}, and {name} has {there} positions, so it writes at most {there} tokens; "

@@ -106,7 +106,7 @@ def losses_line(losses: Mapping[str, Number], metric: str) -> str:
     ]
     return (
         f"On the selection rows vocabularies and formats cost the teacher, in {metric}: {', '.join(parts)}. Each shape "
-        f"has those that fit and cost least."
+        f"has the largest vocabulary that fits in a format, and the format in which both cost least."
     )
 
 
@@ -200,8 +200,8 @@ def planned_lines(result: SearchResult, lengths: Sequence[str], supernet: Planne
     rounds = ", then ".join(f"{count} for {length} each" for count, length in zip(result.rounds, lengths, strict=True))
     if result.losses is None:
         waiting = (
-            "each shape is listed in the first format that fits, with the largest vocabulary: which of them costs "
-            "least is known once the teacher is trained and scored with each"
+            "each shape is listed in the first format that fits, with the largest vocabulary: what both cost is known "
+            "once the teacher is trained and scored with each"
         )
         result = result.replaced(notes=(*result.notes, waiting))
     if supernet is None:

@@ -24,7 +24,7 @@ from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
 from tasks.training.data.written_texts import texts_of_batch
 from tasks.training.models.students import freeze, load_classifier
 from tasks.training.precision import device, make_deterministic, store_as_multiplied
-from tasks.training.writing.chat_answers import AnsweringTeacher, own_messages
+from tasks.training.writing.chat_answers import AnsweringTeacher, answering_teacher, own_messages
 from tasks.training.writing.text_blocks import texts_of_rows, written_in_blocks
 
 SOURCES_AT_ONCE, TOKENS_AT_ONCE = 64, 4096
@@ -41,7 +41,7 @@ def write_all_beams(job: Job) -> dict[str, object]:
     store_as_multiplied(teacher, knobs.precision)
     rows = read_rows(job.inputs["rows"], "train", task.head)
     if isinstance(rows.units, Units) and rows.units.are_chats:
-        return answer_chats(job, rows, AnsweringTeacher(teacher, tokenizer, rows.units, knobs))
+        return answer_chats(job, rows, answering_teacher(teacher, tokenizer, rows.units, knobs))
     return write_beams_of_sources(job, rows, teacher, tokenizer, knobs)
 
 
@@ -59,11 +59,14 @@ def answer_chats(job: Job, rows: Rows, teacher: AnsweringTeacher) -> dict[str, o
     messages, own = own_messages(rows.texts, [chat for (chat,) in by_id.values()])
     if messages and not own:
         raise ModelError(
-            f"the teacher wrote an answer of its own to none of {messages:,} questions: within generation.max_length, "
-            f"{teacher.knobs.max_length} tokens, none came to its end, or each is the one that is given; set a larger "
-            f"one, or signal: labels"
+            f"the teacher wrote an answer of its own to none of {messages:,} questions: where a prompt with "
+            f"{teacher.room} tokens or fewer was read, no answer came to its end within generation.max_length, "
+            f"{teacher.knobs.max_length} tokens, or it was the given one; give prompts room by max_length of the "
+            f"student's training, and answers by generation.max_length, or set signal: labels"
         )
-    return {"rows": len(rows), "messages": messages, "own": own}
+    note = f"{own:,} of {messages:,} answers are the teacher's own; others are as given"
+    job.log(note)
+    return {"rows": len(rows), "messages": messages, "own": own, "note": note}
 
 
 def write_beams_of_sources(

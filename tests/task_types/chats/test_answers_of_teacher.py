@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -19,16 +20,21 @@ from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.ports.rows.table_files import write_table
+from tasks.preflight import check_students
+from tasks.recipe.makers.writing import TextAnswerSlice
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import RowsSlice
 from tasks.scoring.continuing import continued_texts
 from tasks.task_types.texts.messages import ASSISTANT, messages_in
-from tasks.training.data.rows import read_rows, read_task
+from tasks.task_types.units import Units
+from tasks.training.data.rows import load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_prediction
+from tasks.training.models.students import load_classifier
 from tasks.training.writing.answer_texts import rows_with_texts, write_all_beams
-from tasks.training.writing.chat_answers import own_messages
+from tasks.training.writing.chat_answers import answering_teacher, own_messages
 from tasks.training.writing.text_blocks import BEAMS_FILE, read_beams
-from tests.task_types.chats.tables import chats, write_answering, write_chats
+from tests.task_types.chats.tables import CHATML, chats, write_answering, write_chats
+from tests.task_types.next_words.tables import write_decoder
 from tests.task_types.next_words.test_chain import values_for
 
 KNOBS: dict[str, Any] = {
@@ -138,12 +144,41 @@ def test_students_with_other_pieces_learn_the_answers(inputs: dict[str, Path], t
 
 
 def test_answers_without_an_end_are_not_learned(inputs: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(
-        ModelError, match=r"answer of its own to none of \d+ questions: within generation.max_length, 1"
-    ):
+    with pytest.raises(ModelError, match=r"own to none of \d+ questions: .* generation.max_length, 1 tokens"):
         write_all_beams(job(GREEDY | {"max_length": 1}, tmp_path / "short", **inputs))
-    with pytest.raises(ModelError, match="to none of"):  # no prompt is that short
+    with pytest.raises(ModelError, match="where a prompt with 2 tokens or fewer was read"):
         write_all_beams(job(GREEDY | {"source_length": 2}, tmp_path / "unread", **inputs))
+
+
+def test_an_answer_ends_with_the_sign_of_the_template(inputs: dict[str, Path]) -> None:
+    """A teacher learns to write the sign behind a message, which need not be the end of its generation config."""
+    task, tokenizer = read_task(inputs["rows"], "chats"), load_tokenizer(inputs["teacher"])
+    units, knobs = task.head.units, TextAnswerSlice.model_validate(GREEDY)
+    assert isinstance(units, Units)
+    model = load_classifier(inputs["teacher"], task, torch.device("cpu"))
+    (end,) = answering_teacher(model, tokenizer, units, knobs).ends
+    assert end == tokenizer.eos_token_id and not hasattr(type(model), "plain_class")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|start|>", "<|stop|>"]})
+    tokenizer.chat_template = CHATML.replace("<|end|>", "<|stop|>")
+    stop = tokenizer.convert_tokens_to_ids("<|stop|>")
+    assert answering_teacher(model, tokenizer, units, knobs).ends == tuple(sorted((end, stop)))
+    model.generation_config.eos_token_id = None
+    assert answering_teacher(model, tokenizer, units, knobs).ends == (stop,)
+    tokenizer.chat_template = CHATML.replace("<|end|>", " .")  # a piece of any text
+    with pytest.raises(ModelError, match="nothing tells where an answer of the teacher ends"):
+        answering_teacher(model, tokenizer, units, knobs)
+
+
+def test_a_model_without_a_template_or_without_room_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    base = write_answering(tmp_path / "decoder")
+    write_chats(tmp_path)
+    start = write_decoder(tmp_path / "start", layers=2)
+    recipe = chats_recipe(tmp_path, generation={"max_length": 24})
+    check_students(recipe, base, {})
+    with pytest.raises(ModelError, match="start has no template for chats"):
+        check_students(recipe, base, {"texts": start})
+    with pytest.raises(ModelError, match="the teacher has 128 positions for a question and its answer together.* 64"):
+        check_students(chats_recipe(tmp_path, generation={"max_length": 128}), base, {})
 
 
 def test_beams_answer_too(inputs: dict[str, Path], texts: Path, tmp_path: Path) -> None:
@@ -164,7 +199,8 @@ def test_a_plan_writes_the_answers_once_for_all_that_learn_them(tmp_path: Path) 
     write_chats(tmp_path)
     recipe = chats_recipe(tmp_path, generation={"beams": 1, "max_length": 24})
     again = {**recipe.students[-1].model_dump(exclude_unset=True), "name": "again", "seeds": [0, 1]}
-    recipe = chats_recipe(tmp_path, students=[*(one.model_dump(exclude_unset=True) for one in recipe.students), again])
+    students = [*(one.model_dump(exclude_unset=True) for one in recipe.students), again]
+    recipe = chats_recipe(tmp_path, students=students, generation={"beams": 1, "max_length": 24})
     records = planned_records(recipe, Home(tmp_path / "home").create())
     assert [one.name for one in records].count("answer-texts") == 1
 
