@@ -203,7 +203,7 @@ def test_the_gate_of_an_error_asks_for_a_share_of_the_teachers(kind: str, metric
 @pytest.mark.parametrize(
     ("kind", "write", "sentence"),
     [
-        ("chats", write_decoder, "has no template for chats .chat_template.; name a teacher that answers in chats"),
+        ("chats", write_decoder, "has no template for chats .chat_template.; name a model that answers in chats"),
         ("chats", write_answering, ""),
         ("next-words", write_decoder, ""),
         ("next-words", write_encoder, "the teacher is of type bert, which sees the words behind a place"),
