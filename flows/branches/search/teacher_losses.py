@@ -74,14 +74,14 @@ async def losses_on_teacher(
     if compared_by(recipe, search.training) != recipe.spec.headline:
         return LossesOfTeacher()
     sizes = {one.pieces: SizedVocabulary(one.pieces, one.vocabulary) for one in fitting}
+    every = [*dict.fromkeys(one.format for one in fitting)]
     pieces, formats = await asyncio.gather(
-        losses_of_vocabularies(recipe, sizes, trimmed, shared),
-        losses_of_formats(recipe, [*dict.fromkeys(one.format for one in fitting)], shared),
+        losses_of_vocabularies(recipe, sizes, trimmed, shared), losses_of_formats(recipe, every, shared)
     )
     if pieces is None or formats.losses is None:
         return LossesOfTeacher(None)
-    every = [*dict.fromkeys(one.format for one in fitting if one.format not in IN_FULL_PRECISION)]
-    return LossesOfTeacher(without_unknown(pieces | formats.losses, every if formats.notes else ()), formats.notes)
+    unknown = [one for one in every if formats.notes and one not in IN_FULL_PRECISION]
+    return LossesOfTeacher(without_unknown(pieces | formats.losses, unknown), formats.notes)
 
 
 async def losses_of_vocabularies(
@@ -90,11 +90,11 @@ async def losses_of_vocabularies(
     """Return the loss of each vocabulary against the teacher's own."""
     if len(sizes) < 2 or recipe.spec.headline in OF_PIECES:
         return {}
-    made = {name: await trimmed.of(size) for name, size in sizes.items() if name != "whole"}
-    teacher = await shared.teacher
-    if not all(one.facts for one in (teacher, *made.values())):
+    smaller = [size for size in sizes.values() if size.pieces != "whole"]
+    teacher, *made = await asyncio.gather(shared.teacher, *map(trimmed.of, smaller))
+    if not all(one.facts for one in (teacher, *made)):
         return None
-    scores = {name: one.read(ModelFacts).score for name, one in made.items()}
+    scores = {size.pieces: one.read(ModelFacts).score for size, one in zip(smaller, made, strict=True)}
     found = losses_of_scores(scores, teacher.read(ModelFacts).score, recipe.spec.headline)
     return {"whole": 0.0, **found} if "whole" in sizes else found
 

@@ -75,7 +75,6 @@ class AnsweringTeacher:
         lengths_N = np.zeros(1 + max(fitting, default=0), dtype=np.int64)
         lengths_N[fitting] = [len(prompts[row]) for row in fitting]
         tokens = PROMPT_TOKENS // self.knobs.beams
-        tokens = PROMPT_TOKENS // self.knobs.beams
         for _, alike in groupby(fitting, key=lambda row: len(prompts[row])):
             for rows in cut_batches(np.asarray([*alike]), lengths_N, PROMPTS_AT_ONCE, tokens):
                 yield from zip(rows.tolist(), self.written([prompts[int(row)] for row in rows]), strict=True)
