@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tasks.report.format import baseline_comparison, speeds
+from tasks.report.format import baseline_comparison, one_class, speeds
 from tasks.report.tables import results
 from tasks.report.tables.results import COLUMNS
 from tests.report.figures import row, typed, undefined
@@ -172,3 +172,28 @@ def test_what_a_stage_noted_stands_below_the_table_once() -> None:
         row("top-2", "dropped", note="fewer times"),
     ]
     assert results_markdown(models).count("Note: fewer times.") == 1 and "Note" not in results_markdown(models[:1])
+
+
+def one_class_lines(**matrices: dict[str, Any]) -> list[str]:
+    return one_class.one_class_lines(typed([row(name, inspection=found) for name, found in matrices.items()]))
+
+
+def test_models_that_give_all_rows_one_class_are_named() -> None:
+    constant, able = [[0, 38], [0, 66]], [[30, 8], [2, 64]]
+    found = one_class_lines(
+        half={"confusion": constant, "nll": 0.66},
+        best={"confusion": able, "nll": 0.2},
+        quarter={"confusion": constant, "nll": 0.7},
+    )
+    assert found == [
+        "All 104 rows get one class from half, quarter: they tell nothing apart, a score is the share of rows of that "
+        "class, and a share of the teacher means nothing."
+    ]
+    assert "it tells nothing apart" in one_class_lines(half={"confusion": constant, "nll": 0.66})[0]
+    models = [row("half", inspection={"confusion": constant, "nll": 0.66})]
+    assert "All 104 rows get one class from half" in results_markdown(models)
+
+
+def test_one_class_among_rows_of_one_class_and_other_matrices_are_no_fault() -> None:
+    assert not one_class_lines(half={"confusion": [[0, 0], [0, 66]], "nll": 0.1})
+    assert not one_class_lines(tags={"confusion": [[0, 38], [0, 66]], "precision": 0.5}, plain={})

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from tasks.report.format.baseline_comparison import baseline_lines, lines_on_further_rows
 from tasks.report.format.numbers import DASH, amount, bounds, count, figure, money, percent, span
+from tasks.report.format.one_class import one_class_lines
 from tasks.report.format.pareto import Front, fronts, number
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
 from tasks.report.page.charts import DropPoint, drop_chart, front_chart
@@ -134,15 +135,15 @@ def role_mark(role: str) -> Markup:
 
 
 def notes(result: RunResult) -> list[str]:
-    """Return the comparisons of candidates with baselines and controls, the notes of stages, and the models of
-    unsteady speed."""
+    """Return the comparisons of candidates with baselines and controls, the notes of stages, and the models that give
+    all rows one class, or have an unsteady speed."""
     noted = sorted({f"{model.note}." for model in result.models if model.note})
     further = sorted({split for model in result.models for split in model.metrics} - {result.split})
     if further:  # lines on several sets of rows: each names its own
         compared = lines_on_further_rows(result.models, [result.split, *further])
     else:
         compared = baseline_lines(result.models, result.split)
-    return [*compared, *noted, *speed_lines(result.models)]
+    return [*compared, *noted, *one_class_lines(result.models), *speed_lines(result.models)]
 
 
 # --- training ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from tasks.ports.markdown import escaped
 from tasks.report.format.baseline_comparison import Bounded, baseline_lines
 from tasks.report.format.means import VARIED
 from tasks.report.format.numbers import megabytes, share_in_words
+from tasks.report.format.one_class import one_class_lines
 from tasks.report.format.speeds import format_latency, format_speedup, speed_lines
 from tasks.results.roles import role_of
 from tasks.results.row import ResultRow
@@ -70,9 +71,9 @@ def results_markdown(models: Sequence[ResultRow], *, headline: str | None = None
 
 def notes(models: Sequence[ResultRow], written: Callable[[str], str] = str) -> list[str]:
     """Return the notes of stages about models, each once and ``written`` as its place needs it, and lines on models
-    whose speed is unsteady or was timed in another way than the teacher's."""
+    that give all rows one class, or whose speed is unsteady or was timed in another way than the teacher's."""
     noted = [f"Note: {written(note)}." for note in sorted({model.note for model in models if model.note})]
-    return [*noted, *speed_lines(models)]
+    return [*noted, *one_class_lines(models), *speed_lines(models)]
 
 
 def cells(model: ResultRow, split: str, headline: str | None = None) -> list[str]:
