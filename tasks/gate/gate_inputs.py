@@ -21,6 +21,7 @@ from tasks.recipe.judging import FIGURES, Criterion
 from tasks.recipe.recipe import Recipe
 from tasks.results.evaluation_facts import ModelDescription
 from tasks.results.facts import RowsFacts
+from tasks.results.one_class import rows_of_one_class
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow
 from tasks.results.search import SearchResult
 from tasks.scoring.evaluation import (
@@ -271,6 +272,7 @@ def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:
         quality=quality,
         selection=row.selection_score,
         perfect=quality == (0.0 if turned else 1.0),
+        rows_of_one_class=rows_of_one_class(row),
         on=on,
         lead=lead_of(ahead, turned=turned) if ahead else None,
     )
@@ -299,6 +301,7 @@ def as_if_on(row: ResultRow, name: str, split: str) -> ResultRow:
         retained={split: found.retained or UNDEFINED},
         difference={split: found.difference or UNDEFINED},
         agreement={split: found.agreement},
+        inspection=None,
     )
 
 

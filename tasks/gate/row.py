@@ -46,6 +46,8 @@ class GateRow(Stated):
     """The score on the selection rows, where more is always better."""
     perfect: bool = False
     """It makes no error on the gate's rows."""
+    rows_of_one_class: int = 0
+    """The number of the gate's rows if it gives all of them one class although they have several; else 0."""
     on: dict[str, GateRow] = {}
     """The same by judging set."""
     lead: Lead | None = None

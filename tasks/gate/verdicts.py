@@ -3,8 +3,9 @@
 - ``ANOMALOUS``: implausibly good: certainly better than the teacher by more than ``too_good``, a perfect score, or too
   many evaluation rows that overlap with training data.
 - ``REGRESSION``: a test shows that it is certainly worse than its reference, by more than the tolerance.
-- ``INFEASIBLE``: it misses a criterion; if no candidate of a run is accepted, the one with the least total shortfall
-  (each as a share of its bound) is marked as closest.
+- ``INFEASIBLE``: it misses a criterion, or is a classifier that gives all rows one class (``one_class``); if no
+  candidate of a run is accepted, the one with the least total shortfall (each as a share of its bound) is marked as
+  closest.
 - ``ACCEPT``: it meets every criterion.
 
 The first verdict that applies is given. Baselines, and steps on the way to another candidate, are scored and get no
@@ -26,6 +27,7 @@ from functools import partial
 
 from tasks.errors import RecipeError
 from tasks.gate.criteria import Champion, Finding, confidence_for, evaluate_criterion, figure
+from tasks.gate.one_class import one_class_findings
 from tasks.gate.row import GateRow
 from tasks.gate.served import ServedBudget, served_findings
 from tasks.gate.worst_of import Elsewhere, leakage_of_sets, worst_of
@@ -164,7 +166,7 @@ def evaluate_gate(candidate: GateRow, teacher: GateRow, gate: Gate, evidence: Ev
     if not role_of(candidate.role).judged:
         return Decision(candidate.name, None, (ONLY_A_STEP if candidate.role == "step" else BASELINE,), values=values)
     findings = [finding_of(criterion, candidate, teacher, gate, evidence, rivals) for criterion in gate.criteria]
-    findings += served_findings(candidate, evidence.budget)
+    findings += [*served_findings(candidate, evidence.budget), *one_class_findings(candidate, gate)]
     wonders = [
         *too_good(candidate, gate, evidence.rows),
         *leakage(gate, evidence),

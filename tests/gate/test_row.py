@@ -27,6 +27,13 @@ def test_a_figure_of_the_results_is_one_of_the_gate(name: str) -> None:
     assert figure(gate_row(recipe(), row.replaced(**{name: None})), name) is None
 
 
+def test_rows_of_one_class_are_those_of_the_error_analysis() -> None:
+    constant = stated("small").replaced(inspection={"confusion": [[0, 38], [0, 66]], "nll": 0.66})
+    assert gate_row(recipe(), constant).rows_of_one_class == 104
+    able = constant.replaced(inspection={"confusion": [[1, 37], [0, 66]], "nll": 0.66})
+    assert gate_row(recipe(), able).rows_of_one_class == gate_row(recipe(), stated("small")).rows_of_one_class == 0
+
+
 def test_the_retained_share_is_that_of_the_gates_split() -> None:
     row = stated("small")
     assert row.share("validation").value != row.share("holdout").value

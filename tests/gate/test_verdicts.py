@@ -461,6 +461,24 @@ def test_where_nobody_meets_every_goal_the_least_total_shortfall_comes_closest()
     )
 
 
+def test_a_classifier_that_gives_all_rows_one_class_is_not_accepted_and_its_graph_neither() -> None:
+    constant = candidate("constant", rows_of_one_class=104, retained=1.0, bytes=10)
+    graph = candidate("constant-int8", role="export", rows_of_one_class=104, retained=1.0, bytes=5)
+    found = decided([constant, graph, candidate("able")])
+    assert [(one.verdict, one.champion) for one in found] == [(INFEASIBLE, False), (INFEASIBLE, False), (ACCEPT, True)]
+    assert found[0].shortfall == 1.0 and found[0].reasons[-1] == (
+        "all 104 rows get one class although they have several, so that it tells nothing apart: not met"
+    )
+    assert [one.closest for one in decided([constant, candidate("weak", retained=0.5)])] == [False, True]
+
+
+def test_what_sorts_rows_by_its_probabilities_may_expect_a_rare_class_in_none_of_them() -> None:
+    gate = Gate(criteria=(Criterion(metric="auroc", at_least=0.8, reading="mean"),))
+    teacher = candidate("teacher", role="teacher", metrics={"accuracy": 0.99, "auroc": 0.93})
+    sorts = candidate("sorts", rows_of_one_class=104, metrics={"accuracy": 0.99, "auroc": 0.9})
+    assert [one.verdict for one in evaluate_candidates([sorts], teacher, gate)] == [ACCEPT]
+
+
 def test_an_export_is_judged_but_is_nobody_of_its_own() -> None:
     found = decided([candidate("small", bytes=200), candidate("small-int8", role="export", bytes=50)])
     assert [(decision.verdict, decision.champion) for decision in found] == [(ACCEPT, True), (ACCEPT, False)]

@@ -1,12 +1,11 @@
-"""Classifiers that give all rows one class: they tell nothing apart, and have a score and a share of the teacher
-like others."""
+"""A sentence on classifiers that give all rows one class, beside their scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tasks.report.format.numbers import plural
-from tasks.results.error_analysis import ErrorAnalysis
+from tasks.results.one_class import rows_of_one_class
 from tasks.results.row import ResultRow
 
 
@@ -21,14 +20,3 @@ def one_class_lines(models: Sequence[ResultRow]) -> list[str]:
         f"All {plural(max(found.values()), 'row')} get one class from {', '.join(found)}: {them} nothing apart, a "
         f"score is the share of rows of that class, and a share of the teacher means nothing."
     ]
-
-
-def rows_of_one_class(model: ResultRow) -> int:
-    """Return the number of rows if a classifier gives all of them one class although they have several; else 0."""
-    analysis = ErrorAnalysis.of(model.inspection)
-    if analysis.figure("nll") is None:  # tags and sets of labels have matrices, too, of another meaning
-        return 0
-    counts_CC = analysis.matrix("confusion")
-    classes_given = sum(any(column) for column in zip(*counts_CC, strict=True))
-    classes_true = sum(any(row) for row in counts_CC)
-    return sum(map(sum, counts_CC)) if classes_given == 1 and classes_true > 1 else 0
