@@ -3,13 +3,16 @@ unsteady ones.
 
 Every candidate is timed in turn with its teacher, in a stage of its own, and a machine may change its speed between two
 stages. So a stage measures a candidate's speed-up over the teacher; the candidate's reported latency is the teacher's
-own, measured once, divided by that speed-up. Unsteady figures are displayed but decide nothing: no alias, no criterion,
-no preference, no Pareto front.
+own, measured once, divided by that speed-up. Where this one measurement is unsteady, the candidates' stages tell the
+teacher's latency, if most of them agree. Unsteady figures are displayed but decide nothing: no alias, no criterion, no
+preference, no Pareto front.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from tasks.results.facts import SpeedFacts, TextFacts
@@ -17,28 +20,60 @@ from tasks.results.row import ResultRow, Timing
 from tasks.scoring.speed.speed import figure_of
 from tasks.scoring.speed.timing import NEAR
 
+FEWEST_STAGES = 3
+"""Of candidates, that must agree on the teacher's latency if its own stage could not tell it."""
+
+
+@dataclass(frozen=True)
+class TeacherLatency:
+    """The latency of the teacher to which all others are relative, and the reason if it is unsteady."""
+
+    ms: float
+    low_ms: float
+    high_ms: float
+    unsteady: str | None
+
 
 def with_paces(rows: Sequence[ResultRow], paces: Sequence[SpeedFacts]) -> list[ResultRow]:
     """Return the rows of the results, the teacher's first, with latency and speed-up; ``paces`` are the measurements of
     their stages."""
-    first = paces[0]
+    teacher = teacher_latency(paces)
     paced = [
-        row.replaced(**pace_of(pace, first, alone=number == 0))
+        row.replaced(**pace_of(pace, teacher, alone=number == 0))
         for number, (row, pace) in enumerate(zip(rows, paces, strict=True))
     ]
     apart = out_of_step(paced)
     return [row.replaced(unsteady=row.unsteady or apart.get(row.name)) for row in paced]
 
 
-def pace_of(pace: SpeedFacts, teachers: SpeedFacts, *, alone: bool) -> dict[str, object]:
+def teacher_latency(paces: Sequence[SpeedFacts]) -> TeacherLatency:
+    """Return the teacher's latency by its own stage, the first; if that is unsteady, the median of those that at least
+    three steady stages of candidates, and most of them, measured within 5 % of each other."""
+    own, *beside = paces
+    steady = sorted(one.teacher.p50_ms for one in beside if not one.unsteady)
+    agree = agreeing(steady)
+    if own.unsteady and len(agree) >= FEWEST_STAGES and 2 * len(agree) > len(steady):
+        return TeacherLatency(figure_of(median(agree)), agree[0], agree[-1], None)
+    return TeacherLatency(own.model.p50_ms, own.model.low_ms, own.model.high_ms, own.unsteady)
+
+
+def agreeing(ordered: Sequence[float]) -> Sequence[float]:
+    """Return the largest group of sorted latencies that lie within 5 % of its first."""
+    groups = ([one for one in ordered[at:] if one <= first * (1 + NEAR)] for at, first in enumerate(ordered))
+    return max(groups, key=len, default=[])
+
+
+def pace_of(pace: SpeedFacts, teacher: TeacherLatency, *, alone: bool) -> dict[str, object]:
     """Return one row's figures of speed; ``alone`` is the teacher's own row."""
-    theirs, measured = teachers.model.p50_ms, pace.model.p50_ms
-    latency = theirs if alone else figure_of(theirs / pace.speedup)
-    bounds = [measured / pace.model.high_ms, measured / pace.model.low_ms]
+    measured = pace.model.p50_ms
+    latency = teacher.ms if alone else figure_of(teacher.ms / pace.speedup)
+    bounds = [teacher.ms / teacher.high_ms, teacher.ms / teacher.low_ms]
     if not alone:
         bounds = [pace.speedup_low / pace.speedup, pace.speedup_high / pace.speedup]
     low, high = min(1.0, *bounds), max(1.0, *bounds)  # figures are rounded, and may lie outside of a narrow interval
-    because = pace.unsteady or (f"its teacher is unsteady: {teachers.unsteady}" if teachers.unsteady else None)
+    because = teacher.unsteady if alone else pace.unsteady
+    if not because and teacher.unsteady:
+        because = f"its teacher is unsteady: {teacher.unsteady}"
     if pace.token_unsteady:
         because = because or f"for a further token {pace.token_unsteady}"
     return {
@@ -46,7 +81,7 @@ def pace_of(pace: SpeedFacts, teachers: SpeedFacts, *, alone: bool) -> dict[str,
         "latency_low_ms": latency / high,
         "latency_high_ms": latency / low,
         "latency_p95_ms": pace.model.p95_ms * latency / measured,
-        "speedup": theirs / latency,
+        "speedup": teacher.ms / latency,
         "unsteady": because or None,
         "timed": Timing(measured_ms=measured, teacher_ms=pace.teacher.p50_ms, calls=pace.calls),
     }
@@ -57,15 +92,16 @@ def with_texts(rows: Sequence[ResultRow], found: Sequence[TextFacts]) -> list[Re
     measurements of their stages, none if there were none. Unsteady times make a row unsteady."""
     if not found:
         return list(rows)
+    teacher = teacher_latency(found)
     return [
-        row.replaced(**text_figures(row, one, found[0], alone=number == 0))
+        row.replaced(**text_figures(row, one, teacher, alone=number == 0))
         for number, (row, one) in enumerate(zip(rows, found, strict=True))
     ]
 
 
-def text_figures(row: ResultRow, found: TextFacts, teachers: TextFacts, *, alone: bool) -> dict[str, object]:
+def text_figures(row: ResultRow, found: TextFacts, teacher: TeacherLatency, *, alone: bool) -> dict[str, object]:
     """Return one row's figures of real texts."""
-    pace = pace_of(found, teachers, alone=alone)
+    pace = pace_of(found, teacher, alone=alone)
     why = f"for whole texts {pace['unsteady']}" if pace["unsteady"] else None
     pieces = {"fertility": found.fertility, "fertility_elsewhere": found.fertility_elsewhere}
     return {**pieces, "ms_per_text": pace["latency_ms"], "unsteady": row.unsteady or why}
@@ -91,15 +127,10 @@ def shape_of(row: ResultRow) -> tuple[Any, ...]:
 def apart_in(same: Sequence[ResultRow]) -> dict[str, str]:
     """Return, by name, the reasons of rows of one shape that the others contradict: all but the largest group that
     agrees within 5 %, and all rows if that group is no majority."""
-    ordered = sorted((row.latency_ms or 0.0, row.name) for row in same)
-    agree = max(
-        (
-            [name for latency, name in ordered[at:] if latency <= first * (1 + NEAR)]
-            for at, (first, _) in enumerate(ordered)
-        ),
-        key=len,
-    )
-    kept = set(agree) if 2 * len(agree) > len(ordered) else set()
-    low, high = ordered[0][0], ordered[-1][0]
-    said = f"{len(ordered)} models of its shape took {low:g} to {high:g} ms, more than {100 * NEAR:g} % apart"
-    return {name: said for _, name in ordered if name not in kept}
+    latencies = {row.name: row.latency_ms or 0.0 for row in same}
+    ordered = sorted(latencies.values())
+    agree = agreeing(ordered)
+    low, high = (agree[0], agree[-1]) if 2 * len(agree) > len(ordered) else (1.0, 0.0)
+    took = f"{ordered[0]:g} to {ordered[-1]:g} ms"
+    said = f"{len(ordered)} models of its shape took {took}, more than {100 * NEAR:g} % apart"
+    return {name: said for name, latency in latencies.items() if not low <= latency <= high}

@@ -70,3 +70,30 @@ def test_what_was_not_known_in_time_is_unsteady_and_an_unsteady_teacher_makes_ev
     found = rows_of(pace(4.0, 4.0), shaky)
     assert found[0].unsteady is None and found[1].unsteady == shaky["unsteady"]
     assert rows_of(pace(4.0, 4.0, "it wandered"), pace(2.0, 4.0))[1].unsteady == "its teacher is unsteady: it wandered"
+
+
+OTHER_SHAPES = {f"c{number}": {"parameters": number} for number in range(8)}
+
+
+def test_where_the_teachers_own_stage_is_unsteady_candidates_that_agree_tell_its_latency() -> None:
+    wandered = pace(9.0, 9.0, "it wandered")
+    teacher, *rest = rows_of(wandered, pace(2.0, 4.0), pace(1.0, 4.1), pace(4.0, 4.2), pace(3.0, 6.0), **OTHER_SHAPES)
+    assert (teacher.latency_ms, teacher.latency_low_ms, teacher.latency_high_ms) == (4.1, 4.0, 4.2)
+    assert [row.latency_ms for row in rest] == [2.05, 1.0, pytest.approx(3.905, abs=0.011), 2.05]
+    assert [row.unsteady for row in (teacher, *rest)] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        [(2.0, 4.0, ""), (2.0, 4.0, ""), (2.0, 4.0, "no time")],
+        [(2.0, 4.0, ""), (2.0, 4.1, ""), (2.0, 4.1, ""), (2.0, 5.0, ""), (2.0, 6.0, ""), (2.0, 7.0, "")],
+    ],
+)
+def test_too_few_of_them_or_no_majority_tell_nothing(beside: list[tuple[float, float, str]]) -> None:
+    rows = rows_of(pace(9.0, 9.0, "it wandered"), *(pace(*one) for one in beside), **OTHER_SHAPES)
+    assert rows[0].latency_ms == 9.0 and rows[0].unsteady == "it wandered" and all(row.unsteady for row in rows)
+
+
+def test_a_steady_stage_of_the_teacher_itself_is_what_counts() -> None:
+    assert rows_of(pace(9.0, 9.0), *[pace(2.0, 4.0)] * 4, **OTHER_SHAPES)[0].latency_ms == 9.0
