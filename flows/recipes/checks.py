@@ -18,6 +18,7 @@ from flows.run.opening import (
 )
 from tasks.catalog import GLUE_HUB
 from tasks.contracts import Artifact
+from tasks.ports.files.generation_files import require_followed_configs
 from tasks.ports.files.sources import is_at_hand, resolve_model
 from tasks.ports.own_metrics import RegisteredMetric, differs_from_source
 from tasks.preflight import check_strategies, check_students, require_rows_for_int8
@@ -45,6 +46,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
         own = {student.name: student.start for student in recipe.new_students if f"start:{student.name}" in sources}
         if recipe.planned and own.keys() <= starts.keys():
             check_students(recipe, Path(sources["teacher"].uri), starts)
+        require_followed_configs([Path(sources["teacher"].uri), *starts.values()], recipe.task_type)
     check_texts(recipe, sources)
     return [*check_rows(recipe, sources, metrics), *notes, *changed_metrics(metrics)]
 

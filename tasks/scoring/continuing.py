@@ -17,6 +17,7 @@ from tasks.scoring.predict import formats_in, require_export, require_export_for
 from tasks.scoring.writing.beam_search import likeliest_text
 from tasks.scoring.writing.rules import ids_in, least_words
 from tasks.task_types.graphs import GRAPHS
+from tasks.task_types.texts.likeliest_words import likeliest_next_words
 from tasks.task_types.units import Units, Writing, frame_of
 
 COMPARED = 4
@@ -148,7 +149,9 @@ def continued_by_checkpoint(folder: Path, units: Units, texts: Sequence[str], ne
         folder, local_files_only=True, dtype=torch.float32, use_safetensors=True
     ).eval()
     assert units.prompt is not None
-    frame, ends, found = frame_of(tokenizer), ids_in(model.generation_config.eos_token_id), list[str]()
+    settings = likeliest_next_words(model, new_tokens)
+    settings.pad_token_id = tokenizer.eos_token_id
+    frame, ends, found = frame_of(tokenizer), ids_in(settings.eos_token_id), list[str]()
     for text in texts:
         given = tokenizer(units.prompt(frame, text), return_tensors="pt", add_special_tokens=False)
         count = given["input_ids"].shape[1]
@@ -157,10 +160,7 @@ def continued_by_checkpoint(folder: Path, units: Units, texts: Sequence[str], ne
             ids_1T = model.generate(
                 input_ids=given["input_ids"],
                 attention_mask=given["attention_mask"],
-                max_new_tokens=new_tokens,
-                do_sample=False,
-                num_beams=1,
-                pad_token_id=tokenizer.eos_token_id,
+                generation_config=settings,
             )
         words = [word for word in ids_1T[0, count:].tolist() if word not in ends]
         found.append(tokenizer.decode(words, skip_special_tokens=True))

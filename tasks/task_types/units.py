@@ -276,8 +276,8 @@ def framed_texts(units: Units, texts: Sequence[str], frame: ModelFrame) -> list[
 def tokens_in_windows(
     tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, units: Units, **options: Any
 ) -> tuple[Any, np.ndarray, list[np.ndarray]]:
-    """Tokenize rows in windows of at most ``max_length`` tokens; of pairs, each window has the whole first text, which
-    is cut where it would leave no room.
+    """Tokenize rows in windows of at most ``max_length`` tokens, the first at the beginning of a text; of pairs, each
+    window has the whole first text, which is cut where it would leave no room.
 
     Returns the tokens, the row of each window [F], and by window the places of its tokens [T, 2], of a pair in the
     second text.
@@ -290,6 +290,7 @@ def tokens_in_windows(
         "return_offsets_mapping": True,
         "verbose": False,
     }
+    tokenizer.truncation_side = "right"  # else windows begin at the end of a text
     if pairs is None:
         framed = framed_texts(units, texts, frame_of(tokenizer))
         out = tokenizer([one.text for one in framed], truncation=True, **options)

@@ -85,6 +85,7 @@ WITHOUT_NUMBERS = {
     },
     "kept_words": {
         "kept_words": "sorts; proven by answers that are kept whole, which are those of soft targets",
+        "only_kept": "a student's padding rows; proven by the loss of the live teacher",
         "without_absent": "a teacher's padding rows; proven by the loss of the live teacher",
     },
     "label_sets": {

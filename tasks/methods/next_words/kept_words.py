@@ -48,15 +48,24 @@ def kept_words_loss(
     student_UV: Tensor, ids_UK: Tensor, teacher_UC: Tensor, *, temperature: float, formula: str = "default"
 ) -> Loss:
     """Return T² times a divergence from a teacher's kept answers at the same temperature, in nats a token. Kept ids
-    beyond the student's vocabulary are of rows that pad the teacher's and stand for no word: those are left out."""
+    beyond the student's vocabulary are of rows that pad the teacher's and stand for no word: those are left out, and so
+    is what the student has besides all words of the teacher, where all are kept."""
     logp_UV = F.log_softmax(in_full(student_UV) / temperature, dim=-1)
     ids_UK, last = ids_UK.long(), logp_UV.shape[-1] - 1
     is_absent_UK = ids_UK > last
     ours_UK = logp_UV.gather(-1, ids_UK.clamp(max=last)).masked_fill(is_absent_UK, LEAST_LOG)
-    ours_UC = torch.cat([ours_UK, rest_of(logp_UV, ids_UK)], -1)
+    ours_UC = only_kept(torch.cat([ours_UK, rest_of(logp_UV, ids_UK)], -1), teacher_UC[:, -1:] <= LEAST_LOG)
     theirs_UC = without_absent(in_full(teacher_UC.detach()).to(ours_UC.dtype), is_absent_UK)
     found_U = divergence(formula)(theirs_UC, ours_UC)
     return mean_of(found_U.sum() * temperature**2, len(student_UV))
+
+
+def only_kept(logs_UC: Tensor, is_whole_U1: Tensor) -> Tensor:
+    """Return the logarithms of a student's answers [U, C] with no mass at other words than the kept ones, where the
+    teacher has no others; of any other answer as they are."""
+    kept_UK, rest_U1 = logs_UC[:, :-1], logs_UC[:, -1:]
+    mass_U1 = kept_UK.logsumexp(-1, keepdim=True).masked_fill(~is_whole_U1, 0.0)
+    return torch.cat([kept_UK - mass_U1, rest_U1.masked_fill(is_whole_U1, LEAST_LOG)], -1)
 
 
 def without_absent(logs_UC: Tensor, is_absent_UK: Tensor) -> Tensor:

@@ -7,11 +7,12 @@ from typing import Any
 
 from tasks.errors import ModelError
 from tasks.scoring.memory import WritingRules
+from tasks.task_types.texts.likeliest_words import NOT_FOLLOWED
 from tasks.task_types.units import Writing
 
 LEAST_LENGTHS = "least"
 """The entry of the card of a graph that continues texts with ``least_lengths``."""
-OTHER_RULES = {
+OTHER_RULES: Mapping[str, object] = {
     "encoder_no_repeat_ngram_size": 0,
     "encoder_repetition_penalty": 1.0,
     "exponential_decay_length_penalty": None,
@@ -19,14 +20,7 @@ OTHER_RULES = {
     "sequence_bias": None,
     "guidance_scale": 1.0,
     "watermarking_config": None,
-    "constraints": None,
-    "force_words_ids": None,
-    "num_beam_groups": 1,
-    "penalty_alpha": 0.0,
-    "dola_layers": None,
-    "stop_strings": None,
-    "max_time": None,
-    "token_healing": False,
+    **NOT_FOLLOWED,
 }
 """Settings that would change a text and are not built, with the value that changes none."""
 

@@ -17,6 +17,9 @@ from tasks.task_types.next_words.document import JUDGED_TOKENS, LEARNED_TOKENS, 
 from tasks.task_types.texts.messages import ASSISTANT, Message, chat_asked, messages_in
 from tasks.task_types.units import FramedText, ModelFrame
 
+PROBE = "limbeck"
+"""Words of which no template makes others."""
+
 
 def written_by_template(frame: ModelFrame, messages: Sequence[Message], *, asks: bool = False) -> str:
     """Return messages as the template of a tokenizer writes them, and behind them, if it ``asks``, the beginning of an
@@ -54,9 +57,9 @@ def in_its_template(frame: ModelFrame, text: str) -> FramedText:
     for number, one in enumerate(messages):
         if one.role != ASSISTANT:
             continue
-        before = written_by_template(frame, messages[:number], asks=True) if number else ""
         is_last = number + 1 == len(messages)
         behind = (whole if is_last else written_by_template(frame, messages[: number + 1])).rstrip()
+        before = written_by_template(frame, messages[:number], asks=True) if number else opening(frame, one)
         if not (whole.startswith(before) and whole.startswith(behind) and len(before) <= len(behind)):
             raise ModelError(
                 "the template of the tokenizer writes a message otherwise when others follow it, so it is unknown "
@@ -65,6 +68,12 @@ def in_its_template(frame: ModelFrame, text: str) -> FramedText:
         parts += [(end, one.sign, 0), (len(before), one.begin, len(one.content))]
         end = len(behind)
     return FramedText(whole, np.asarray([*parts, (end, messages[0].sign, 0)], dtype=np.int64))
+
+
+def opening(frame: ModelFrame, first: Message) -> str:
+    """Return what a template writes before the first message of a chat, which nobody asked for: a header, and with some
+    templates words of a system. A space before the message belongs to it, as where a message is asked for."""
+    return written_by_template(frame, [first._replace(content=PROBE)]).partition(PROBE)[0].rstrip(" ")
 
 
 def asked_by_template(frame: ModelFrame, text: str) -> str:

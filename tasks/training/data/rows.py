@@ -216,10 +216,12 @@ def load_tokenizer(folder: Path, truncate: str | None = None) -> Any:
 
 def fitted(tokenizer: Any, config: Any) -> Any:
     """Set the padding side and the input names that a model expects, and return the tokenizer; users who load the saved
-    tokenizer then get the same inputs."""
+    tokenizer then get the same inputs. Texts are cut at their end, as graphs cut them, also where the tokenizer of a
+    model states the other side."""
     segments = ["token_type_ids"] if is_told_segments(config) else []
     wanted = {
         "padding_side": "left" if architecture_of(config).summary_last else "right",
+        "truncation_side": "right",
         "model_input_names": ["input_ids", *segments, "attention_mask"],
     }
     for name, value in wanted.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flows.recipes.checks import check_recipe
 from flows.recipes.starter import Starter, Wishes, starter_recipe
 from flows.run.recipe_file import recipe_of_text
 from tasks.errors import DataError, ModelError
@@ -232,3 +233,17 @@ def test_a_teacher_of_another_kind_is_refused_before_anything_runs(
         return
     with pytest.raises(ModelError, match=sentence):
         check_students(recipe, model, {})
+
+
+def test_a_teacher_that_would_write_as_no_model_does_here_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A traceback of transformers came, after the training."""
+    monkeypatch.setenv("LIMBECK_HOME", str(tmp_path / "home"))
+    model = write_translator(tmp_path / "model")
+    recipe, _ = begun(tmp_path / "given", {"a.jsonl": pairs(TARGETS)}, "seq2seq", teacher=str(model))
+    assert check_recipe(recipe) is not None
+    stated = json.loads((model / "generation_config.json").read_text())
+    (model / "generation_config.json").write_text(json.dumps({**stated, "stop_strings": ["."]}))
+    with pytest.raises(ModelError, match="sets stop_strings, with which no model writes here; remove it from"):
+        check_recipe(recipe)

@@ -103,6 +103,22 @@ def test_kept_rows_that_pad_the_teacher_have_no_part(formula: str) -> None:
     torch.testing.assert_close(kept.grad, live.grad, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("formula", DIVERGENCES)
+def test_rows_that_pad_the_student_have_no_part_where_all_words_are_kept(formula: str) -> None:
+    """The loss and its gradient are those of the live teacher, whose vocabulary has 4 rows fewer."""
+    padded_UV = torch.cat([STUDENT_UV, 3 * torch.randn(40, 4, generator=DRAW)], -1)
+    live, kept = padded_UV.clone().requires_grad_(), padded_UV.clone().requires_grad_()
+    ids_UK, logs_UC = kept_words(TEACHER_UV, words=50, temperature=2.0)
+    losses = [
+        all_words_loss(live, TEACHER_UV, temperature=2.0, formula=formula).mean(),
+        kept_words_loss(kept, ids_UK, logs_UC.half(), temperature=2.0, formula=formula).mean(),
+    ]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(kept.grad, live.grad, rtol=1e-2, atol=1e-4)
+
+
 def test_padding_rows_among_few_kept_words() -> None:
     """Their mass is divided among the other kept words and the rest; nothing kept but padding is finite, too."""
     logits_UV = torch.tensor([[2.0, 1.0, 0.0, -1.0, 3.0], [-9.0, -9.0, -9.0, -9.0, 90.0]])

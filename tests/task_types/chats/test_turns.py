@@ -71,6 +71,24 @@ def test_the_assistant_s_tokens_and_the_end_of_each_message_are_learned(units: U
 @pytest.mark.parametrize(
     ("template", "said"),
     [
+        (CHATML, "hi<|end|>bad<|end|>"),
+        ("<|start|>system\nYou are a helpful assistant.<|end|>\n" + CHATML, "hi<|end|>bad<|end|>"),
+        (INSTRUCTIONS, " hi<|end|> bad<|end|>"),
+        (LINES, " hi bad"),
+    ],
+)
+def test_what_a_template_writes_before_a_chat_that_opens_with_an_answer_is_not_learned(
+    template: str, said: str
+) -> None:
+    tokenizer = chat_tokenizer()
+    tokenizer.chat_template = template
+    opened = [{"role": "assistant", "content": "hi"}, CHAT[1], {"role": "assistant", "content": "bad"}]
+    assert learned(chat_in_cell("f", "c", 1, opened), 512, tokenizer=tokenizer) == [said]
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
         (INSTRUCTIONS, " very good<|end|> very poor ,\nindeed<|end|>"),
         (LINES, " very good very poor ,\nindeed"),
     ],

@@ -118,8 +118,23 @@ def test_likelihoods_are_those_of_transformers(model_type: str, tmp_path: Path) 
         np.testing.assert_allclose(nats_U, slid_U, atol=1e-4)
         assert float(likelihood.split()[0]) == pytest.approx(slid_U.sum(), rel=1e-5)
         assert likelihood.split()[1] == str(len(slid_U))
+    tokenizer.truncation_side = "left"
+    left = outputs_of_checkpoint_units(model, tokenizer, TEXTS, [NATS], 16, JUDGED_TOKENS, together=1)
+    assert left[LIKELIHOOD].tolist() == small[LIKELIHOOD].tolist()
     learned = all_outputs(model, WORD_NATS, read(folder, 128), tokenizer.pad_token_id, precision="fp32")
     assert learned[LIKELIHOOD].tolist() == found[LIKELIHOOD].tolist()
+
+
+def test_texts_are_cut_at_their_end_whatever_the_tokenizer_of_a_model_states(llama: Path, tmp_path: Path) -> None:
+    """Graphs, which read `tokenizer.json`, know no other side."""
+    folder = shutil.copytree(llama, tmp_path / "left")
+    stated = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**stated, "truncation_side": "left"}))
+    tokenizer = load_tokenizer(folder)
+    cut, whole = (tokenizer(TEXTS[0], truncation=True, max_length=length)["input_ids"] for length in (8, 512))
+    assert len(whole) > 8 and cut == whole[:8]
+    tokenizer.save_pretrained(tmp_path / "saved")
+    assert json.loads((tmp_path / "saved/tokenizer_config.json").read_text())["truncation_side"] == "right"
 
 
 def ordered(llama: Path, folder: Path, rows: Path, **kept: Any) -> Any:

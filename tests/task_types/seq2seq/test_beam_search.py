@@ -96,6 +96,31 @@ def test_a_setting_that_is_not_built_is_named(model: Any) -> None:
         rules_of(GenerationConfig(bad_words_ids=[[3, 4]]), 0)
 
 
+def test_what_a_config_asks_for_beside_the_words_is_left_out(model: Any) -> None:
+    """The words are those of the same model without these settings."""
+    ids = torch.tensor([SOURCES[0]])
+    asked = {"return_dict_in_generate": True, "output_scores": True, "num_return_sequences": 2, "do_sample": True}
+    plain = written_ids(model, ids, torch.ones_like(ids), Writing(2, 1.0, 12))
+    before = model.generation_config.to_dict()
+    try:
+        model.generation_config.update(**asked)
+        assert written_ids(model, ids, torch.ones_like(ids), Writing(2, 1.0, 12)).tolist() == plain.tolist()
+    finally:
+        model.generation_config.update(**{name: before.get(name) for name in asked})
+
+
+@pytest.mark.parametrize("setting", [{"stop_strings": ["."]}, {"penalty_alpha": 0.6}, {"num_beam_groups": 2}])
+def test_a_setting_with_which_no_model_writes_is_named(model: Any, setting: dict[str, Any]) -> None:
+    ids, (name,) = torch.tensor([SOURCES[0]]), setting
+    before = model.generation_config.to_dict()
+    try:
+        model.generation_config.update(**setting)
+        with pytest.raises(ModelError, match=f"of the model sets {name}, with which no model writes here; remove it"):
+            written_ids(model, ids, torch.ones_like(ids), Writing(2, 1.0, 12))
+    finally:
+        model.generation_config.update(**{name: before.get(name)})
+
+
 def test_words_that_would_repeat_a_run() -> None:
     assert words_that_repeat([1, 2, 3, 1, 2], 3) == [3] and words_that_repeat([1, 2], 3) == []
     assert words_that_repeat([1, 2], 0) == [] and words_that_repeat([1, 2], 1) == [1, 2]
