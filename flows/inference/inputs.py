@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.task_types.texts.cells import text_in_cell
-from tasks.task_types.texts.templates import Unrendered, columns_in, rendered
+from tasks.task_types.texts.templates import Unrendered, columns_in, on_one_line, rendered
 from tasks.task_types.types import TASK_TYPES
 
 LIKE_A_FILE = re.compile(r"\S*[/\\]\S*|\S+\.[A-Za-z]{2,7}")
@@ -34,6 +34,8 @@ class TextInputs:
     pair: str | None
     needs_text: bool = True
     """Whether a row without its first text asks nothing of the model (``asked_of``)."""
+    second_is_whole: bool = False
+    """Whether the lines of a second text are of one text, which a model has learned on one line (``asked_of``)."""
 
     @property
     def texts(self) -> list[str]:
@@ -48,7 +50,8 @@ class TextInputs:
             return None
         is_column = self.pair in self.table.column_names
         are_lists = is_column and any(isinstance(cell, list) for cell in self.table.column(self.pair).to_pylist())
-        return as_texts(self.table, f"{{{self.pair}[]}}" if are_lists else self.pair)
+        texts = as_texts(self.table, f"{{{self.pair}[]}}" if are_lists else self.pair)
+        return [on_one_line(text) for text in texts] if is_column and not are_lists and self.second_is_whole else texts
 
     @property
     def filled(self) -> list[int]:

@@ -59,9 +59,11 @@ def answers_to(
 
 
 def asked_of(folder: Path, inputs: TextInputs) -> TextInputs:
-    """Return inputs that know whether a model needs the first text of each row: a question with options may lack its
-    paragraph."""
-    without = READERS[stored_type(folder)].asked_without_text
+    """Return inputs that know how a model reads its texts: whether it needs the first one of each row, as a question
+    with options may lack its paragraph, and whether lines of a second one are texts of their own."""
+    reader = READERS[stored_type(folder)]
+    inputs = replace(inputs, second_is_whole=any(column.is_gathered for column in reader.columns))
+    without = reader.asked_without_text
     return inputs if without is None else replace(inputs, needs_text=not without(inputs.pair))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tasks.architectures import ModelConfig
 from tasks.task_types.interfaces import ColumnChoice
 
+TRAINING = "train split"
+"""The rows that are learned from, in messages."""
 LABEL_WORDS = (
     *("label", "labels", "target", "class", "category", "sentiment", "score", "rating", "stars"),
     *("intent", "topic", "emotion", "similarity", "relatedness", "y"),
@@ -30,6 +32,17 @@ FEWEST_FLAGS = 3
 """Columns of 0 and 1 from which on they may hold the labels together: two are often unrelated."""
 LEAST_FILLED = 0.5
 """Share of the rows in which a label must be present."""
+
+
+def may_be_places(names: Iterable[str]) -> bool:
+    """Tell whether a number in a column of labels may be the place of a class: no class is named by a number."""
+    return not any(name.isdecimal() for name in names)
+
+
+def names_of_numbers(declared: Sequence[str], names: Sequence[str]) -> dict[int, str]:
+    """Return the names that a file declares for the numbers in its labels, if they are those of the task's classes,
+    perhaps in another order; nothing for other names, as a recipe may name the classes otherwise than a file."""
+    return dict(enumerate(declared)) if declared and set(declared) == set(names) else {}
 
 
 def choose_columns(

@@ -109,7 +109,7 @@ class Reader:
     labels: Callable[[TableRows, Sequence[str] | None], list[Any]]
     """Return labels (rows, names) as they are stored [N], None for an unlabelled row; DataError for an illegal one."""
     require_labels: Callable[[str, Sequence[Any], Sequence[str] | None], None]
-    """Raise DataError if the labels of a split (its name, labels, names) cannot be scored."""
+    """Raise DataError if the labels of rows ("validation split", labels, names) cannot be scored."""
     label_facts: Callable[[Sequence[Any], Sequence[str] | None], Mapping[str, object]]
     """Return facts about the labels of the validation split."""
     judging_labels: Callable[[TableRows, JudgingLabels, Sequence[str] | None], tuple[list[Any], list[int] | None]]
@@ -133,6 +133,8 @@ class Reader:
     unlabelled: Callable[[str], str] | None = None  # returns a written text as the text of a row, if it differs
     derive: DerivedColumns | None = None  # adds columns that stand in others, and says which
     asked_without_text: Callable[[str | None], bool] | None = None  # whether, by its second text, a row needs no first
+    require_pairs: Callable[[str, Sequence[str | None]], None] | None = None
+    """Raise DataError if nothing can be told from the second texts of rows that judge ("validation split", texts)."""
     second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone
 
 

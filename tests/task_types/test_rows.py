@@ -144,6 +144,16 @@ def test_an_illegal_label_is_one_sentence(name: str, labels: list[Any], sentence
         READERS[name].labels(given(*labels), NAMES[name])
 
 
+def test_numbers_are_those_of_the_names_that_a_file_declares_and_no_places_beside_names_of_digits() -> None:
+    """A validation file with its classes in another order was read swapped, and a 0 as the class "1"."""
+    read = READERS["classification"].labels
+    assert read(given(0, 1, None, declared=("good", "bad")), ["bad", "good"]) == [1, 0, None]
+    assert read(given(0, 1, declared=("a", "b")), ["bad", "good"]) == [0, 1], "a recipe may name classes otherwise"
+    assert read(given(1, 3), ["1", "2", "3"]) == [0, 2]
+    with pytest.raises(DataError, match="the label 0 is not one of 1, 2, 3"):
+        read(given(1, 0), ["1", "2", "3"])
+
+
 # --- classes ----------------------------------------------------------------------------------------------------------
 
 
@@ -161,10 +171,10 @@ def test_too_few_and_too_many_classes_are_refused(labels: list[Any]) -> None:
 
 
 def test_a_class_that_never_occurs_is_refused_and_a_number_is_not() -> None:
-    READERS["regression"].require_labels("selection", [1.0, 1.0], None)
-    READERS["classification"].require_labels("selection", [], CLASSES)
+    READERS["regression"].require_labels("selection split", [1.0, 1.0], None)
+    READERS["classification"].require_labels("selection split", [], CLASSES)
     with pytest.raises(DataError, match="the selection split has no row labelled no"):
-        READERS["classification"].require_labels("selection", [1, 1], CLASSES)
+        READERS["classification"].require_labels("selection split", [1, 1], CLASSES)
 
 
 def test_facts_have_the_shares_of_classes() -> None:

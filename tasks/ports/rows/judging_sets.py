@@ -120,6 +120,11 @@ def judging_rows(
             f"{where}: none of the {before:,} rows of {split.file} remains for evaluation ({unlabelled:,} have no "
             f"label, {taken_out_N.sum():,} overlap with training rows); name other rows"
         )
+    reader = READERS[knobs.task_type]
+    if names is None or not reader.rows_have_classes:  # a set may lack classes, and have rows of one alone
+        reader.require_labels(f"judging set {knobs.name}", split.labels, names)
+    if reader.require_pairs is not None:
+        reader.require_pairs(f"judging set {knobs.name}", split.pairs)
     facts = SetFacts(
         rows=len(split),
         rows_sha256=digest_of(split),

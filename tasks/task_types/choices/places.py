@@ -28,6 +28,26 @@ def are_letters_or_places(labels: Sequence[Any], pairs: Sequence[Any]) -> bool:
     )
 
 
+def are_options_or_places(labels: Sequence[Any], pairs: Sequence[Any]) -> bool:
+    """Tell whether numbers in a column of labels may be meant as options and as places, and name different ones: each
+    is the text of an option of its row, and not each stands at the place that it counts."""
+    both = [
+        (label, without_beginning(options_in(pair)))
+        for label, pair in zip(labels, pairs, strict=True)
+        if isinstance(label, int) and isinstance(pair, str)
+    ]
+    return all(str(label) in options for label, options in both) and any(
+        options[label : label + 1] != [str(label)] for label, options in both
+    )
+
+
+def place_of_column(name: str, columns: Sequence[str], options: Sequence[str]) -> int:
+    """Return the place of the option that stands in a column. Raises ValueError if that column is empty."""
+    if columns.index(name) >= len(options):
+        raise ValueError(f"the label {name!r} is a column without an option in this row; correct one of the two")
+    return columns.index(name)
+
+
 def place_of_sign(text: str, options: Sequence[str]) -> int | None:
     """Return the place of an option by its letter, or by its place as a text; None for any other text."""
     letter = text.strip(AROUND_LETTERS).upper()
@@ -62,7 +82,13 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
     """Return the place of an option by its text, its letter or its place. Raises ValueError where there is none."""
     text = on_one_line(label)
     same = [place for place, option in enumerate(options) if option == text]
+    same = same or [place for place, option in enumerate(without_beginning(options)) if option == text]
     ending = same or [place for place, option in enumerate(options) if option.endswith(f" {text}")]
+    if len({options[place] for place in ending}) > 1:
+        raise ValueError(
+            f"the label {in_quotes(text)} ends {len(ending)} of {len(options)} options "
+            f"({', '.join(in_quotes(options[place]) for place in ending[:4])}); write a place from 0 on, or a letter"
+        )
     if ending:
         return ending[0]
     # another case names an option only if no other one has the same letters
@@ -77,6 +103,15 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
         f"the label {in_quotes(text)} names none of {len(options)} options ({listed}); write a place from 0 on, a "
         f"letter, or the text, or name the column of their keys beside the label, as in label: answer, keys"
     )
+
+
+def without_beginning(options: Sequence[str]) -> list[str]:
+    """Return options without the words with which all of a row begin, such as those of its question; each keeps one
+    word at least."""
+    words = [option.split(" ") for option in options]
+    most = min(map(len, words)) - 1
+    shared = next((place for place in range(most) if len({own[place] for own in words}) > 1), most)
+    return [" ".join(own[shared:]) for own in words]
 
 
 def is_whole_end(option: str, text: str) -> bool:

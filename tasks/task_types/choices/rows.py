@@ -15,7 +15,14 @@ from tasks.architectures import ModelConfig
 from tasks.errors import DataError
 from tasks.task_types.choices.columns import columns_of_options, guess_options
 from tasks.task_types.choices.options import options_in, place_text
-from tasks.task_types.choices.places import FEWEST_OPTIONS, are_letters_or_places, in_quotes, place_of_label
+from tasks.task_types.choices.places import (
+    FEWEST_OPTIONS,
+    are_letters_or_places,
+    are_options_or_places,
+    in_quotes,
+    place_of_column,
+    place_of_label,
+)
 from tasks.task_types.interfaces import JudgingLabels, Reader, TableRows
 from tasks.task_types.texts.templates import Field, is_nothing, is_template, template_parts
 from tasks.task_types.types import OPTIONS_COLUMN, RIGHT_OPTION, TEXT
@@ -49,13 +56,19 @@ def right_places(rows: TableRows, names: Sequence[str] | None = None) -> list[st
     columns = columns_of_template(rows.names.get("pair", ""))
     pairs: Sequence[Any] = rows.columns.get("pair", [None] * len(rows.columns["label"]))
     are_signs = are_letters_or_places(rows.columns["label"], pairs)
+    if are_options_or_places(rows.columns["label"], pairs):
+        raise DataError(
+            f"{rows.file}: options are numbers, and so are the labels in column {rows.names['label']!r}, which may be "
+            f"options or their places; write letters as labels"
+        )
     for row, (pair, label) in enumerate(zip(pairs, rows.columns["label"], strict=True), start=1):
         if not isinstance(pair, str) or not pair.strip():  # told with the texts of the row
             found.append(None)
             continue
         options = options_in(pair)
         try:
-            place = columns.index(label) if label in columns else place_of_label(label, options, are_signs)
+            is_column = label in columns
+            place = place_of_column(label, columns, options) if is_column else place_of_label(label, options, are_signs)
         except ValueError as error:
             raise DataError(f"{rows.file}, row {row}: {error} (column {rows.names['label']!r})") from None
         if len(options) < FEWEST_OPTIONS:
@@ -90,7 +103,7 @@ def places_from_one(rows: TableRows) -> list[str]:
     return [f"{rows.file}: no place {where} is 0; if yours are counted from 1, subtract 1, or write letters"]
 
 
-def require_a_choice(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def require_a_choice(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Accept any places: a model does not see them."""
 
 

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, known_values, names_in_config
+from tasks.task_types.common_rows import (
+    ANY_TEXT_FITS,
+    is_amount,
+    known_values,
+    may_be_places,
+    names_in_config,
+    names_of_numbers,
+)
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import CLASS, PAIR, TEXT
 
@@ -61,7 +68,11 @@ def class_names(rows: TableRows) -> list[str]:
 def class_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None]:
     """Return labels as numbers of classes. Raises DataError for a label that is no class."""
     numbers = {name: number for number, name in enumerate(names or ())}
-    found = [class_number(label, numbers) for label in rows.columns["label"]]
+    meant = names_of_numbers(rows.declared, names or ())
+    found = [
+        class_number(meant.get(label, label) if isinstance(label, int) else label, numbers)
+        for label in rows.columns["label"]
+    ]
     wrong = [row for row, number in enumerate(found) if number == ILLEGAL]
     if wrong:
         labels = Counter(str(rows.columns["label"][row]) for row in wrong)
@@ -77,19 +88,17 @@ def class_number(label: Any, numbers: Mapping[str, int]) -> int | None:
     """Return the number of one label's class; None for no label, and ``ILLEGAL`` for one that is no class."""
     if label is None or label == -1:
         return None
-    if isinstance(label, int) and str(label) not in numbers and 0 <= label < len(numbers):
+    if isinstance(label, int) and may_be_places(numbers) and 0 <= label < len(numbers):
         return label
     return numbers.get(str(label), ILLEGAL)
 
 
-def require_classes(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def require_classes(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Refuse a split in which a class never occurs, because its scores would be meaningless."""
     known = names or ()
     missing = [known[number] for number in sorted(set(range(len(known))) - set(labels))]
     if missing and len(labels):
-        raise DataError(
-            f"the {split} split has no row labelled {', '.join(missing)}; provide more rows, or hold out fewer"
-        )
+        raise DataError(f"the {where} has no row labelled {', '.join(missing)}; provide more rows, or hold out fewer")
 
 
 def notes_on_names(rows: TableRows, names: Sequence[str] | None) -> list[str]:

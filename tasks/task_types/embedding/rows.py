@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import are_numbers, is_amount, known_values, mean_words
+from tasks.task_types.common_rows import TRAINING, are_numbers, is_amount, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
 from tasks.task_types.types import SCORE, SECOND_TEXT, TEXT
@@ -43,19 +43,19 @@ def read_score(label: Any, file: str, row: int) -> float:
     return value
 
 
-def require_scores(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def require_scores(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Raise DataError if pairs that judge have no score, or all the same."""
-    if split == "train":
+    if where == TRAINING:
         return
     unscored = sum(math.isnan(label) for label in labels)
     if unscored:
         raise DataError(
-            f"{unscored:,} of the {len(labels):,} pairs of the {split} split have no score, and judge nothing; "
+            f"{unscored:,} of the {len(labels):,} pairs of the {where} have no score, and judge nothing; "
             f"give each a score, or use kind: retrieval, whose pairs are queries and their passages"
         )
     if len(labels) > 1 and len(set(labels)) == 1:
         raise DataError(
-            f"all {len(labels):,} pairs of the {split} split have the score {labels[0]:g}, so none is more "
+            f"all {len(labels):,} pairs of the {where} have the score {labels[0]:g}, so none is more "
             f"similar than another; give scores that differ, or use kind: retrieval"
         )
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from tasks.errors import DataError
 from tasks.metrics.of_label_sets import MOST_LABELS, members
-from tasks.task_types.common_rows import names_in_config
+from tasks.task_types.common_rows import may_be_places, names_in_config, names_of_numbers
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import PAIR, SEVERAL_LABELS, TEXT
 
@@ -177,8 +177,10 @@ def labels_that_differ_by_case(rows: TableRows, names: Sequence[str] | None) -> 
 def set_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None]:
     """Return the sets of rows as numbers. Raises DataError for a label that is none of ``names``."""
     known, numbers = list(names or ()), {name: number for number, name in enumerate(names or ())}
+    meant = names_of_numbers(rows.declared, known)
     found: list[int | None] = []
-    for row, cell in enumerate(written_labels(rows, names), start=1):
+    for row, written in enumerate(written_labels(rows, names), start=1):
+        cell = None if written is None else [meant.get(label, label) for label in written]
         wrong = next((label for label in cell or () if bit_of(label, numbers) is None), None)
         if wrong is not None:
             near = get_close_matches(str(wrong), known, 1)
@@ -193,8 +195,8 @@ def set_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None
 def bit_of(label: Any, numbers: Mapping[str, int]) -> int | None:
     """Return the number of a label, given by its name or its number; None for an unknown one."""
     written = str(label).strip()
-    if written in numbers:
-        return numbers[written]
+    if written in numbers or not may_be_places(numbers):
+        return numbers.get(written)
     return int(written) if written.isdecimal() and int(written) < len(numbers) else None
 
 
@@ -223,13 +225,13 @@ def rarest_labels(labels: Sequence[Any], names: Sequence[str] | None) -> list[in
     return [min(bits_of(label), key=lambda bit: (counts[bit], bit), default=-1) for label in labels]
 
 
-def require_each_label(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def require_each_label(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Refuse a split in which a label never occurs, because its F1 would be meaningless."""
     everything = set_of_bits(bit for label in labels for bit in bits_of(label))
     missing = [name for number, name in enumerate(names or ()) if not everything >> number & 1]
     if missing and len(labels):
         raise DataError(
-            f"the {split} split has no row labelled {', '.join(missing[:LISTED_LABELS])}; provide more rows, or hold "
+            f"the {where} has no row labelled {', '.join(missing[:LISTED_LABELS])}; provide more rows, or hold "
             f"out fewer"
         )
 
@@ -251,14 +253,18 @@ def judging_sets(rows: TableRows, given: JudgingLabels, names: Sequence[str] | N
         raise DataError(f"{given.place}.classes maps {several!r} to several labels; map it to one of the task's")
     called = {label: classes[0] for label, classes in given.classes.items()}
     meanings = list(given.meanings or rows.declared)
-    read = replaced(rows, meanings, called, given)
+    read = replaced(rows, meanings, called, given, list(names or ()))
     return set_numbers(read, names), None
 
 
-def replaced(rows: TableRows, meanings: Sequence[str], called: Mapping[str, str], given: JudgingLabels) -> TableRows:
-    """Return rows whose labels have the names of the task's."""
+def replaced(
+    rows: TableRows, meanings: Sequence[str], called: Mapping[str, str], given: JudgingLabels, names: Sequence[str]
+) -> TableRows:
+    """Return rows whose labels have the task's names; digits in a text are a number, unless a label has that name."""
 
     def name(label: Any) -> Any:
+        if isinstance(label, str) and label.isdecimal() and label not in (*names, *called, *meanings):
+            label = int(label)
         if isinstance(label, int) and not meanings and not given.numbered:
             raise DataError(
                 f"{given.place}: its labels are numbers ({label}), and their meaning is unknown; set labels: to their "
@@ -268,7 +274,7 @@ def replaced(rows: TableRows, meanings: Sequence[str], called: Mapping[str, str]
         return called.get(known, known) if isinstance(known, str) else known
 
     cells = [None if cell is None else [name(label) for label in cell] for cell in written_labels(rows, meanings)]
-    return replace(rows, columns={**rows.columns, "label": cells})
+    return replace(rows, columns={**rows.columns, "label": cells}, declared=())
 
 
 def guess_sets(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:

@@ -111,7 +111,7 @@ def no_names_of_words(config: ModelConfig) -> None:
     """Documents have no classes."""
 
 
-def any_documents(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def any_documents(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Accept any documents: each can be judged."""
 
 

@@ -84,16 +84,14 @@ def grade_of(cell: Any) -> int:
     return int(value)
 
 
-def require_relevant(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def require_relevant(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Raise DataError if no query of a split has a relevant text, or none has several texts."""
     if not len(labels):
         return
     if not any(any(grades_in(label)) for label in labels):
-        raise DataError(f"no text of the {split} split is relevant; grade those that answer their query above 0")
+        raise DataError(f"no text of the {where} is relevant; grade those that answer their query above 0")
     if all(len(grades_in(label)) < 2 for label in labels):
-        raise DataError(
-            f"each query of the {split} split has one text, and there is nothing to rank; add further texts"
-        )
+        raise DataError(f"each query of the {where} has one text, and there is nothing to rank; add further texts")
 
 
 def texts_a_query(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, object]:

@@ -48,7 +48,7 @@ def read_number(label: Any, file: str, row: int) -> float | None:
     return value
 
 
-def accept_numbers(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def accept_numbers(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Accept any numbers: none of them must occur."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import are_numbers, are_strings, choose_columns, known_values, mean_words
+from tasks.task_types.common_rows import TRAINING, are_numbers, are_strings, choose_columns, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
 from tasks.task_types.types import PASSAGE, RELEVANCE, TEXT
@@ -44,16 +44,19 @@ def read_mark(label: Any, file: str, row: int) -> float:
     )
 
 
-def require_passages(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
-    """Raise DataError if a split that judges has no query with a passage, or too few pairs."""
-    if split == "train" or not labels:
-        return
-    if not any(labels):
-        raise DataError(f"no passage of the {split} split answers its query; mark rows whose passage does by 1")
-    if len(labels) < FEWEST_PASSAGES:
+def require_passages(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+    """Raise DataError if rows that judge have no query with a passage."""
+    if where != TRAINING and labels and not any(labels):
+        raise DataError(f"no passage of the {where} answers its query; mark rows whose passage does by 1")
+
+
+def require_several_passages(where: str, passages: Sequence[str | None]) -> None:
+    """Raise DataError if rows that judge have so few different passages that any search finds all."""
+    count = len({*passages})
+    if 0 < count < FEWEST_PASSAGES:
         raise DataError(
-            f"the {split} split has {len(labels)} queries, and among at most ten passages every search finds all; hold "
-            f"out at least {FEWEST_PASSAGES}"
+            f"the {where} has {count} different passages, and among at most ten every search finds all; hold out at "
+            f"least {FEWEST_PASSAGES}"
         )
 
 
@@ -130,5 +133,6 @@ READER = Reader(
     notes=repeated_pairs,
     columns_of=columns_of_search,
     reads_apart=True,
+    require_pairs=require_several_passages,
     second_alone=is_passage_alone,
 )

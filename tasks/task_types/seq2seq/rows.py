@@ -104,7 +104,7 @@ def no_names_of_texts(config: ModelConfig) -> None:
     """Texts have no classes."""
 
 
-def any_texts(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def any_texts(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Accept any texts: each can be judged."""
 
 

@@ -204,10 +204,10 @@ def no_names(config: ModelConfig) -> None:
     """Answers have no classes."""
 
 
-def require_answers(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def require_answers(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Refuse a split without any answer, because its scores would be meaningless."""
     if len(labels) and all(label == NO_ANSWER for label in labels):
-        raise DataError(f"the {split} split has no question with an answer; provide more rows, or hold out fewer")
+        raise DataError(f"the {where} has no question with an answer; provide more rows, or hold out fewer")
 
 
 def answer_facts(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, object]:

@@ -164,10 +164,15 @@ def read_row(
     return " ".join(map(str, found)), repaired
 
 
+def is_number(tag: Any) -> bool:
+    """Tell whether a tag is the number of a declared one."""
+    return isinstance(tag, int) and not isinstance(tag, bool) or isinstance(tag, str) and tag.isdigit()
+
+
 def read_tag(rows: TableRows, row: int, tag: Any, declared: Sequence[str]) -> tuple[str, str]:
     """Return the letter in BIO and the type of one tag, which may be the number of a declared one."""
     named = tag
-    if isinstance(tag, int) and not isinstance(tag, bool) or isinstance(tag, str) and tag.isdigit():
+    if is_number(tag):
         if not 0 <= int(tag) < len(declared):
             raise DataError(
                 f"{rows.file}, row {row}: the tag {tag} is none of 0 to {len(declared) - 1}, which mean "
@@ -197,10 +202,10 @@ def notes_on_tags(rows: TableRows, names: Sequence[str] | None) -> list[str]:
     return told
 
 
-def require_entities(split: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
+def require_entities(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Refuse a split without any entity, because its scores would be meaningless."""
     if len(labels) and not any(entities(label) for label in labels):
-        raise DataError(f"the {split} split has no entity; provide more rows, or hold out fewer")
+        raise DataError(f"the {where} has no entity; provide more rows, or hold out fewer")
 
 
 def tag_facts(labels: Sequence[Any], names: Sequence[str] | None) -> dict[str, object]:
@@ -219,6 +224,12 @@ def judging_tags(
     if given.classes:
         raise DataError(f"{given.place}: tags of words cannot be mapped or merged; leave classes out of its section")
     declared = tuple(given.meanings) or rows.declared
+    number = next((tag for label in rows.columns["label"] for tag in written_tags(label) or () if is_number(tag)), None)
+    if number is not None and not declared and not given.numbered:
+        raise DataError(
+            f"{given.place}: its tags are numbers ({number}), and their meaning is unknown; set labels: to the names "
+            f"of its tags, in order, or numbered: true if they are those of the training rows"
+        )
     return stored_tags(TableRows(rows.file, rows.names, rows.columns, declared), names), None
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from transformers import AutoConfig
 
+from flows.inference.inputs import inputs_of_texts
+from flows.inference.predictions import answers_to
 from tasks.catalog import TaskSpec
 from tasks.report.model_card import TEMPLATE, usage
 from tasks.scoring.predict import predict_texts
@@ -129,6 +131,14 @@ def test_a_csv_and_json_lines_have_the_same_predictions(
     assert found[0] == found[1] and all({*row} >= wanted and None not in row.values() for row in found[0])
     if kind not in ("tokens", "spans", "seq2seq"):  # a random model may find nothing in both, or write one text
         assert found[0][0] != found[0][1]
+
+
+def test_a_passage_of_several_lines_is_one_text_to_rank(tmp_path: Path) -> None:
+    """Its lines were ranked as texts of their own; in a training it is written on one line."""
+    folder = write_of_type(tmp_path / "model", "ranking")
+    broken, plain = (inputs_of_texts(["which"], [f"{GOOD}{sign}{BAD}"]) for sign in ("\n", " "))
+    (answer,) = answers_to(folder, broken)
+    assert [answer] == answers_to(folder, plain) and len(answer["scores"]) == 1  # type: ignore[arg-type]
 
 
 def printed_by_card(kind: str, folder: Path, pair: str | None) -> str:

@@ -234,6 +234,58 @@ def test_questions_of_one_passage_are_one_group_of_intervals(tmp_path: Path) -> 
     assert split.pairs is not None and len(set(split.numbers.tolist())) == len(set(split.pairs)) < len(split)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows", "names", "sentence"),
+    [
+        (
+            "ranking",
+            [{"text": f"query {row}", "pair": "a text", "label": 1} for row in range(9)],
+            None,
+            "each query of the judging set other has one text, and there is nothing to rank",
+        ),
+        (
+            "ranking",
+            [{"text": "a query", "pair": f"text {row}", "label": 0} for row in range(9)],
+            None,
+            "no text of the judging set other is relevant",
+        ),
+        (
+            "retrieval",
+            [{"text": f"query {row}", "pair": f"passage {row % 3}", "label": 1} for row in range(60)],
+            None,
+            "the judging set other has 3 different passages, and among at most ten every search finds all",
+        ),
+        (
+            "embedding",
+            [{"text": f"one {row}", "pair": f"other {row}", "label": 2.0} for row in range(9)],
+            None,
+            "all 9 pairs of the judging set other have the score 2",
+        ),
+        (
+            "tokens",
+            [{"text": ["a", "b"], "label": ["O", "O"]}] * 4,
+            ["O", "B-PER", "I-PER"],
+            "the judging set other has no entity",
+        ),
+        (
+            "tokens",
+            [{"text": ["a", "b"], "label": [1, 2]}] * 4,
+            ["O", "B-PER", "I-PER"],
+            r"data.judge.other: its tags are numbers \(1\), and their meaning is unknown; set labels",
+        ),
+    ],
+)
+def test_a_set_that_can_tell_nothing_is_refused_as_rows_of_the_task_are(
+    kind: str, rows: list[dict[str, Any]], names: list[str] | None, sentence: str, tmp_path: Path
+) -> None:
+    """Every model finds each of three passages, and ranks one text of each query first: such figures led a gate."""
+    source = tmp_path / "s.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = knobs(task_type=kind, text="text", pair="pair" if "pair" in rows[0] else None, label="label")
+    with pytest.raises(DataError, match=sentence):
+        judging_rows(source, columns, names)
+
+
 def test_regression_keeps_its_numbers(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "sts.csv", [("a man", "a human", 4.5), ("a dog", "a plane", 0.0)])
     split, facts = judging_rows(source, knobs(task_type="regression"), None)

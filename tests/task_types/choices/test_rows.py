@@ -76,6 +76,26 @@ def test_an_option_that_ends_with_a_letter_is_not_named_by_it(
     assert rows.labels == stored
 
 
+@pytest.mark.parametrize(
+    ("options", "label", "place"),
+    [
+        (["New York", "York", "Leeds"], "York", 1),
+        (["They will not rise", "They will rise", "rise"], "rise", 2),
+        (["They will not rise", "They will rise", "rise"], "They will rise", 1),
+        (["Less than 30 minutes.", "More than 30 minutes.", "30 minutes."], "30 minutes.", 2),
+        (["the dog", "the big dog", "the"], "the dog", 0),
+    ],
+)
+@pytest.mark.parametrize("pair", ["{o[]}", "{q} {o[]}"])
+def test_an_option_that_ends_with_another_one_is_not_named_by_it(
+    pair: str, options: list[str], label: str, place: int, tmp_path: Path
+) -> None:
+    """Behind the question, which `init` writes before each option, the first that ends so was taken, silently."""
+    columns = {"q": ["Which one is it ?"] * 2, "o": [options] * 2, "a": [label, options[0]]}
+    rows, _ = prepared(tmp_path, columns, {**LISTED, "pair": pair})
+    assert rows.labels == [f"{place}/{len(options)}", f"0/{len(options)}"]
+
+
 def test_keys_beside_the_label_name_options(tmp_path: Path) -> None:
     """In ARC, a key "2" is the second option where keys are numbers, and no place from 0 on."""
     columns = {"q": ["Q?", "R?"], "o": [["u", "v"], ["w", "x"]], "k": [["1", "2"], ["A", "B"]], "a": ["2", "A"]}
@@ -141,6 +161,21 @@ def test_questions_without_a_paragraph_share_no_text_with_each_other(tmp_path: P
         ({"x": ["u", "v"], "y": [None, "w"], "z": ["t", "s"]}, APART, "text 2 of one of the columns x, y, z is empty"),
         ({"k": [["A"], ["A", "B"]]}, {**LISTED, "label": "a, k"}, "row 1: there are 1 keys beside the label 0, and 2"),
         ({"k": [["A", "B"]] * 2}, {**LISTED, "label": "a, k"}, "row 1: the label 0 is none of the keys A, B"),
+        (
+            {"o": [["in New York", "near York"], ["three", "four"]], "a": ["York", "four"]},
+            LISTED,
+            "row 1: the label 'York' ends 2 of 2 options ('in New York', 'near York'); write a place from 0 on",
+        ),
+        (
+            {"x": ["u", "v"], "y": ["t", "w"], "z": [None, "s"], "a": ["z", "x"]},
+            APART,
+            "row 1: the label 'z' is a column without an option in this row",
+        ),
+        (
+            {"o": [["2", "3", "1", "4"], ["1", "0"]], "a": [3, 1]},
+            LISTED,
+            "options are numbers, and so are the labels in column 'a', which may be options or their places; write",
+        ),
     ],
 )
 def test_a_hostile_table_gets_a_sentence(

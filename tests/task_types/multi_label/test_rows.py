@@ -166,6 +166,24 @@ def test_a_judging_set_has_labels_by_name_or_by_a_mapping() -> None:
         READER.judging_labels(given([1]), JudgingLabels("data.judge.other"), NAMES)
 
 
+@pytest.mark.parametrize("cells", [[[0], [1], [0, 1]], ["0", "1", "0|1"]])
+def test_numbers_in_a_judging_set_mean_what_its_section_says_in_lists_and_in_texts(cells: list[Any]) -> None:
+    """The numbers of a csv are texts, and were read as the task's own."""
+    place = "data.judge.other"
+    meant = JudgingLabels(place, meanings=("news", "art"))
+    assert READER.judging_labels(given(*cells), meant, NAMES) == ([2, 1, 3], None)
+    assert READER.judging_labels(given(*cells), JudgingLabels(place, numbered=True), NAMES) == ([1, 2, 3], None)
+    with pytest.raises(DataError, match=r"its labels are numbers \(0\), and their meaning is unknown"):
+        READER.judging_labels(given(*cells), JudgingLabels(place), NAMES)
+
+
+def test_numbers_are_those_of_the_names_that_a_file_declares_and_no_places_beside_names_of_digits() -> None:
+    assert READER.labels(given([0], [2, 1], declared=("sport", "art", "news")), NAMES) == [4, 3]
+    assert READER.labels(given("1", "1|3"), ["1", "2", "3"]) == [1, 5]
+    with pytest.raises(DataError, match="the label '0' is not one of 1, 2, 3"):
+        READER.labels(given("1", "0|3"), ["1", "2", "3"])
+
+
 # --- limbeck init -----------------------------------------------------------------------------------------------------
 
 
