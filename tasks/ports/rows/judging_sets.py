@@ -124,7 +124,7 @@ def judging_rows(
     if names is None or not reader.rows_have_classes:  # a set may lack classes, and have rows of one alone
         reader.require_labels(f"judging set {knobs.name}", split.labels, names)
     if reader.require_pairs is not None:
-        reader.require_pairs(f"judging set {knobs.name}", split.pairs)
+        reader.require_pairs(f"judging set {knobs.name}", split.pairs or [])
     facts = SetFacts(
         rows=len(split),
         rows_sha256=digest_of(split),

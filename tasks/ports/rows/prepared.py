@@ -91,7 +91,7 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
     for split, rows in divided.items():
         reader.require_labels(f"{split} split", rows.labels, names)
         if reader.require_pairs is not None and split != "train":
-            reader.require_pairs(f"{split} split", rows.pairs)
+            reader.require_pairs(f"{split} split", rows.pairs or [])
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
     if task_type(spec.kind).writes:
         facts["words_to_write"] = mean_words([references_in(str(one or ""))[0] for one in divided["train"].labels])
