@@ -181,7 +181,7 @@ class Pretraining(SeededTraining):
         if not isinstance(given, dict) or given.get("optimizer") != "lamb":
             return given
         batch = given.get("batch_size", cls.model_fields["batch_size"].default)
-        known = isinstance(batch, int) and batch > 0
+        known = isinstance(batch, int | float) and batch > 0
         rate = {"learning_rate": float(f"{LAMB_RATE * (batch / LAMB_BATCH) ** 0.5:.4g}")} if known else {}
         return {**rate, "warmup": 0.025, "eps": 1e-6, "evaluations": EVALUATIONS_OF_LAMB, **given}
 

@@ -25,6 +25,7 @@ import torch
 
 from tasks.architectures.known_architectures import shape_of
 from tasks.engine.job import Job
+from tasks.errors import ModelError
 from tasks.exports.graph import tidy
 from tasks.exports.quantizing import quantize_by
 from tasks.exports.tracing import trace
@@ -40,6 +41,7 @@ from tasks.scoring.speed.timing import median_of, quotient_of
 from tasks.search.ranking import rank_correlation
 from tasks.search.space import bytes_of_row
 from tasks.search.timing import milliseconds_in_turn
+from tasks.task_types.common_head import state_tokenizer
 from tasks.task_types.graphs import GRAPHS
 from tasks.task_types.heads import HEADS
 from tasks.training.models.students import copied, shares_modules, smaller, tied
@@ -83,7 +85,11 @@ class ShapeBuilder:
         self.config = AutoConfig.from_pretrained(job.inputs["base"], local_files_only=True)
         self.tokenizer = AutoTokenizer.from_pretrained(job.inputs["base"], local_files_only=True)
         require_length(self.config, knobs.length)
+        self.config.dtype = torch.float32  # as all models here are loaded, whatever the weights of this one are
+        state_tokenizer(HEADS[knobs.task_type].auto_class(), self.config, self.tokenizer)
         self.whole = {name: int(value or 0) for name, value in shape_of(self.config.to_dict()).items()}
+        # GPT-2 states no neurons where they are four times its width
+        self.whole["feed_forward"] = self.whole.get("feed_forward") or 4 * self.whole["hidden"]
         smallest = self.config.vocab_size
         ids_BT = torch.randint(
             min(1000, smallest // 2),
@@ -117,8 +123,15 @@ class ShapeBuilder:
         return model.requires_grad_(False)
 
     def require_cuts(self) -> None:
-        """Raise ModelError where the architecture cannot be made narrower, or has no neurons to remove: the search
-        would find out after its first training."""
+        """Raise ModelError where the architecture cannot be made narrower, or has no neurons to remove, or shares its
+        layers so that fewer of them are not proportionally smaller: the search would find out after its first
+        training."""
+        sets = getattr(self.config, "num_hidden_groups", 1)
+        if 1 < sets < self.whole["layers"]:
+            raise ModelError(
+                f"the {self.whole['layers']} layers of this teacher share {sets} sets of weights, and the size of a "
+                f"model with fewer layers is not predicted; name a teacher with one set, or with one for each layer"
+            )
         model = self.model_of(self.size_of(1.0, 1.0, layers := self.knobs.depths[0]))
         for width in sorted({*self.knobs.widths} - {1.0}):  # a width of the embeddings' own has no map between the two
             size = self.size_of(width, 1.0, layers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.errors import RecipeError
@@ -188,11 +188,22 @@ def points_in_order(
     space = search.space
     ordered = sorted(vocabularies, key=lambda one: -one.size)
     order: dict[str, int] = {way: number for number, way in enumerate(space.formats)}
-    inside = [cell for cell in table.cells if cell.width in space.width and cell.neurons in space.neurons]
+    inside = different_sizes(
+        cell for cell in table.cells if cell.width in space.width and cell.neurons in space.neurons
+    )
     for layers in depths_of(search, table.layers):
         for cell in sorted(inside, key=lambda cell: order[cell.format]):
             for vocabulary in ordered:
                 yield cell, layers, vocabulary
+
+
+def different_sizes(cells: Iterable[LatencyCell]) -> list[LatencyCell]:
+    """Return cells without those of a size that an earlier one has in the same format: shares of few heads or neurons
+    may round to the same number."""
+    found: dict[tuple[object, ...], LatencyCell] = {}
+    for cell in cells:
+        found.setdefault((cell.hidden, cell.heads, cell.feed_forward, cell.format), cell)
+    return [*found.values()]
 
 
 def shape_of_point(

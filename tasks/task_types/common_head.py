@@ -37,6 +37,14 @@ def token_classifier() -> Any:
     return AutoModelForTokenClassification
 
 
+def state_tokenizer(auto_class: Any, config: Any, tokenizer: Any) -> None:
+    """State in a config what models of a class of ours take from their tokenizer, for those that are built from the
+    config alone."""
+    state = getattr(auto_class, "state_tokenizer", None)
+    if state is not None:
+        state(config, tokenizer)
+
+
 def words_at_a_token(model: Any) -> int:
     """Return how many numbers a model computes for each token where it answers about a vocabulary: one for each word;
     1 for any other model. They decide how many tokens it can read at once."""

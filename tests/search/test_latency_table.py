@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tasks.training.models.pieces import keep_pieces
 from tasks.training.models.students import build_student, save_model
 from tests.architectures.test_albert_of_bert import tiny
 from tests.families import write_tiny
+from tests.task_types.masked_words.tables import write_encoder
+from tests.task_types.next_words.tables import write_decoder
 
 FAST: dict[str, Any] = {"repeats": 5, "warmup": 1, "seconds": 0.02, "length": 8, "task_type": "classification"}
 
@@ -98,6 +102,34 @@ def test_a_shared_block_is_counted_once(tmp_path: Path) -> None:
     save_model(student, load_tokenizer(write_tiny("albert", tmp_path / "other")), tmp_path / "base")
     found = measured_table(tmp_path / "base", tmp_path / "table", depths=(1, 2))
     assert found.cells[0].parameters.of(2) == parameters_of(tmp_path / "base")
+
+
+def test_a_base_in_half_precision_is_measured_as_models_are_loaded(tiny_bert: Path, tmp_path: Path) -> None:
+    """Its table ended in a traceback, or would have been of half the bytes."""
+    half = shutil.copytree(tiny_bert, tmp_path / "half")
+    stated = json.loads((half / "config.json").read_text())
+    (half / "config.json").write_text(json.dumps({**stated, "dtype": "float16"}))
+    whole, same = (measured_table(folder, tmp_path / folder.name, depths=(1, 2)) for folder in (tiny_bert, half))
+    assert [one.bytes for one in whole.cells] == [one.bytes for one in same.cells]
+
+
+def test_hidden_words_and_a_decoder_that_states_no_neurons_are_measured(tmp_path: Path) -> None:
+    """A mask that only a tokenizer states was missing, and neurons that are four times the width were none."""
+    encoder = write_encoder(tmp_path / "encoder", layers=2)
+    decoder = write_decoder(tmp_path / "decoder", "gpt2", layers=2)
+    stated = json.loads((decoder / "config.json").read_text())
+    (decoder / "config.json").write_text(json.dumps({**stated, "n_inner": None}))
+    for folder, kind in ((encoder, "masked-words"), (decoder, "next-words")):
+        found = measured_table(folder, tmp_path / kind, depths=(1, 2), task_type=kind)
+        assert found.cells[0].feed_forward > 0 and found.cells[0].parameters.of(2) == parameters_of(folder)
+
+
+def test_layers_that_share_some_sets_of_weights_are_refused(tmp_path: Path) -> None:
+    """Parameters do not grow by the layer: shapes over a budget were taken for fitting ones."""
+    student = build_student("albert", tiny(), Shape(layers=4, embedding=8, share="groups:2"), seed=0)
+    save_model(student, load_tokenizer(write_tiny("albert", tmp_path / "other")), tmp_path / "base")
+    with pytest.raises(LimbeckError, match="the 4 layers of this teacher share 2 sets of weights, and the size of a"):
+        measured_table(tmp_path / "base", tmp_path / "table", depths=(1, 4))
 
 
 def test_a_width_that_a_config_cannot_state_is_refused_before_anything_is_measured(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import subprocess
 import sys
@@ -13,7 +14,14 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import kendalltau
 
-from flows.branches.search.shapes import below_the_whole, notes_of_search, planned_words
+from flows.branches.search.shapes import (
+    below_the_whole,
+    names_of_chains,
+    notes_of_search,
+    planned_words,
+    vocabularies_of,
+)
+from tasks.contracts import Artifact
 from tasks.errors import RecipeError
 from tasks.ports.code.fingerprint import KeyExplanation
 from tasks.recipe.makers.search import ShapeSearch
@@ -57,6 +65,10 @@ def cell(width: float, neurons: float, way: str = "torch") -> LatencyCell:
 def table(*ways: str) -> LatencyTable:
     cells = [cell(width, neurons, way) for way in ways for width in (1.0, 0.5) for neurons in (1.0, 0.5)]
     return LatencyTable(layers=4, vocabulary=1000, reference_ms=4.5, cells=tuple(cells))
+
+
+def artifact(facts: dict[str, Any]) -> Artifact:
+    return Artifact("checkpoint", "0" * 64, "", 1, facts)
 
 
 def search_of(**knobs: Any) -> ShapeSearch:
@@ -223,12 +235,37 @@ def test_what_is_cut_and_not_trained_gets_no_version(of_supernet: bool) -> None:
 
 
 def test_no_vocabulary_has_more_pieces_than_there_are() -> None:
-    whole, used, few, many = (
-        SizedVocabulary(*one) for one in (("whole", 2000), ("used", 900), ("500", 500), ("8000", 8000))
-    )
-    assert below_the_whole([whole, used, few, many], 2000) == [whole, used, few]
+    assert below_the_whole(["whole", "used", 500, 8000], 2000) == ["whole", "used", 500]
     with pytest.raises(RecipeError, match="names 8000 pieces, and the teacher has 2,000; give fewer, or whole"):
-        below_the_whole([many], 2000)
+        below_the_whole([8000], 2000)
+
+
+def test_a_vocabulary_has_the_pieces_that_texts_use_and_equal_ones_are_one() -> None:
+    """15,000 pieces were predicted, named and published, where the texts have 900."""
+
+    class Trimmed:
+        async def of(self, vocabulary: SizedVocabulary) -> Artifact:
+            most = 900 if vocabulary.pieces == "used" else vocabulary.size
+            return artifact({"pieces": min(most, 900)})
+
+    search = search_of(budget={"bytes": "1MB"}, space={"vocabulary": ["whole", "used", 1500, 500, 8000]})
+    found = asyncio.run(vocabularies_of(search, artifact(table("torch").as_json()), Trimmed()))  # type: ignore[arg-type]
+    assert found == [SizedVocabulary("whole", 1000), SizedVocabulary("used", 900), SizedVocabulary("500", 500)]
+
+
+def test_shares_that_round_to_one_size_are_one_shape() -> None:
+    """Of two heads, three widths are one: each was a shape of its own, of one name."""
+    alike = table("torch").replaced(cells=(cell(1.0, 1.0), cell(0.5, 1.0), cell(0.5, 1.0).replaced(width=0.4)))
+    search = search_of(budget={"bytes": "1GB"}, space={"width": [1.0, 0.5, 0.4], "neurons": [1.0], "layers": [2]})
+    assert [one.name for one in fitting_shapes(search, alike, [WHOLE], None)] == ["l2", "l2-w32"]
+
+
+def test_models_on_the_way_to_a_shape_have_names_of_their_own() -> None:
+    search = search_of(budget={"bytes": "1GB"}, space={"width": [0.5], "neurons": [0.5], "layers": [2]})
+    (shape,) = fitting_shapes(search, table("torch"), [SizedVocabulary("500", 500)], None)
+    assert names_of_chains(search, [shape], 4) == {"w32", "w32-f128", "l2-w32-f128", "l2-w32-f128-v500"}
+    supernet = search.model_copy(update={"ranking": "supernet"})
+    assert "l2-w32-f128-of-supernet" in names_of_chains(supernet, [shape], 4)
 
 
 def test_scores_of_a_metric_of_which_less_is_better_are_positive() -> None:

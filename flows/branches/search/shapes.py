@@ -4,7 +4,7 @@ best are candidates, trained, scored and judged as those of any recipe.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from flows.branches.candidate import SharedArtifacts
 from flows.branches.search.found import FoundCandidates, compared_by
@@ -52,6 +52,11 @@ def of_a_search(recipe: Recipe) -> Recipe:
         search.require_budget()
     except ValueError as error:
         raise RecipeError(str(error)) from error
+    if recipe.task_type.keeps_words and set(search.space.vocabulary) != {"whole"}:
+        raise RecipeError(
+            f"search.space.vocabulary: models of type {recipe.spec.kind} compute a logit for each piece, and what they "
+            f"cost with fewer is not predicted; set vocabulary: [whole], and trim the model that is chosen"
+        )
     if not recipe.data.selection_rows:
         raise RecipeError(
             "shapes are compared on selection rows, and data.selection_rows is 0; set data.selection_rows: 1000"
@@ -132,7 +137,7 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     forms = [form for one in fitting_forms(search, known, vocabularies, energy) for form in one]
     losses, notes = await losses_on_teacher(recipe, search, forms, trimmed, shared)
     shapes = largest_first(fitting_shapes(search, known, vocabularies, energy, losses or {}))
-    require_other_names(recipe, [one.name for one in shapes])
+    require_other_names(recipe, names_of_chains(search, shapes, shared.layers))
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
     result = result.replaced(losses=losses, notes=notes, limits=limits_of_graphs(search, known, energy))
@@ -169,11 +174,26 @@ def require_droppable(search: ShapeSearch, layers: int) -> None:
         )
 
 
-def require_other_names(recipe: Recipe, names: Sequence[str]) -> None:
-    """Raise RecipeError for a candidate of the recipe that has the name of a shape, before any shape is trained."""
+def names_of_chains(search: ShapeSearch, shapes: Sequence[JudgedShape], layers: int) -> set[str]:
+    """Return the names of all models by whose chains shapes are made, by trainings alone or out of a supernet."""
+    ways = [None, search.whole_supernet] if search.ranking == "supernet" else [None]
+    chains = (
+        chain_of_shape(shape, search, search.training, layers, search.seeds, supernet=way)
+        for shape in shapes
+        for way in ways
+    )
+    return {one.name for chain in chains for one in chain}
+
+
+def require_other_names(recipe: Recipe, names: Collection[str]) -> None:
+    """Raise RecipeError for a candidate of the recipe that has the name of a shape, or of a model from which one is
+    made, before any shape is trained."""
     taken = next((one.name for one in recipe.planned if one.name in names), None)
     if taken is not None:
-        raise RecipeError(f"search: a shape that fits is called {taken}, like a candidate of this recipe; rename it")
+        raise RecipeError(
+            f"search: a shape that fits, or a model on the way to one, is called {taken}, like a candidate of this "
+            f"recipe; rename it"
+        )
 
 
 async def ranked_shapes(
@@ -205,29 +225,31 @@ def joules_per_ms(recipe: Recipe, table: Artifact, session: Session) -> float | 
 async def vocabularies_of(
     search: ShapeSearch, table: Artifact, trimmed: TrimmedTeachers
 ) -> list[SizedVocabulary] | None:
-    """Return the vocabularies of the space with their sizes; the pieces that the texts use are counted by trimming the
-    teacher. None in a plan that does not know them."""
+    """Return the different vocabularies of the space with their sizes, which are counted by trimming the teacher: texts
+    may use fewer pieces than a number that is named. None in a plan that does not know those that are used."""
+    if not table.facts:
+        return None
+    whole = table.read(LatencyTable).vocabulary
     found: list[SizedVocabulary] = []
-    for pieces in search.space.vocabulary:
-        if pieces == "used":
-            facts = (await trimmed.of(SizedVocabulary("used", 0))).facts
-            if not facts:
-                return None
-            found.append(SizedVocabulary("used", int(str(facts["pieces"]))))
-        elif pieces != "whole":
-            found.append(SizedVocabulary(str(pieces), int(pieces)))
-        elif table.facts:
-            found.append(SizedVocabulary("whole", table.read(LatencyTable).vocabulary))
-    return below_the_whole(found, table.read(LatencyTable).vocabulary) if table.facts else None
+    for pieces in below_the_whole(search.space.vocabulary, whole):
+        if pieces == "whole":
+            found.append(SizedVocabulary("whole", whole))
+            continue
+        named = 0 if pieces == "used" else int(pieces)
+        facts = (await trimmed.of(SizedVocabulary(str(pieces), named))).facts
+        if not facts and not named:
+            return None
+        found.append(SizedVocabulary(str(pieces), int(str(facts["pieces"])) if facts else named))
+    return list({one.size: one for one in reversed(found)}.values())[::-1]
 
 
-def below_the_whole(vocabularies: Sequence[SizedVocabulary], whole: int) -> list[SizedVocabulary]:
+def below_the_whole(vocabularies: Sequence[str | int], whole: int) -> list[str | int]:
     """Return vocabularies without those that name more pieces than there are; raise RecipeError if none is left."""
-    found = [one for one in vocabularies if one.pieces in ("whole", "used") or one.size < whole]
+    found = [one for one in vocabularies if isinstance(one, str) or one < whole]
     if not found:
         raise RecipeError(
-            f"search.space.vocabulary names {', '.join(one.pieces for one in vocabularies)} pieces, and the teacher "
-            f"has {whole:,}; give fewer, or whole"
+            f"search.space.vocabulary names {', '.join(map(str, vocabularies))} pieces, and the teacher has {whole:,}; "
+            f"give fewer, or whole"
         )
     return found
 

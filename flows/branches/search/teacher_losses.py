@@ -57,7 +57,7 @@ def trimmed_teacher(vocabulary: SizedVocabulary) -> TrimmedCandidate:
         name=f"vocabulary-{vocabulary.pieces}",
         made_from=TEACHER,
         by="vocabulary-trimming",
-        keep="used" if vocabulary.pieces == "used" else vocabulary.size,
+        keep="used" if vocabulary.pieces == "used" else int(vocabulary.pieces),
         seeds=(0,),
     )
 

@@ -6,6 +6,7 @@ measured parts, as in Cai et al. 2019 (ProxylessNAS), arXiv:1812.00332.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
@@ -71,6 +72,8 @@ def budget_as_bound(name: str, given: str | float) -> Bound:
     amount *= {"x": 1.0, "%": 0.01}[unit] if of_teacher else UNITS[name][unit]
     if amount <= 0:
         raise ValueError(f"budget.{name} is {given!r}, which no model meets; give a positive amount")
+    if math.isinf(amount):
+        raise ValueError(f"budget.{name} is {given!r}, which every model meets; give a smaller amount")
     if of_teacher and amount > 1:
         raise ValueError(
             f"budget.{name} is {given!r}, more than the teacher's; give a share of at most 1x, or an amount"

@@ -97,14 +97,18 @@ class AutoModelForMaskedLM(LoadedByConfig, PlainAutoModel):
         return class_with(MaskedWords, plain)
 
     @classmethod
+    def state_tokenizer(cls, config: Any, tokenizer: Any) -> None:
+        """State the mask of a tokenizer in a config. Raises ModelError for one without."""
+        if tokenizer.mask_token_id is None:
+            raise ModelError("the tokenizer has no token for a hidden word (mask_token); name a model that has one")
+        setattr(config, MASK_ID, tokenizer.mask_token_id)
+
+    @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **options: Any) -> Any:
         """Load a folder with its tokenizer's mask. Raises ModelError for a tokenizer without one."""
         from transformers import AutoConfig, AutoTokenizer
 
         folder = pretrained_model_name_or_path
         config = options.pop("config", None) or AutoConfig.from_pretrained(folder, local_files_only=True)
-        mask = AutoTokenizer.from_pretrained(folder, local_files_only=True).mask_token_id
-        if mask is None:
-            raise ModelError("the tokenizer has no token for a hidden word (mask_token); name a model that has one")
-        setattr(config, MASK_ID, mask)
+        cls.state_tokenizer(config, AutoTokenizer.from_pretrained(folder, local_files_only=True))
         return super().from_pretrained(folder, *model_args, config=config, **options)

@@ -76,7 +76,8 @@ def test_columns_of_any_name_are_searched_where_the_type_is_asked_for(tmp_path: 
 
 def test_rows_of_one_passage_are_divided_together_where_they_cannot_be_one_by_one(tmp_path: Path) -> None:
     """The recipe of questions with their paragraphs was one that no run accepts."""
-    table = {"question": QUESTIONS, "context": [PASSAGES[number // 4] for number in range(COUNT)]}
+    asked = [f"{question} {word}" for question in QUESTIONS for word in ("now", "then", "there")]
+    table = {"question": asked, "context": [PASSAGES[number // 5] for number in range(3 * COUNT)]}
     recipe, notes = started(tmp_path, table)
     assert recipe.data.group == "context" and "group: context, because its texts recur" in notes
     divided, _, facts = divided_rows(tmp_path / "train.parquet", RowsSlice(**dict(recipe.data), task=recipe.spec))
