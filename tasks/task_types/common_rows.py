@@ -11,7 +11,7 @@ from typing import Any
 from tasks.architectures import ModelConfig
 from tasks.task_types.interfaces import ColumnChoice
 
-TRAINING = "train split"
+TRAIN_ROWS = "train split"
 """The rows that are learned from, in messages."""
 LABEL_WORDS = (
     *("label", "labels", "target", "class", "category", "sentiment", "score", "rating", "stars"),

@@ -124,8 +124,7 @@ class Reader:
     """Return the columns of a table that only this type can read; None if there are none."""
     strata: Callable[[Sequence[Any], Sequence[str] | None], Sequence[Any]] | None = None
     """Return by row (labels, names) that in whose proportions splits are drawn; None: its class."""
-    classes_of: Callable[[Any], Sequence[int]] | None = None
-    """Return the numbers of the classes that a stored label stands for; None: it is such a number."""
+    classes_of: Callable[[Any], Sequence[int]] | None = None  # the classes of a stored label; None: it is the one
     renumber: Callable[[Any, Mapping[int, int]], Any] | None = None
     """Return a stored label after classes were left out, by the new numbers of the others; None: its number."""
     divided_by: str = ""  # the role of the column by which rows are divided unless a recipe names groups
@@ -133,8 +132,7 @@ class Reader:
     unlabelled: Callable[[str], str] | None = None  # returns a written text as the text of a row, if it differs
     derive: DerivedColumns | None = None  # adds columns that stand in others, and says which
     asked_without_text: Callable[[str | None], bool] | None = None  # whether, by its second text, a row needs no first
-    require_pairs: Callable[[str, Sequence[str | None]], None] | None = None
-    """Raise DataError if nothing can be told from the second texts of rows that judge ("validation split", texts)."""
+    require_pairs: Callable[[str, Sequence[str | None]], None] | None = None  # DataError if second texts tell nothing
     second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone
 
 

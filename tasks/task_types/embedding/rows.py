@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import TRAINING, are_numbers, is_amount, known_values, mean_words
+from tasks.task_types.common_rows import TRAIN_ROWS, are_numbers, is_amount, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
 from tasks.task_types.types import SCORE, SECOND_TEXT, TEXT
@@ -45,7 +45,7 @@ def read_score(label: Any, file: str, row: int) -> float:
 
 def require_scores(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Raise DataError if pairs that judge have no score, or all the same."""
-    if where == TRAINING:
+    if where == TRAIN_ROWS:
         return
     unscored = sum(math.isnan(label) for label in labels)
     if unscored:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import TRAINING, are_numbers, are_strings, choose_columns, known_values, mean_words
+from tasks.task_types.common_rows import TRAIN_ROWS, are_numbers, are_strings, choose_columns, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
 from tasks.task_types.types import PASSAGE, RELEVANCE, TEXT
@@ -46,7 +46,7 @@ def read_mark(label: Any, file: str, row: int) -> float:
 
 def require_passages(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
     """Raise DataError if rows that judge have no query with a passage."""
-    if where != TRAINING and labels and not any(labels):
+    if where != TRAIN_ROWS and labels and not any(labels):
         raise DataError(f"no passage of the {where} answers its query; mark rows whose passage does by 1")
 
 

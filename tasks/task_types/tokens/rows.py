@@ -164,7 +164,7 @@ def read_row(
     return " ".join(map(str, found)), repaired
 
 
-def is_number(tag: Any) -> bool:
+def is_tag_number(tag: Any) -> bool:
     """Tell whether a tag is the number of a declared one."""
     return isinstance(tag, int) and not isinstance(tag, bool) or isinstance(tag, str) and tag.isdigit()
 
@@ -172,7 +172,7 @@ def is_number(tag: Any) -> bool:
 def read_tag(rows: TableRows, row: int, tag: Any, declared: Sequence[str]) -> tuple[str, str]:
     """Return the letter in BIO and the type of one tag, which may be the number of a declared one."""
     named = tag
-    if is_number(tag):
+    if is_tag_number(tag):
         if not 0 <= int(tag) < len(declared):
             raise DataError(
                 f"{rows.file}, row {row}: the tag {tag} is none of 0 to {len(declared) - 1}, which mean "
@@ -224,7 +224,9 @@ def judging_tags(
     if given.classes:
         raise DataError(f"{given.place}: tags of words cannot be mapped or merged; leave classes out of its section")
     declared = tuple(given.meanings) or rows.declared
-    number = next((tag for label in rows.columns["label"] for tag in written_tags(label) or () if is_number(tag)), None)
+    number = next(
+        (tag for label in rows.columns["label"] for tag in written_tags(label) or () if is_tag_number(tag)), None
+    )
     if number is not None and not declared and not given.numbered:
         raise DataError(
             f"{given.place}: its tags are numbers ({number}), and their meaning is unknown; set labels: to the names "
