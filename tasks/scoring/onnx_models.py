@@ -26,6 +26,7 @@ from tasks.task_types.units import (
     cut_at,
     first_text_limit,
     framed_texts,
+    on_one_day,
     places_in_pair,
 )
 
@@ -94,7 +95,7 @@ def template_of_card(template: str, begin: str, end: str) -> WritesChats:
     def write(conversation: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
         written: Any = render_jinja_template(
             conversations=[conversation],
-            chat_template=template,
+            chat_template=on_one_day(template),
             add_generation_prompt=add_generation_prompt,
             **tokens,
         )

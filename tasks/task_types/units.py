@@ -9,8 +9,10 @@ a unit, K numbers of a target.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -23,6 +25,8 @@ OVERLAP = 4
 MOST_FIRST, SHARE_OF_FIRST = 64, 3
 """Tokens of a first text that is read beside each window of a second one: at most so many, and one in so many of the
 window, so that there is room for more than the overlap."""
+PRESENT_DATE = re.compile(r"""strftime_now\(\s*(?P<quote>['"])(?P<form>[^'"]*)(?P=quote)\s*\)""")
+"""A call in a template of chats."""
 OUTSIDE_OF_TEXT, SUMMARY = -1, -2
 """In place of beginning and end: of tokens that are not of the second text of a pair, and of the token that represents
 the window."""
@@ -254,8 +258,14 @@ def frame_of(tokenizer: Any) -> ModelFrame:
     template = getattr(tokenizer, "chat_template", None) or ""
     if isinstance(template, Mapping):
         template = template.get("default", "")
-    write = partial(tokenizer.apply_chat_template, chat_template=template, tokenize=False) if template else None
-    return ModelFrame(tokenizer.bos_token, tokenizer.eos_token, template, write)
+    write = partial(tokenizer.apply_chat_template, chat_template=on_one_day(template), tokenize=False)
+    return ModelFrame(tokenizer.bos_token, tokenizer.eos_token, template, write if template else None)
+
+
+def on_one_day(template: str) -> str:
+    """Return a template of chats in which one date, that of Llama 3's where they know none, stands where the present
+    one is asked for: a training, and a score, of today must be those of tomorrow."""
+    return PRESENT_DATE.sub(lambda found: repr(datetime(2024, 7, 26).strftime(found["form"])), template)
 
 
 def is_framed(units: object) -> bool:

@@ -113,8 +113,12 @@ def test_a_message_begins_as_it_is_asked_for() -> None:
     assert whole.startswith(prompt) and whole[len(prompt) :] == "very poor ,\nindeed<|end|>\n"
 
 
-def test_a_card_writes_what_the_tokenizer_writes() -> None:
-    frame = frame_of(chat_tokenizer())
+@pytest.mark.parametrize("dated", ["", "{{ strftime_now('%d %b %Y') }} "])
+def test_a_card_writes_what_the_tokenizer_writes_and_both_the_same_every_day(dated: str) -> None:
+    tokenizer = chat_tokenizer()
+    tokenizer.chat_template = dated + CHATML
+    frame = frame_of(tokenizer)
+    assert in_its_template(frame, STORED).text.startswith("26 Jul 2024 " if dated else "<|start|>")
     of_card = replace(frame, write_chat=template_of_card(frame.chat_template, frame.begin or "", frame.end or ""))
     for chat in chats(6):
         text = chat_in_cell("f", "c", 1, chat)
