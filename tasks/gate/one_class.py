@@ -15,9 +15,10 @@ from tasks.recipe.judging import Gate
 
 def one_class_findings(candidate: GateRow, gate: Gate) -> list[Finding]:
     """Return that a candidate gives all of the gate's rows one class although they have several; nothing if it does
-    not, or if a criterion reads a metric of scores (``auroc``)."""
+    not, if a criterion reads a metric of scores (``auroc``), or if none reads any quality."""
     sorts_rows = any(criterion.metric in METRICS_OF_SCORES for criterion in gate.criteria)
-    if not candidate.rows_of_one_class or sorts_rows:
+    asks_for_quality = any(criterion.is_quality for criterion in gate.criteria)
+    if not candidate.rows_of_one_class or sorts_rows or not asks_for_quality:
         return []
     said = (
         f"all {candidate.rows_of_one_class:,} rows get one class although they have several, so that it tells nothing "

@@ -470,6 +470,8 @@ def test_a_classifier_that_gives_all_rows_one_class_is_not_accepted_and_its_grap
         "all 104 rows get one class although they have several, so that it tells nothing apart: not met"
     )
     assert [one.closest for one in decided([constant, candidate("weak", retained=0.5)])] == [False, True]
+    sizes_alone = Gate(criteria=(Criterion(metric="bytes", at_most=50),))
+    assert [one.verdict for one in decided([constant], sizes_alone)] == [ACCEPT], "no quality was asked for"
 
 
 def test_what_sorts_rows_by_its_probabilities_may_expect_a_rare_class_in_none_of_them() -> None:
