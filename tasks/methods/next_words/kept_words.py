@@ -62,10 +62,11 @@ def kept_words_loss(
 
 def only_kept(logs_UC: Tensor, is_whole_U1: Tensor) -> Tensor:
     """Return the logarithms of a student's answers [U, C] with no mass at other words than the kept ones, where the
-    teacher has no others; of any other answer as they are."""
+    teacher has no others; those of any other answer, and of a student without others, keep their bits."""
     kept_UK, rest_U1 = logs_UC[:, :-1], logs_UC[:, -1:]
-    mass_U1 = kept_UK.logsumexp(-1, keepdim=True).masked_fill(~is_whole_U1, 0.0)
-    return torch.cat([kept_UK - mass_U1, rest_U1.masked_fill(is_whole_U1, LEAST_LOG)], -1)
+    has_more_U1 = is_whole_U1 & (rest_U1 > LEAST_LOG)
+    mass_U1 = kept_UK.logsumexp(-1, keepdim=True).masked_fill(~has_more_U1, 0.0)
+    return torch.cat([kept_UK - mass_U1, rest_U1.masked_fill(has_more_U1, LEAST_LOG)], -1)
 
 
 def without_absent(logs_UC: Tensor, is_absent_UK: Tensor) -> Tensor:
