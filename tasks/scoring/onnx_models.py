@@ -91,11 +91,12 @@ def template_of_card(template: str, begin: str, end: str) -> WritesChats:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     tokens: Any = {name: token for name, token in (("bos_token", begin), ("eos_token", end)) if token}
+    dated = on_one_day(template)
 
     def write(conversation: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
         written: Any = render_jinja_template(
             conversations=[conversation],
-            chat_template=on_one_day(template),
+            chat_template=dated,
             add_generation_prompt=add_generation_prompt,
             **tokens,
         )

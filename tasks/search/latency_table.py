@@ -89,7 +89,7 @@ class ShapeBuilder:
         state_tokenizer(HEADS[knobs.task_type].auto_class(), self.config, self.tokenizer)
         self.whole = {name: int(value or 0) for name, value in shape_of(self.config.to_dict()).items()}
         # GPT-2 states no neurons where they are four times its width
-        self.whole["feed_forward"] = self.whole.get("feed_forward") or 4 * self.whole["hidden"]
+        self.whole["feed_forward"] = self.whole["feed_forward"] or 4 * self.whole["hidden"]
         smallest = self.config.vocab_size
         ids_BT = torch.randint(
             min(1000, smallest // 2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.architectures import ModelConfig
@@ -34,15 +34,13 @@ LEAST_FILLED = 0.5
 """Share of the rows in which a label must be present."""
 
 
-def may_be_places(names: Iterable[str]) -> bool:
-    """Tell whether a number in a column of labels may be the place of a class: no class is named by a number."""
-    return not any(name.isdecimal() for name in names)
-
-
 def names_of_numbers(declared: Sequence[str], names: Sequence[str]) -> dict[int, str]:
-    """Return the names that a file declares for the numbers in its labels, if they are those of the task's classes,
-    perhaps in another order; nothing for other names, as a recipe may name the classes otherwise than a file."""
-    return dict(enumerate(declared)) if declared and set(declared) == set(names) else {}
+    """Return the names of the classes that numbers in the labels of a file stand for: as the file declares, if its
+    names are those of the task in perhaps another order (a recipe may name classes otherwise than a file); else by
+    place, unless a class is named by a number, which would then be read twice."""
+    if declared and set(declared) == set(names):
+        return dict(enumerate(declared))
+    return {} if any(name.isdecimal() for name in names) else dict(enumerate(names))
 
 
 def choose_columns(

@@ -150,6 +150,7 @@ def test_numbers_are_those_of_the_names_that_a_file_declares_and_no_places_besid
     assert read(given(0, 1, None, declared=("good", "bad")), ["bad", "good"]) == [1, 0, None]
     assert read(given(0, 1, declared=("a", "b")), ["bad", "good"]) == [0, 1], "a recipe may name classes otherwise"
     assert read(given(1, 3), ["1", "2", "3"]) == [0, 2]
+    assert read(given(True, False), ["True", "False"]) == [0, 1], "a truth value is no number"
     with pytest.raises(DataError, match="the label 0 is not one of 1, 2, 3"):
         read(given(1, 0), ["1", "2", "3"])
 

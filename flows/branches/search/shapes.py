@@ -4,6 +4,7 @@ best are candidates, trained, scored and judged as those of any recipe.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 
 from flows.branches.candidate import SharedArtifacts
@@ -137,7 +138,8 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
     forms = [form for one in fitting_forms(search, known, vocabularies, energy) for form in one]
     losses, notes = await losses_on_teacher(recipe, search, forms, trimmed, shared)
     shapes = largest_first(fitting_shapes(search, known, vocabularies, energy, losses or {}))
-    require_other_names(recipe, names_of_chains(search, shapes, shared.layers))
+    if recipe.planned:  # chains of a large space take a while to write down
+        require_other_names(recipe, names_of_chains(search, shapes, shared.layers))
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
     result = result.replaced(losses=losses, notes=notes, limits=limits_of_graphs(search, known, energy))
@@ -230,17 +232,23 @@ async def vocabularies_of(
     if not table.facts:
         return None
     whole = table.read(LatencyTable).vocabulary
-    found: list[SizedVocabulary] = []
-    for pieces in below_the_whole(search.space.vocabulary, whole):
-        if pieces == "whole":
-            found.append(SizedVocabulary("whole", whole))
-            continue
-        named = 0 if pieces == "used" else int(pieces)
-        facts = (await trimmed.of(SizedVocabulary(str(pieces), named))).facts
-        if not facts and not named:
+    named = below_the_whole(search.space.vocabulary, whole)
+    sizes = await asyncio.gather(*(size_of_vocabulary(pieces, whole, trimmed) for pieces in named))
+    found: dict[int, SizedVocabulary] = {}
+    for pieces, size in zip(named, sizes, strict=True):
+        if size is None:
             return None
-        found.append(SizedVocabulary(str(pieces), int(str(facts["pieces"])) if facts else named))
-    return list({one.size: one for one in reversed(found)}.values())[::-1]
+        found.setdefault(size, SizedVocabulary(str(pieces), size))
+    return [*found.values()]
+
+
+async def size_of_vocabulary(pieces: str | int, whole: int, trimmed: TrimmedTeachers) -> int | None:
+    """Return the number of pieces of a vocabulary; in a plan at most so many, or None where no number is named."""
+    if pieces == "whole":
+        return whole
+    most = None if pieces == "used" else int(pieces)
+    facts = (await trimmed.of(SizedVocabulary(str(pieces), most or 0))).facts
+    return int(str(facts["pieces"])) if facts else most
 
 
 def below_the_whole(vocabularies: Sequence[str | int], whole: int) -> list[str | int]:

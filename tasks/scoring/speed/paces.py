@@ -50,17 +50,18 @@ def teacher_latency(paces: Sequence[SpeedFacts]) -> TeacherLatency:
     """Return the teacher's latency by its own stage, the first; if that is unsteady, the median of those that at least
     three steady stages of candidates, and most of them, measured within 5 % of each other."""
     own, *beside = paces
-    steady = sorted(one.teacher.p50_ms for one in beside if not one.unsteady)
-    agree = agreeing(steady)
-    if own.unsteady and len(agree) >= FEWEST_STAGES and 2 * len(agree) > len(steady):
+    agree = most_that_agree([one.teacher.p50_ms for one in beside if not one.unsteady])
+    if own.unsteady and len(agree) >= FEWEST_STAGES:
         return TeacherLatency(figure_of(median(agree)), agree[0], agree[-1], None)
     return TeacherLatency(own.model.p50_ms, own.model.low_ms, own.model.high_ms, own.unsteady)
 
 
-def agreeing(ordered: Sequence[float]) -> Sequence[float]:
-    """Return the largest group of sorted latencies that lie within 5 % of its first."""
+def most_that_agree(latencies: Sequence[float]) -> Sequence[float]:
+    """Return the largest group of latencies that lie within 5 % of its least, sorted; none if it is no majority."""
+    ordered = sorted(latencies)
     groups = ([one for one in ordered[at:] if one <= first * (1 + NEAR)] for at, first in enumerate(ordered))
-    return max(groups, key=len, default=[])
+    agree = max(groups, key=len, default=[])
+    return agree if 2 * len(agree) > len(ordered) else []
 
 
 def pace_of(pace: SpeedFacts, teacher: TeacherLatency, *, alone: bool) -> dict[str, object]:
@@ -128,9 +129,7 @@ def apart_in(same: Sequence[ResultRow]) -> dict[str, str]:
     """Return, by name, the reasons of rows of one shape that the others contradict: all but the largest group that
     agrees within 5 %, and all rows if that group is no majority."""
     latencies = {row.name: row.latency_ms or 0.0 for row in same}
-    ordered = sorted(latencies.values())
-    agree = agreeing(ordered)
-    low, high = (agree[0], agree[-1]) if 2 * len(agree) > len(ordered) else (1.0, 0.0)
-    took = f"{ordered[0]:g} to {ordered[-1]:g} ms"
-    said = f"{len(ordered)} models of its shape took {took}, more than {100 * NEAR:g} % apart"
-    return {name: said for name, latency in latencies.items() if not low <= latency <= high}
+    agree = most_that_agree([*latencies.values()])
+    low, high = min(latencies.values()), max(latencies.values())
+    said = f"{len(same)} models of its shape took {low:g} to {high:g} ms, more than {100 * NEAR:g} % apart"
+    return {name: said for name, latency in latencies.items() if latency not in agree}

@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.errors import ModelError
 from tasks.scoring.memory import WritingRules
-from tasks.task_types.texts.likeliest_words import NOT_FOLLOWED
+from tasks.task_types.texts.likeliest_words import NOT_FOLLOWED, settings_among
 from tasks.task_types.units import Writing
 
 LEAST_LENGTHS = "least"
@@ -28,7 +28,7 @@ OTHER_RULES: Mapping[str, object] = {
 def rules_of(generation: Any, begin: int) -> WritingRules:
     """Return the rules of a generation config of transformers, and the word that begins a text. Raises ModelError for a
     setting that is not built."""
-    other = [name for name, none in OTHER_RULES.items() if getattr(generation, name, None) not in (None, none)]
+    other = settings_among(generation.to_dict(), OTHER_RULES)
     several = [words for words in generation.bad_words_ids or [] if len(words) > 1]
     if other or several:
         raise ModelError(

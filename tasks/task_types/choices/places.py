@@ -32,13 +32,13 @@ def are_options_or_places(labels: Sequence[Any], pairs: Sequence[Any]) -> bool:
     """Tell whether numbers in a column of labels may be meant as options and as places, and name different ones: each
     is the text of an option of its row, and not each stands at the place that it counts."""
     both = [
-        (label, without_beginning(options_in(pair)))
+        (label, pair)
         for label, pair in zip(labels, pairs, strict=True)
         if isinstance(label, int) and isinstance(pair, str)
     ]
-    return all(str(label) in options for label, options in both) and any(
-        options[label : label + 1] != [str(label)] for label, options in both
-    )
+    if not all(str(label) in without_beginning(options_in(pair)) for label, pair in both):  # mostly told by one row
+        return False
+    return any(without_beginning(options_in(pair))[label : label + 1] != [str(label)] for label, pair in both)
 
 
 def place_of_column(name: str, columns: Sequence[str], options: Sequence[str]) -> int:

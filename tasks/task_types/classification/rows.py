@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import (
-    ANY_TEXT_FITS,
-    is_amount,
-    known_values,
-    may_be_places,
-    names_in_config,
-    names_of_numbers,
-)
+from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, known_values, names_in_config, names_of_numbers
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import CLASS, PAIR, TEXT
 
@@ -69,10 +62,7 @@ def class_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | No
     """Return labels as numbers of classes. Raises DataError for a label that is no class."""
     numbers = {name: number for number, name in enumerate(names or ())}
     meant = names_of_numbers(rows.declared, names or ())
-    found = [
-        class_number(meant.get(label, label) if isinstance(label, int) else label, numbers)
-        for label in rows.columns["label"]
-    ]
+    found = [class_number(label, numbers, meant) for label in rows.columns["label"]]
     wrong = [row for row, number in enumerate(found) if number == ILLEGAL]
     if wrong:
         labels = Counter(str(rows.columns["label"][row]) for row in wrong)
@@ -84,13 +74,13 @@ def class_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | No
     return found
 
 
-def class_number(label: Any, numbers: Mapping[str, int]) -> int | None:
-    """Return the number of one label's class; None for no label, and ``ILLEGAL`` for one that is no class."""
+def class_number(label: Any, numbers: Mapping[str, int], meant: Mapping[int, str]) -> int | None:
+    """Return the number of one label's class; None for no label, and ``ILLEGAL`` for one that is no class. A number
+    stands for a name as ``meant``."""
     if label is None or label == -1:
         return None
-    if isinstance(label, int) and may_be_places(numbers) and 0 <= label < len(numbers):
-        return label
-    return numbers.get(str(label), ILLEGAL)
+    is_number = isinstance(label, int) and not isinstance(label, bool)
+    return numbers.get(meant.get(label, str(label)) if is_number else str(label), ILLEGAL)
 
 
 def require_classes(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tasks.errors import DataError
 from tasks.metrics.of_label_sets import MOST_LABELS, members
-from tasks.task_types.common_rows import may_be_places, names_in_config, names_of_numbers
+from tasks.task_types.common_rows import names_in_config, names_of_numbers
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import PAIR, SEVERAL_LABELS, TEXT
 
@@ -179,25 +179,25 @@ def set_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None
     known, numbers = list(names or ()), {name: number for number, name in enumerate(names or ())}
     meant = names_of_numbers(rows.declared, known)
     found: list[int | None] = []
-    for row, written in enumerate(written_labels(rows, names), start=1):
-        cell = None if written is None else [meant.get(label, label) for label in written]
-        wrong = next((label for label in cell or () if bit_of(label, numbers) is None), None)
+    for row, cell in enumerate(written_labels(rows, names), start=1):
+        bits = [bit_of(label, numbers, meant) for label in cell or ()]
+        wrong = next((label for label, bit in zip(cell or (), bits, strict=True) if bit is None), None)
         if wrong is not None:
             near = get_close_matches(str(wrong), known, 1)
             raise DataError(
                 f"{rows.file}, row {row}: the label {wrong!r} is not one of {', '.join(known[:LISTED_LABELS])}"
                 f"{f'; did you mean {near[0]!r}?' if near else '; correct it or name it in task.labels'}"
             )
-        found.append(None if cell is None else set_of_bits(bit_of(label, numbers) for label in cell))
+        found.append(None if cell is None else set_of_bits(bits))
     return found
 
 
-def bit_of(label: Any, numbers: Mapping[str, int]) -> int | None:
-    """Return the number of a label, given by its name or its number; None for an unknown one."""
+def bit_of(label: Any, numbers: Mapping[str, int], meant: Mapping[int, str]) -> int | None:
+    """Return the number of a label, given by its name, or by a number that stands for a name as ``meant``; None for an
+    unknown one."""
     written = str(label).strip()
-    if written in numbers or not may_be_places(numbers):
-        return numbers.get(written)
-    return int(written) if written.isdecimal() and int(written) < len(numbers) else None
+    is_name = isinstance(label, str) and (written in numbers or not written.isdecimal())
+    return numbers.get(written if is_name else meant.get(int(written), written))
 
 
 def set_of_bits(bits: Iterable[int | None]) -> int:

@@ -60,11 +60,16 @@ def likeliest_next_words(model: Any, most: int) -> Any:
     return own
 
 
+def settings_among(stated: Mapping[str, object], idle: Mapping[str, object]) -> list[str]:
+    """Return the names of some settings that a generation config sets otherwise than to the value that changes nothing
+    (``idle``)."""
+    return [name for name, nothing in idle.items() if stated.get(name) not in (None, nothing)]
+
+
 def require_followed(stated: Mapping[str, object], whose: str) -> None:
     """Raise ModelError for a generation config with a setting with which no model here writes."""
-    for name, nothing in NOT_FOLLOWED.items():
-        if stated.get(name) not in (None, nothing):
-            raise ModelError(
-                f"the generation config of {whose} sets {name}, with which no model writes here; remove it from "
-                f"generation_config.json"
-            )
+    if other := settings_among(stated, NOT_FOLLOWED):
+        raise ModelError(
+            f"the generation config of {whose} sets {other[0]}, with which no model writes here; remove it from "
+            f"generation_config.json"
+        )
