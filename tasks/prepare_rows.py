@@ -7,7 +7,7 @@ import asyncio
 import json
 
 from tasks.contracts import Artifact
-from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice, TransferSlice
+from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, PurgeSlice, RowsSlice, StreamSlice, TransferSlice
 from tasks.report.tables.held_back import left_out_lines, purge_lines
 from tasks.results.facts import Leaks
 from tasks.stage.context import StageContext
@@ -89,3 +89,13 @@ async def purge_rows(context: StageContext, knobs: PurgeSlice, *, rows: Artifact
     sets = dict(zip(knobs.names, map(context.folder, judging), strict=True))
     found = await asyncio.to_thread(purge_train, context.folder(rows), sets, context.output)
     context.facts |= found.as_json()
+
+
+@stage(makes="rows", libraries=("numpy", "pyarrow"))
+async def pack_rows(context: StageContext, knobs: StreamSlice, *, rows: Artifact) -> None:
+    """Put the training documents one behind the other, in few long rows; the other splits stay as they are."""
+    from tasks.ports.rows.prepared import pack_train
+
+    documents, streams = await asyncio.to_thread(pack_train, context.folder(rows), knobs, context.output)
+    context.facts |= {"documents": documents, "streams": streams}
+    context.listen({"event": "log", "message": f"{documents:,} training documents are packed in {streams:,} streams"})

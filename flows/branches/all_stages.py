@@ -12,7 +12,7 @@ from attrs import evolve
 from flows.branches.candidate import Candidate, SharedArtifacts, finished_candidate, finished_model
 from flows.branches.evaluation import judge_all
 from flows.branches.export import beside_models, check_speed, make_exports, with_exports
-from flows.branches.judging_sets import compare_sets, corpus_read, rows_of_sets, rows_to_learn
+from flows.branches.judging_sets import compare_sets, corpus_read, packed_rows, rows_of_sets, rows_to_learn
 from flows.branches.makers import all_candidates
 from flows.branches.search.found import Searched, with_whole_scores
 from flows.branches.search.shapes import candidates_by_hand, find_shapes
@@ -80,14 +80,14 @@ async def begin_everything(
             if name.startswith("start:")
         }
         await asyncio.to_thread(check_students, recipe, session.store.folder(base), starts)
-    shared = await shared_artifacts(recipe, sources, learned, base)
+    shared = await shared_artifacts(recipe, sources, await packed_rows(recipe, learned), base)
     shared.layers = layers_of_teacher(recipe, session.store, sources)
     session.vocabulary = vocabulary_of_teacher(recipe, session.store, sources)
     require_budget_of_answers(recipe, with_purge(rows, None if learned is rows else learned), session.vocabulary)
     shared.metrics = metrics_in(sources)
     shared.groups = rows.read(RowsFacts).groups
     shared.judging = await rows_of_sets(recipe, sources, learned, purging)
-    comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared))
+    comparing = asyncio.gather(corpus_leakage(recipe, sources, rows), compare_sets(recipe, sources, shared, learned))
     return Begun(rows, learned, shared, comparing)
 
 
@@ -180,7 +180,7 @@ async def sweep_everything(recipe: Recipe, sources: dict[str, Artifact], session
     grid = await asyncio.to_thread(grid_of, recipe, sources, session)
     rows = await prepare_rows(RowsSlice(**dict(recipe.data), task=recipe.spec), source=sources["data"])
     require_selection(rows.read(RowsFacts))
-    rows, _ = await rows_to_learn(recipe, sources, rows)
+    rows = await packed_rows(recipe, (await rows_to_learn(recipe, sources, rows))[0])
     base = await pretrained_base(recipe, sources)
     shared = SharedArtifacts(rows=rows, base=base, teacher=asyncio.ensure_future(good_teacher(recipe, rows, base)))
     trained = await shared.teacher  # a teacher no better than guessing ends the sweep here, before any layer is dropped

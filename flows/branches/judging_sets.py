@@ -17,12 +17,12 @@ from tasks.contracts import Artifact
 from tasks.ports.rows.judging_sets import judging_rows, overlapping
 from tasks.ports.rows.overlap import Sentences
 from tasks.ports.store.artifacts import Store
-from tasks.prepare_rows import compare_judging_set, prepare_judging_set, purge_rows
+from tasks.prepare_rows import compare_judging_set, pack_rows, prepare_judging_set, purge_rows
 from tasks.recipe.data import TableFormat
 from tasks.recipe.judging import own_metrics_of
 from tasks.recipe.makers.writing import generation_of
 from tasks.recipe.recipe import Recipe
-from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, OfTask, PurgeSlice
+from tasks.recipe.slices import CorpusRead, JudgingRowsSlice, JudgingScoreSlice, OfTask, PurgeSlice, StreamSlice
 from tasks.recipe.student_checks import group_of
 from tasks.results.facts import MetricFacts, SetFacts
 from tasks.results.row import UNDEFINED, Estimate, Means, ResultRow, SetScores
@@ -31,6 +31,9 @@ from tasks.scoring.further.resamples import FurtherMetric
 from tasks.scoring.judging_sets import SetAnswers
 from tasks.stage.session import Session
 from tasks.task_types.types import TASK_TYPES
+
+WORDS_OF_STREAM = 50_000
+"""Words of a packed row: its last window alone may be short, one in some hundred of 512 tokens."""
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
@@ -46,6 +49,13 @@ async def rows_to_learn(
     if not purging:
         return rows, {}
     return await purge_rows(PurgeSlice(names=tuple(purging)), rows=rows, judging=list(purging.values())), purging
+
+
+async def packed_rows(recipe: Recipe, rows: Artifact) -> Artifact:
+    """Return the rows with which models are trained: those of a recipe with packed documents, one behind the other."""
+    if not recipe.data.packed:
+        return rows
+    return await pack_rows(StreamSlice(task_type=recipe.spec.kind, words=WORDS_OF_STREAM), rows=rows)
 
 
 async def rows_of_sets(
@@ -100,7 +110,9 @@ def rows_slice(recipe: Recipe, name: str) -> JudgingRowsSlice:
     )
 
 
-async def compare_sets(recipe: Recipe, sources: Mapping[str, Artifact], shared: SharedArtifacts) -> None:
+async def compare_sets(
+    recipe: Recipe, sources: Mapping[str, Artifact], shared: SharedArtifacts, rows: Artifact
+) -> None:
     """Count the rows of every set that overlap with training data of this run: training rows, transfer text and general
     text."""
     corpus = {"source": sources["corpus"]} if recipe.corpus and "corpus" in sources else {}
@@ -108,7 +120,7 @@ async def compare_sets(recipe: Recipe, sources: Mapping[str, Artifact], shared: 
     text = {"transfer": shared.transfer} if shared.transfer is not None else {}
     await asyncio.gather(
         *(
-            compare_judging_set(knobs, judging=one, rows=shared.rows, **text, **corpus, label=name)
+            compare_judging_set(knobs, judging=one, rows=rows, **text, **corpus, label=name)
             for name, one in shared.judging.items()
         )
     )

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tasks.catalog import TaskSpec, TaskTypeName, readable_columns
 from tasks.recipe.knobs import Knobs, Name, added_knob, require_distinct, runtime_knob
-from tasks.task_types.types import MULTIPLE_CHOICE, SENTENCE_VECTORS, TASK_TYPES
+from tasks.task_types.types import DOCUMENT, MULTIPLE_CHOICE, SENTENCE_VECTORS, TASK_TYPES
 
 SPLITS = ("train", "selection", "validation", "holdout")
 """The splits of a task's own rows."""
@@ -177,6 +177,16 @@ class JudgingSet(Knobs):
             )
 
 
+def require_packable(data: Data, spec: TaskSpec) -> None:
+    """Raise ValueError for packed rows of a type whose rows are no documents that a model continues."""
+    legal = [name for name, one in TASK_TYPES.items() if one.continues_texts and DOCUMENT in one.columns]
+    if data.packed and spec.kind not in legal:
+        raise ValueError(
+            f"data.packed puts documents one behind the other, and {spec.name} is a task of {spec.kind}, whose rows "
+            f"are read one by one; remove packed, which is for tasks of type {' or '.join(legal)}"
+        )
+
+
 def foreign_types() -> str:
     """Return the types that rows of a judging set may have beside the task's, in words."""
     continuing = [name for name, one in TASK_TYPES.items() if one.continues_texts]
@@ -236,6 +246,12 @@ class Data(Knobs):
         None,
         ge=1,
         description="Use at most this many training rows (a seeded sample; of the groups of data.group, whole ones).",
+    )
+    packed: bool = runtime_knob(
+        False,
+        "Training documents stand one behind the other, in the order of their file, with the token for an end between "
+        "them, and windows are cut from that: all are full, and short documents share them, so that a model attends "
+        "from one to those before it. For next-words; documents that judge are read one by one.",
     )
     seed: int = Field(0, ge=0, description="Seed of the split.")
     judge: dict[Name, JudgingSet | None] = runtime_knob(

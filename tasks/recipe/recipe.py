@@ -18,7 +18,7 @@ from tasks.recipe.chains import (
     require_made,
     start_behind,
 )
-from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText
+from tasks.recipe.data import SPLITS, Augmentation, CorpusText, Data, JudgingSet, TransferText, require_packable
 from tasks.recipe.distillation import GeneralDistillation, Generation, Intermediate, TaskDistillation
 from tasks.recipe.judging import COSTS, FIGURES, OF_TOKENS, OWN_METRIC, Exports, Gate, Scoring, Speed
 from tasks.recipe.knobs import BLOCK, HEADLINE, Choices, DerivedKnobs, Name, did_you_mean, runtime_knob
@@ -120,6 +120,7 @@ class Recipe(DerivedKnobs):
         self.check_criteria()
         self.check_choices()
         self.check_judging_sets()
+        require_packable(self.data, self.spec)
         check_ensemble(self.ensemble, self.spec, self.planned)
         check_exports(self)
         check_counted_texts(self)

@@ -59,6 +59,12 @@ class PurgeSlice(Knobs):
     names: tuple[str, ...] = Field(description="The sets, in order.")
 
 
+class StreamSlice(OfTask):
+    """Knobs that determine packed training rows, besides the documents."""
+
+    words: int = Field(description="Words of a row, at least; the last one may have fewer.")
+
+
 class JudgingScoreSlice(OfTask):
     """Knobs that determine the scores on a judging set."""
 

@@ -120,8 +120,7 @@ class Reader:
     rows_have_classes: bool = True  # whether a row's label is a named class: every split then needs rows of each
     notes: Callable[[TableRows, Sequence[str] | None], Sequence[str]] = nothing_to_note
     """Return sentences about labels (rows, names) that are read otherwise than they are written."""
-    columns_of: Callable[[Mapping[str, Sequence[Any]]], ColumnChoice | None] | None = None
-    """Return the columns of a table that only this type can read; None if there are none."""
+    columns_of: Callable[[Mapping[str, Sequence[Any]]], ColumnChoice | None] | None = None  # of a table for it alone
     strata: Callable[[Sequence[Any], Sequence[str] | None], Sequence[Any]] | None = None
     """Return by row (labels, names) that in whose proportions splits are drawn; None: its class."""
     classes_of: Callable[[Any], Sequence[int]] | None = None  # the classes of a stored label; None: it is the one
@@ -133,6 +132,7 @@ class Reader:
     derive: DerivedColumns | None = None  # adds columns that stand in others, and says which
     asked_without_text: Callable[[str | None], bool] | None = None  # whether, by its second text, a row needs no first
     require_pairs: Callable[[str, Sequence[str | None]], None] | None = None  # DataError if second texts tell nothing
+    joined: Callable[[Sequence[str], Sequence[Any]], tuple[str, Any]] | None = None  # texts and labels as one row
     second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from shutil import copyfile
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.faulty_rows import empty_texts, with_empty_texts
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
 from tasks.ports.rows.prepared import digest_of, numbered_rows, require_whole_units, texts_apart
-from tasks.ports.rows.row_files import copy_without, read_facts, rows_file, write_beginnings, write_merged, write_split
+from tasks.ports.rows.row_files import copy_but, copy_without, read_facts, write_beginnings, write_merged, write_split
 from tasks.ports.rows.seen import read_sentences
 from tasks.ports.rows.splits import MOST_PURGED, Split, divided_by_text
 from tasks.ports.rows.table_files import format_of, tables_in
@@ -250,10 +249,7 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> SetPurge:
             f"be removed; at most {MOST_PURGED:.0%} may be removed: set overlaps: leave-out, which removes rows from "
             f"the set instead"
         )
-    output.mkdir(parents=True, exist_ok=True)
-    for path in sorted(rows.iterdir()):
-        if path != rows_file(rows, "train"):
-            copyfile(path, output / path.name)
+    copy_but(rows, output, "train")
     copy_without(rows, output, "train", gone_N)
     words = [
         sum(len(sentence.split()) for sentence in row) for row, gone in zip(sentences, gone_N, strict=True) if not gone

@@ -33,7 +33,17 @@ from tasks.ports.rows.faulty_rows import (
     without_classes,
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
-from tasks.ports.rows.row_files import RowFacts, StoredRows, write_beginnings, write_facts, write_split
+from tasks.ports.rows.row_files import (
+    RowFacts,
+    StoredRows,
+    copy_but,
+    write_beginnings,
+    write_facts,
+    write_split,
+)
+from tasks.ports.rows.row_files import (
+    read_split as read_prepared,
+)
 from tasks.ports.rows.splits import Split, divide, divided_by_text, gathered_rows
 from tasks.ports.rows.tables import (
     read_documents,
@@ -43,7 +53,7 @@ from tasks.ports.rows.tables import (
     table_rows,
 )
 from tasks.recipe.data import Data
-from tasks.recipe.slices import RowsSlice, TransferSlice
+from tasks.recipe.slices import RowsSlice, StreamSlice, TransferSlice
 from tasks.results.facts import RowsFacts
 from tasks.task_types.common_rows import mean_words
 from tasks.task_types.interfaces import Reader
@@ -143,6 +153,26 @@ def write_rows(
             truncate=spec.truncate,
         ),
     )
+
+
+def pack_train(rows: Path, knobs: StreamSlice, output: Path) -> tuple[int, int]:
+    """Copy prepared rows with their training rows joined, neighbour to neighbour, until each new row has enough words;
+    its id is that of the first one. Return the number of rows before and after. Raises DataError for a text that cannot
+    be joined."""
+    reader, own = READERS[knobs.task_type], read_prepared(rows, "train")
+    assert reader.joined is not None, knobs.task_type
+    words_N = [len(text.split()) for text in own.texts]
+    begun, before = list[int](), knobs.words
+    for row, words in enumerate(words_N):
+        if before >= knobs.words:
+            begun, before = [*begun, row], 0
+        before += words
+    parts = [slice(start, stop) for start, stop in zip(begun, [*begun[1:], len(own)], strict=True)]
+    found = [reader.joined(own.texts[part], own.labels[part]) for part in parts]
+    texts, labels = [text for text, _ in found], [label for _, label in found]
+    copy_but(rows, output, "train")
+    write_split(output, "train", StoredRows([own.ids[row] for row in begun], texts, None, labels), reader.label_type())
+    return len(own), len(found)
 
 
 def texts_apart(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,6 +144,14 @@ def read_beginnings(folder: Path, key: str = "before") -> tuple[str, str]:
         return "", ""
     first, second = json.loads((folder / BEGINNINGS).read_text())[key]
     return first, second
+
+
+def copy_but(folder: Path, output: Path, split: str) -> None:
+    """Copy all files of a rows folder to another one but a split, which is written there anew."""
+    output.mkdir(parents=True, exist_ok=True)
+    for path in sorted(folder.iterdir()):
+        if path != rows_file(folder, split):
+            copyfile(path, output / path.name)
 
 
 def copy_without(folder: Path, output: Path, split: str, gone_N: np.ndarray) -> None:

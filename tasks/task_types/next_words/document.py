@@ -1,9 +1,9 @@
 """Tokens of a document that have a predecessor: each is predicted once, from those before it in its window.
 
-A document begins and ends with the token of its tokenizer for that, so that a model learns to begin and to stop; no
-window has tokens of two documents. While a model learns, neighbouring windows share one token, the first one's last;
-when it is judged they share half, so that every token but the first ones has at least that much before it. Shape
-letters: U predicted tokens of a document, T tokens of a window.
+A document begins and ends with the token of its tokenizer for that, so that a model learns to begin and to stop. No
+window has tokens of two documents, unless these are packed (``streams.py``). While a model learns, neighbouring windows
+share one token, the first one's last; when it is judged they share half, so that every token but the first ones has at
+least that much before it. Shape letters: U predicted tokens of a document, T tokens of a window.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tasks.task_types.next_words.streams import bordered
 from tasks.task_types.units import Conclusions, FramedText, ModelFrame, StatedEntries, Units
 
 NEXT_LOGITS, WORD_IDS, NATS = "logits", "word_ids", "nats"
@@ -36,8 +37,8 @@ def begun(frame: ModelFrame, text: str) -> str:
 
 
 def in_its_frame(frame: ModelFrame, text: str) -> FramedText:
-    """Return a document between the tokens for its beginning and its end."""
-    return FramedText(f"{begun(frame, text)}{frame.end}")
+    """Return a document, or a stream of some, between the tokens for its beginning and its end."""
+    return FramedText(f"{begun(frame, bordered(frame, text))}{frame.end}")
 
 
 def predicted_tokens(text: str, windows: Sequence[np.ndarray], *, judged: bool) -> list[np.ndarray]:

@@ -108,6 +108,7 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     values = values_for(model, write_documents(tmp_path / "table")) | exported
     values["students"][0]["seeds"] = [0, 1]
     asked = {"source": str(write_questions_about_words(tmp_path / "asked")), "kind": "choices"}
+    values["data"]["packed"] = not exported
     values["data"]["judge"] = {"asked": asked | {"text": "question", "pair": "{choices[]}"}}
     recipe = Recipe.model_validate(values)
     result = run_recipe(recipe, home=home, json_path=home.root / "out.json")
@@ -120,6 +121,8 @@ def test_a_language_model_is_distilled_and_continues_a_text(
     # a token is remembered by keys and values of two heads of 8 in each of the layers, in float32
     assert [models[name]["token_bytes"] for name in ("teacher", "half", *graphs)] == [512, 256, *(256 for _ in graphs)]
     assert all(one["token_ms"] > 0 and one["token_speedup"] > 0 for one in models.values())
+    made = [one["name"] for one in result["stages"]]
+    assert made.count("pack-rows") == (0 if exported else 1)
     (file,) = home.root.rglob("answers.safetensors")
     stored = load_file(file)
     assert stored["kept_ids"].dtype == np.int16 and stored["kept_logs"].dtype == np.float16
