@@ -128,9 +128,22 @@ def save_predictions(table: Any, file: Path) -> None:
             temporary.write_text("".join(f"{line}\n" for line in json_lines(table)), encoding="utf-8")
         else:
             options = pyarrow.csv.WriteOptions(delimiter="\t" if file.suffix == ".tsv" else ",")
-            pyarrow.csv.write_csv(table, temporary, options)
+            pyarrow.csv.write_csv(with_flat_cells(table), temporary, options)
         temporary.replace(file)
     except pyarrow.ArrowInvalid as error:
-        raise DataError(f"{file.name} cannot hold nested columns ({error}); write .jsonl or .parquet") from error
+        raise DataError(f"{file.name} cannot hold all columns ({error}); write .jsonl or .parquet") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def with_flat_cells(table: Any) -> Any:
+    """Return a table with lists and objects as JSON, for files whose cells are texts: entities, vectors and other
+    answers, and columns of the input."""
+    import pyarrow
+
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_nested(field.type):
+            cells = table.column(place).to_pylist()
+            texts = [None if cell is None else json.dumps(cell, ensure_ascii=False, default=str) for cell in cells]
+            table = table.set_column(place, field.name, pyarrow.array(texts, pyarrow.string()))
+    return table

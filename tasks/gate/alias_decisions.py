@@ -32,13 +32,14 @@ from tasks.gate.promotion import (
 )
 from tasks.gate.requests import deletable_version, requested_version
 from tasks.gate.row import GateRow
+from tasks.gate.unseen_rows import unseen_by_both
 from tasks.gate.verdicts import ACCEPT, INFEASIBLE, Decision
 from tasks.ports.store.artifacts import Store
 from tasks.ports.store_documents import LeaseNote
 from tasks.ports.tracking.registry import DecisionReasons, HistoryWord, Registry, RegistryState, lock_key
 from tasks.ports.tracking.tracker import Tracker
 from tasks.ports.tracking.versions import only_one
-from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation, unseen_by_both
+from tasks.scoring.evaluation import Evaluation, paired_gain, read_evaluation
 
 Result = TypeVar("Result")
 

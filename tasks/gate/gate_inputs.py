@@ -14,6 +14,7 @@ from tasks.errors import DataError
 from tasks.gate.criteria import Champion
 from tasks.gate.row import GateRow, Lead
 from tasks.gate.served import served_budget
+from tasks.gate.unseen_rows import unseen_by_both
 from tasks.gate.verdicts import Decision, Evidence, evaluate_candidates
 from tasks.gate.worst_of import Elsewhere
 from tasks.ports.rows.seen import learned_digests, read_sentences, sentence_digests
@@ -31,7 +32,6 @@ from tasks.scoring.evaluation import (
     paired_gain,
     read_evaluation,
     read_judged_rows,
-    unseen_by_both,
     write_evaluation,
 )
 from tasks.scoring.further.resamples import FurtherMetric

@@ -253,8 +253,8 @@ class Answers:
     """Analyses the errors of one model: from the arrays of ``read``, the labels, and a number of bins."""
     apart: Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray], np.ndarray, np.ndarray, int], ModelComparison]
     """Compares a student with its teacher, from arrays of ``read``, labels, ids, and the most examples of each sort."""
-    kept: tuple[str, ...] | None = None
-    """The names of the outputs that are stored, to be decided and analysed again; None: all."""
+    kept: tuple[str, ...] | None = None  # names of the outputs that are stored, to be decided again; None: all
+    among_all: bool = False  # whether answers depend on the other rows of a split, as ranks among all texts do
 
 
 # --- view: words and figures, for pages, cards and MLflow -------------------------------------------------------------

@@ -23,7 +23,7 @@ import pytest
 from flows.run.opening import begin
 from tasks.engine.environment import environment
 from tasks.errors import LeaseLost, RegistryError
-from tasks.gate import gate_inputs
+from tasks.gate import gate_inputs, unseen_rows
 from tasks.gate.alias_decisions import decide_run, delete_here, promote_here, roll_back_here, under_lock
 from tasks.gate.gate_inputs import GateInputs
 from tasks.ports.store import folder as folder_store
@@ -319,7 +319,7 @@ def test_a_champion_that_knew_the_rows_beats_nobody_by_that(embedded: Stage, mon
         "of 80, 40 have predictions of both and are in the training data of neither, and 200 are needed; decide "
         "manually" in few["words"][0]["reason"]
     )
-    monkeypatch.setattr(evaluation, "FEWEST", 30)
+    monkeypatch.setattr(unseen_rows, "FEWEST", 30)
     enough = decide(embedded, "m", "third", 100, wrong={"third": honest["wrong"]["second"]})
     assert enough["champion"]["candidate"] == "third" and "on 40 of 80 rows" in enough["words"][0]["reason"]
 

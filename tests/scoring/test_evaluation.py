@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import DataError
+from tasks.gate.unseen_rows import unseen_by_both
 from tasks.metrics.metrics import METRICS
 from tasks.scoring.evaluation import (
     Evaluation,
@@ -22,7 +23,6 @@ from tasks.scoring.evaluation import (
     paired_gain,
     read_evaluation,
     read_judged_rows,
-    unseen_by_both,
     write_evaluation,
 )
 from tasks.scoring.predictions import Predictions, write_predictions

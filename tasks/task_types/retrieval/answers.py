@@ -186,4 +186,5 @@ ANSWERS = Answers(
     read=read_ranks,
     alone=analyse_ranks,
     apart=compare_ranks,
+    among_all=True,
 )

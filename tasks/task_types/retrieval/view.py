@@ -35,4 +35,7 @@ VIEW = View(
         "corrected": "Queries whose passage the student ranks higher, each with its passage",
     },
     answer=rank_written,
+    judged="Each query is compared with all passages of the split; texts have at most {tokens} tokens. Of a query with "
+    "several passages, each is ranked among those of other queries, and counts by itself: figures of benchmarks, which "
+    "judge one list of each query, are others there.",
 )

@@ -106,7 +106,7 @@ def answer_of_passage(
 ) -> Conclusions:
     """Return the answer by the threshold that a config or a card states, the best one that is not none, and all
     candidates. Without a stated threshold there is none where its score is above that of the best answer."""
-    candidates_K3 = best_answers(outputs, places_U3)
+    candidates_K3 = without_blanks(best_answers(outputs, places_U3), text)
     best = NO_ANSWER
     if len(candidates_K3) > 1:
         start, end = (int(place) for place in candidates_K3[1, :2])
@@ -114,6 +114,18 @@ def answer_of_passage(
     threshold = stated.get(STATED_THRESHOLD)
     above = margin_of(candidates_K3) > (threshold if isinstance(threshold, (int, float)) else 0.0)
     return {FOUND_ANSWER: NO_ANSWER if above else best, BEST: best, BEST_CANDIDATES: candidates_K3}
+
+
+def without_blanks(candidates_K3: np.ndarray, text: str) -> np.ndarray:
+    """Return candidates without the white space at their ends, which the pieces of some tokenizers begin with; of those
+    that are then the same, the best one."""
+    found = {(-1, -1): candidates_K3[0]}
+    for start, end, score in candidates_K3[1:]:
+        words = text[int(start) : int(end)]
+        place = int(start) + len(words) - len(words.lstrip()), int(start) + len(words.rstrip())
+        if words.strip():
+            found.setdefault(place, np.asarray([*place, score]))
+    return np.stack([*found.values()])
 
 
 def margin_of(candidates_K3: np.ndarray) -> float:

@@ -62,7 +62,9 @@ VIEW = View(
         "if start[0] + end[0] - best > model.config.limbeck_null_threshold:  # tuned on selection rows\n"
         '    print("no answer")\n'
         "else:\n"
-        "    print(places[i][0], places[j][1], passage[places[i][0] : places[j][1]])",
+        "    words = passage[places[i][0] : places[j][1]].strip()  # the pieces of some tokenizers begin with a space\n"
+        "    first = passage.index(words, places[i][0])\n"
+        "    print(first, first + len(words), words)",
         export='feeds = {name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}\n'
         'start, end = (logits[0] for logits in session.run(["start_logits", "end_logits"], feeds))\n'
         "pieces = [i for i, part in enumerate(text.sequence_ids) if part == 1]  # those of the second text\n"
@@ -96,4 +98,6 @@ VIEW = View(
     },
     answer=answers_by_place,
     in_text=answers_in_text,
+    judged="Passages for which {tokens} tokens have no room were read in windows that share a quarter; the best answer "
+    "of all windows counts. The programs below read the first window alone.",
 )

@@ -86,4 +86,6 @@ VIEW = View(
     by_class=(ErrorFigure("f1_by_type", "F1", "F1"),),
     matrix_names=types_of_tags,
     in_text=entities_in_text,
+    judged="Texts of more than {tokens} tokens were read in windows that share a quarter, so that each word has its "
+    "tag. The programs below read the first window alone.",
 )

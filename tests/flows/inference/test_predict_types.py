@@ -4,15 +4,17 @@ such a model, which runs where our code is not."""
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from transformers import AutoConfig
 
 from flows.inference.inputs import inputs_of_texts
-from flows.inference.predictions import answers_to
+from flows.inference.predictions import answers_to, save_predictions
 from tasks.catalog import TaskSpec
 from tasks.report.model_card import TEMPLATE, usage
 from tasks.scoring.predict import predict_texts
@@ -131,6 +133,17 @@ def test_a_csv_and_json_lines_have_the_same_predictions(
     assert found[0] == found[1] and all({*row} >= wanted and None not in row.values() for row in found[0])
     if kind not in ("tokens", "spans", "seq2seq"):  # a random model may find nothing in both, or write one text
         assert found[0][0] != found[0][1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_answers_that_are_lists_are_json_in_a_csv(ending: str, tmp_path: Path) -> None:
+    """The file was refused after everything had been predicted."""
+    table = pa.table({"text": ["a", "b"], "entities": [[{"text": "Zürich", "start": 3}], None], "score": [0.5, 1.0]})
+    save_predictions(table, tmp_path / f"out.{ending}")
+    with (tmp_path / f"out.{ending}").open(newline="") as lines:
+        first, second = csv.DictReader(lines, delimiter="," if ending == "csv" else "\t")
+    assert json.loads(first["entities"]) == [{"text": "Zürich", "start": 3}]
+    assert second["entities"] == "" and first["text"] == "a"
 
 
 def test_a_passage_of_several_lines_is_one_text_to_rank(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.branches.error_analysis import without_written_texts
+from tasks.gate.unseen_rows import shared_rows, unseen_by_both
 from tasks.scoring.evaluation import (
     PREDICTIONS,
     Evaluation,
@@ -19,8 +20,6 @@ from tasks.scoring.evaluation import (
     bound_interval,
     paired_gain,
     read_evaluation,
-    shared_rows,
-    unseen_by_both,
     write_evaluation,
 )
 from tasks.scoring.predictions import Predictions, write_predictions

@@ -21,9 +21,11 @@ from tasks.task_types.spans.passage import (
     ALWAYS_ANSWERS,
     BEST,
     BEST_CANDIDATES,
+    END,
     FOUND_ANSWER,
     MOST_PIECES,
     PIECES_OF_PASSAGE,
+    START,
     answer_of_passage,
     best_answers,
     pieces_of_passage,
@@ -91,6 +93,18 @@ def test_the_best_answer_is_legal_and_none_needs_every_window() -> None:
     found = best_answers(outputs([1, 0, 9, 4, 0, 2], [1, 8, 0, 4, 0, 3]), located())
     assert found[0].tolist() == [-1, -1, 2.0], "none is as likely as in the window where it is least so"
     assert found[1].tolist() == [5, 7, 9.0], "an end before the beginning is no answer, however likely"
+
+
+def test_an_answer_has_no_white_space_at_its_ends() -> None:
+    """Pieces of some tokenizers begin with the space before a word: " Paris" was an answer, one character too early."""
+    text = "it is Paris  ."
+    places_U3 = np.asarray([[*([SUMMARY] * 2), 0], [0, 2, 0], [2, 5, 0], [5, 11, 0], [11, 13, 0], [13, 14, 0]])
+    start_U, end_U = np.asarray([0.0, 0, 0, 9, 0, 0]), np.asarray([0.0, 0, 0, 9, 8, 0])
+    found = answer_of_passage({START: start_U, END: end_U}, places_U3, text, {})
+    assert found[FOUND_ANSWER] == coded_answer(6, 11, "Paris")
+    listed = [tuple(one) for one in found[BEST_CANDIDATES][1:, :2].astype(int).tolist()]
+    assert listed[0] == (6, 11) and len(set(listed)) == len(listed)
+    assert all(text[start:end] == text[start:end].strip() for start, end in listed)
 
 
 def test_an_answer_is_not_too_long() -> None:
