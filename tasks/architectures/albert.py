@@ -190,20 +190,20 @@ def albert_config(config: Any, layers: int, groups: int, narrow: int) -> Any:
 
 def fill_layers(student: Any, teacher: Any, kept: Sequence[int], merge: str) -> None:
     """Set the weights of each group from the teacher's layers whose place it takes, and a part that all layers share
-    from all of them: their mean, or the N-th of them (``layer:N``); with ``random``, leave them drawn."""
+    from all of them: their mean, or the N-th of them (``layer:N``); with ``random``, leave what layers share drawn."""
     import torch
 
     groups, turns = student.encoder.albert_layer_groups, len(kept)
-    if merge.startswith("layer:") and int(merge.partition(":")[2]) > turns:
-        raise ModelError(f"merge: {merge} names a layer of {turns}; give layer:1 to layer:{turns}, or mean")
     every = [teacher.encoder.layer[layer] for layer in kept]
     shared = SHARED_PARTS.get(getattr(student.config, SHARING, ""), ())
     for number, group in enumerate(groups):
         own = [layer for turn, layer in enumerate(every) if turn * len(groups) // turns == number]
-        for ours, theirs in {} if merge == "random" else ALBERT_AND_BERT.items():
+        for ours, theirs in ALBERT_AND_BERT.items():
             sources = every if ours.partition(".")[0] in shared else own
-            if merge.startswith("layer:"):
-                sources = [sources[min(int(merge.partition(":")[2]), len(sources)) - 1]]
+            if merge == "random" and (len(sources) > 1 or turns == 1):
+                continue
+            if merge.startswith("layer:") and len(sources) > 1:
+                sources = [sources[int(merge.partition(":")[2]) - 1]]
             for name, value in group.albert_layers[0].get_submodule(ours).named_parameters():
                 value.copy_(torch.stack([layer.get_submodule(theirs).get_parameter(name) for layer in sources]).mean(0))
 

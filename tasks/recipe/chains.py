@@ -9,7 +9,7 @@ from tasks.architectures.albert import SHARED_PARTS
 from tasks.catalog import TaskSpec
 from tasks.modeling.names import OWN_TYPES
 from tasks.recipe.candidates import DistilledCandidate, DroppedCandidate
-from tasks.recipe.distillation import Intermediate
+from tasks.recipe.distillation import GeneralDistillation, Intermediate
 from tasks.recipe.judging import OF_GRIDS, OF_TEXTS, OF_ZEROS, Exports, Gate
 from tasks.recipe.knobs import did_you_mean, require_distinct
 from tasks.recipe.makers.bits import QuantizedCandidate
@@ -90,12 +90,13 @@ def require_comparable_layers(name: str, method: str, behind: Sequence[Candidate
         )
 
 
-def shares_layers(name: str, known: dict[str, CandidateKnobs], section: Pretraining | None) -> bool:
-    """Tell whether layers of a candidate share their weights, because it, or the one that its chain begins with, is
-    built as an ALBERT, or of one that the ``section`` on pretraining describes."""
+def what_layers_share(name: str, known: dict[str, CandidateKnobs], section: Pretraining | None) -> str:
+    """Return what layers of a candidate share, as ``share`` says it, because it, or the one that its chain begins with,
+    is built as an ALBERT, or of one that the ``section`` on pretraining describes; empty for nothing."""
     if name not in known:
-        return False
-    return [known[name], *origins_of(known[name], known)][-1].sharing(section) not in ("", "none")
+        return ""
+    found = [known[name], *origins_of(known[name], known)][-1].sharing(section)
+    return "" if found == "none" else found
 
 
 def mixers_of(name: str, known: dict[str, CandidateKnobs]) -> tuple[str, ...]:
@@ -289,6 +290,30 @@ def require_kept_answers(name: str, kind: str, answers: str) -> None:
         raise ValueError(
             f"task_distillation.answers is live, and {name} is of type {kind}, whose answers are stored whole and read "
             f"by all students; remove answers, which is for tasks of type {those}"
+        )
+
+
+def require_turns(name: str, share: str | None, layers: int, phase: Intermediate | GeneralDistillation) -> None:
+    """Raise ValueError for feature maps of layers that share weights (``share``, of an ALBERT), which cannot take
+    turns, and for too few steps: each layer that takes its turn needs one, and the words after them on general text."""
+    if phase.method != "feature-maps":
+        return
+    if share not in (None, "none"):
+        raise ValueError(
+            f"student {name} shares weights between its layers (share: {share}), and method: feature-maps copies one "
+            f"layer after another; use method: layers, or set share: none"
+        )
+    knobs, steps = phase.feature_maps, phase.steps
+    has_words = isinstance(phase, GeneralDistillation) and bool(knobs.predictions)
+    if steps is None or knobs.transfer == "auxiliary":
+        return
+    first = round(steps * knobs.share) if has_words else steps
+    least = layers if knobs.transfer == "progressive" else 1
+    if first < least or (has_words and first == steps):
+        of_words = f" of the {knobs.share:.0%} that feature_maps.share gives them, and words one" if has_words else ""
+        raise ValueError(
+            f"student {name}: {steps:,} steps of feature-maps are too few, as its layers need {least} at least"
+            f"{of_words}; give the phase more steps, or set transfer: joint"
         )
 
 

@@ -34,6 +34,7 @@ from tasks.recipe.student_checks import (
     check_groups,
     check_phases,
     check_stages,
+    check_turns,
     check_units,
     judging_metrics,
 )
@@ -127,6 +128,7 @@ class Recipe(DerivedKnobs):
         for student in self.all_students:
             check_stages(self, student)
             check_phases(self, student)
+            check_turns(self, student)
         for one in self.planned:
             if one.is_follower and isinstance(one, DistilledCandidate):
                 behind = origins_of(one, {other.name: other for other in self.planned})

@@ -14,6 +14,7 @@ from tasks.recipe.chains import (
     require_method_of_start,
     require_parts_of_words,
     require_teachers_pieces,
+    require_turns,
 )
 from tasks.recipe.data import Augmentation, JudgingSet, TransferText
 from tasks.recipe.distillation import Formula, GeneralDistillation, Intermediate, Prediction, TaskDistillation
@@ -168,6 +169,16 @@ def check_phases(recipe: StudentSections, student: Student) -> None:
             f"student {student.name} uses the stage augmentation, whose sentences only the first teacher would "
             f"predict; remove augmentation from its stages, or remove the ensemble"
         )
+
+
+def check_turns(recipe: StudentSections, student: Student) -> None:
+    """Reject phases of feature maps that cannot work for this student."""
+    share = (student.share or "all") if student.start == "albert" else None
+    phases: tuple[GeneralDistillation | Intermediate | None, ...]
+    phases = (general_phase(recipe, student), recipe.inner_phase(student))
+    for phase in phases:
+        if phase is not None:
+            require_turns(student.name, share, student.layers, phase)
 
 
 def check_follower(recipe: StudentSections, student: Student, made_from: str, behind: Sequence[CandidateKnobs]) -> None:

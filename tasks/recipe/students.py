@@ -179,6 +179,8 @@ class Shape(Knobs):
                 groups_of(self.share, self.layers)
             except ModelError as error:
                 raise ValueError(str(error)) from error
+        if self.merge is not None:
+            require_merged(self.merge, self.share or "all", self.layers)
         return self
 
     @model_validator(mode="after")
@@ -192,6 +194,23 @@ class Shape(Knobs):
         if isinstance(self.kernel, tuple) and len(self.kernel) != self.layers:
             raise ValueError(f"kernel has {len(self.kernel)} widths for {self.layers} layers; give one for each")
         return self
+
+
+def require_merged(merge: str, share: str, layers: int) -> None:
+    """Raise ValueError for a start of shared weights where none are shared, and for a layer that is not among each set
+    of those that share."""
+    kind, _, number = merge.partition(":")
+    together = 1 if share == "none" else layers // groups_of(share, layers) if share.startswith("groups") else layers
+    if together == 1 < layers:
+        raise ValueError(
+            f"merge is the start of shared weights, and with share: {share} no two of {layers} layers share any; "
+            f"remove merge"
+        )
+    if kind == "layer" and int(number) > together:
+        raise ValueError(
+            f"merge: {merge} names one of the layers that share weights, and with share: {share} these are {together} "
+            f"of {layers} each; give layer:1 to layer:{together}, or mean"
+        )
 
 
 class Student(Shape, Compared):

@@ -206,6 +206,11 @@ class Pretraining(SeededTraining):
                 groups_of(self.share, self.layers)
             except ModelError as error:
                 raise ValueError(str(error)) from error
+        if self.embedding is not None and self.embedding > self.hidden:
+            raise ValueError(
+                f"embedding is {self.embedding}, and the layers are {self.hidden} wide (hidden); give it at most "
+                f"{self.hidden}"
+            )
         if self.hidden % self.heads:
             raise ValueError(f"hidden is {self.hidden} and does not divide among {self.heads} heads; choose a multiple")
         return self

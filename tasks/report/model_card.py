@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from tasks.architectures.albert import SHARED_PARTS
 from tasks.catalog import TaskSpec
 from tasks.gate.verdicts import Decision
 from tasks.modeling.names import DISTRIBUTION, IMPORT_NAME, INSTALLED_BY, VERSION
 from tasks.ports.markdown import code_span, escaped, one_line
-from tasks.recipe.chains import mixers_of, shares_layers
+from tasks.recipe.chains import mixers_of, what_layers_share
 from tasks.recipe.judging import Gate
 from tasks.recipe.recipe import Recipe
 from tasks.report.format.baseline_comparison import Bounded, baseline_sentence
@@ -79,10 +80,12 @@ LIMITS = """The model was evaluated on the rows named above only: not on other d
 Latency and memory are specific to the machine on which they were measured."""  # noqa: E501
 SYNTHETIC = "**The data is synthetic: these figures say nothing about natural language.**"
 MEANS = f"Means over seeds are given as well, to compare methods: {VARIED}."
-SHARED_LAYERS_NOTE = (
-    "Layers of this model share their weights: it has fewer bytes than a model with weights for each layer, and it is "
-    "not faster, because every layer is still computed."
+SHARED_WEIGHTS = "Layers of this model share their weights: it has fewer bytes than a model with weights for each layer"
+SHARED_BLOCKS = (
+    "Layers of this model share one block each ({share}): it has fewer parameters than a model with weights for each "
+    "layer, but its folder holds copies of the block and is as large; its exports have one"
 )
+NOT_FASTER = ". It is not faster, because every layer is still computed."
 NEEDS = (
     f"Its attention ({{mixers}}) is not in transformers: `import {IMPORT_NAME}`, of the small distribution "
     f"{DISTRIBUTION} {VERSION}, makes the auto classes know it; no code is fetched. Exported graphs need neither."
@@ -105,7 +108,8 @@ def model_card(
     model."""
     task = recipe.spec
     known = {one.name: one for one in recipe.planned}
-    shared = SHARED_LAYERS_NOTE if shares_layers(model.name, known, recipe.pretraining) else ""
+    share = what_layers_share(model.name, known, recipe.pretraining)
+    shared = share and (SHARED_BLOCKS.format(share=share) if share in SHARED_PARTS else SHARED_WEIGHTS) + NOT_FASTER
     mixers = mixers_of(model.name, known)
     synthetic = SYNTHETIC if data["synthetic"] else ""
     unlicensed = UNLICENSED if any(one["licence"] == "unknown" for one in data["licences"]) else ""

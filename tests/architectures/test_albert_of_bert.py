@@ -18,7 +18,7 @@ from tasks.exports.jobs import JOBS as EXPORTING
 from tasks.methods.layers.layer_dropping import drop_layers
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.preflight import check_students
-from tasks.recipe.chains import shares_layers
+from tasks.recipe.chains import what_layers_share
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import AnswerSlice, IntermediateSlice, PredictionSlice, RowsSlice, TeacherSlice
 from tasks.recipe.students import Shape, Student
@@ -102,6 +102,10 @@ def test_shared_layers_begin_with_the_mean_of_those_whose_place_they_take() -> N
     ]
     (drawn,) = first_maps(merge="random")
     assert not any(torch.equal(drawn, one) for one in weights) and drawn.std() < 0.03
+    for ours, theirs in zip(first_maps(share="attention", merge="random"), weights, strict=True):
+        assert torch.equal(ours, theirs), "only what layers share is drawn"
+    (first, *_) = first_maps(share="ffn", merge="random")
+    assert not any(torch.equal(first, one) for one in weights)
 
 
 def test_embeddings_are_fitted_to_the_output_of_the_embedding_layer_and_not_to_the_table() -> None:
@@ -167,6 +171,9 @@ def test_ways_to_share(share: str | None, layers: int, groups: int) -> None:
         ({"layers": 4, "share": "groups:5"}, "makes 5 groups of 4 layers; name at most 4"),
         ({"layers": 4, "share": "some"}, "share is 'some'; legal are all, none, attention, ffn, groups:N"),
         ({"layers": 4, "merge": "layer:0"}, "merge is 'layer:0'; legal are mean, random, layer:N"),
+        ({"layers": 4, "merge": "layer:5"}, "with share: all these are 4 of 4 each; give layer:1 to layer:4"),
+        ({"layers": 4, "share": "groups:2", "merge": "layer:3"}, "groups:2 these are 2 of 4 each; give layer:1 to"),
+        ({"layers": 4, "share": "none", "merge": "mean"}, "share: none no two of 4 layers share any; remove merge"),
     ],
 )
 def test_sharing_that_programs_would_read_differently_is_refused(knobs: dict[str, Any], message: str) -> None:
@@ -230,7 +237,8 @@ def test_shared_layers_compute_what_the_reference_does(oracle: Oracle) -> None:
                 for kind, value in layer.get_submodule(theirs).named_parameters():
                     there = f"in.weight.encoder.albert_layer_groups.{source}.albert_layers.0.{ours}.{kind}"
                     value.copy_(given[there])
-    shape = Shape(layers=4, embedding=8, share=name.replace("two_groups", "groups:2"), merge="layer:1")
+    merge = None if name == "none" else "layer:1"
+    shape = Shape(layers=4, embedding=8, share=name.replace("two_groups", "groups:2"), merge=merge)
     student = build_student("albert", teacher, shape, seed=0).double().eval()
     student.set_attn_implementation("eager")
     rest = {key.removeprefix("in.weight."): value for key, value in given.items() if key.startswith("in.weight.")}
@@ -272,6 +280,27 @@ def test_it_goes_through_both_phases_scores_and_an_export_that_holds_shared_weig
     assert stored <= 4 * card["parameters"] + 4096, "each group once, however many turns it takes"
 
 
+@pytest.mark.parametrize(
+    ("shape", "sections", "sentence"),
+    [
+        ({}, {"steps": 40}, r"shares weights between its layers \(share: groups:2\), and method: feature-maps copies"),
+        ({"share": "none"}, {"steps": 1}, "1 steps of feature-maps are too few, as its layers need 2 at least; give"),
+        ({"share": "none"}, {"steps": 2}, ""),
+        ({"share": "none"}, {"steps": 1, "feature_maps": {"transfer": "joint"}}, ""),
+    ],
+)
+def test_feature_maps_need_layers_of_their_own_and_a_step_for_each(
+    shape: dict[str, Any], sections: dict[str, Any], sentence: str
+) -> None:
+    """Found in the recipe; both ended a run whose teacher was trained already."""
+    inner = {"intermediate": {"method": "feature-maps", **sections}}
+    if not sentence:
+        recipe(SHARED_SHAPE | shape, task_distillation=inner)
+        return
+    with pytest.raises(ValueError, match=sentence):
+        recipe(SHARED_SHAPE | shape, task_distillation=inner)
+
+
 def test_its_knobs_are_refused_for_another_start_and_a_wide_table_before_any_stage_runs(tmp_path: Path) -> None:
     base = write_tiny("bert", tmp_path / "bert")
     check_students(recipe(SHARED_SHAPE, task_distillation={"intermediate": WIDTHS_EQUAL}), base, {})
@@ -295,18 +324,19 @@ def test_what_is_made_of_shared_layers_shares_them_too() -> None:
     """The card's sentence: fewer bytes, no less time."""
     shared = {"name": "shared", "by": "distillation", "from": "teacher", "start": "albert", "shape": {"layers": 2}}
     own = shared | {"name": "own", "shape": {"layers": 2, "share": "none"}}
+    each = shared | {"name": "each", "shape": {"layers": 2, "share": "groups:2"}}
+    part = shared | {"name": "part", "shape": {"layers": 2, "share": "ffn"}}
     plain = {"name": "plain", "by": "distillation", "from": "teacher", "shape": {"layers": 2}}
     further = {"name": "further", "by": "neuron-pruning", "from": "shared"}
-    known = {
-        one.name: one
-        for one in Recipe.model_validate(
-            {"name": "r", "task": "sst2", "data": {"holdout_rows": 2000}, "candidates": [shared, own, plain, further]}
-        ).planned
+    values = {"name": "r", "task": "sst2", "data": {"holdout_rows": 2000}}
+    every = [shared, own, each, part, plain, further]
+    known = {one.name: one for one in Recipe.model_validate(values | {"candidates": every}).planned}
+    assert {name: what_layers_share(name, known, None) for name in (*known, "teacher")} == {
+        "shared": "all",
+        "own": "",
+        "each": "",
+        "part": "ffn",
+        "plain": "",
+        "further": "all",
+        "teacher": "",
     }
-    assert [shares_layers(name, known, None) for name in ("shared", "own", "plain", "further", "teacher")] == [
-        True,
-        False,
-        False,
-        True,
-        False,
-    ]

@@ -16,7 +16,7 @@ from tasks.architectures import ModelConfig
 from tasks.errors import DataError
 from tasks.task_types.common_rows import are_strings, choose_columns, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
-from tasks.task_types.next_words.streams import joined
+from tasks.task_types.next_words.streams import as_stream
 from tasks.task_types.types import DOCUMENT, NO_LABEL
 
 if TYPE_CHECKING:
@@ -169,5 +169,5 @@ READER = Reader(
     guess=guess_documents,
     rows_have_classes=False,
     columns_of=columns_of_documents,
-    joined=joined,
+    joined=as_stream,
 )

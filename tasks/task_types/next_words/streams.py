@@ -17,7 +17,7 @@ BORDER = "\x1e"
 """The sign that parts documents of a row: Unicode's separator of records, which no text has."""
 
 
-def joined(texts: Sequence[str], counts: Sequence[str]) -> tuple[str, str]:
+def as_stream(texts: Sequence[str], counts: Sequence[str]) -> tuple[str, str]:
     """Return documents as one row: its text, and the sums of what their labels count. Raises DataError for a document
     with the sign that parts them."""
     for text in texts:

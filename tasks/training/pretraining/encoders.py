@@ -55,7 +55,7 @@ def new_albert(vocabulary: int, knobs: Pretraining) -> Any:
 
     config = AlbertConfig(
         **common_config(vocabulary, knobs),
-        embedding_size=min(knobs.embedding or PAPERS_EMBEDDING, knobs.hidden),
+        embedding_size=knobs.embedding or min(PAPERS_EMBEDDING, knobs.hidden),
         num_hidden_groups=groups_of(knobs.share, knobs.layers),
         classifier_dropout_prob=HEAD_DROPOUT,
     )

@@ -17,7 +17,7 @@ from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import StreamSlice
 from tasks.task_types.next_words.document import LEARNED_TOKENS, in_its_frame
-from tasks.task_types.next_words.streams import BORDER, bordered, joined
+from tasks.task_types.next_words.streams import BORDER, bordered, as_stream
 from tasks.task_types.units import ModelFrame
 from tasks.training.data.encoded import encode_windows
 from tests.task_types.next_words.tables import byte_tokenizer, documents, write_decoder, write_documents
@@ -75,7 +75,7 @@ def test_the_tokens_of_a_border_are_those_of_the_tokenizer(begin: str | None, wh
 
 def test_a_document_with_the_sign_of_a_border_is_not_packed() -> None:
     with pytest.raises(DataError, match=r"begins with 'a\\x1eb' has the character U\+001E.*data.packed: false"):
-        joined(["c", "a\x1eb"], ["1 1 0.0", "2 3 0.0"])
+        as_stream(["c", "a\x1eb"], ["1 1 0.0", "2 3 0.0"])
 
 
 @pytest.mark.parametrize("kind", ["chats", "masked-words"])

@@ -235,6 +235,7 @@ def test_a_corpus_without_a_second_sentence_is_refused_with_the_rule(corpus: dic
         ({"share": "some"}, "share is 'some'; legal are all, none, attention, ffn, groups:N"),
         ({"share": "groups:3"}, "makes 3 groups of 2 layers"),
         ({"heads": 3}, "does not divide among 3 heads"),
+        ({"embedding": 32}, r"embedding is 32, and the layers are 16 wide \(hidden\); give it at most 16"),
     ],
 )
 def test_knobs_that_cannot_work_are_refused(values: dict[str, Any], sentence: str) -> None:
