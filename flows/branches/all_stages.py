@@ -96,7 +96,7 @@ async def make_candidates(recipe: Recipe, begun: Begun) -> tuple[list[ResultRow]
     rows, learned, shared = begun.rows, begun.learned, begun.shared
     small = await all_candidates(recipe, shared)
     trained = [Candidate("teacher", "teacher", [await shared.teacher], (recipe.teacher.seed,)), *small]
-    candidates = await asyncio.gather(*(finished_candidate(recipe, one, learned) for one in trained))
+    candidates = await asyncio.gather(*(finished_candidate(recipe, one, shared.rows) for one in trained))
     exporting = partial(make_exports, recipe, candidates, learned)
     exports = await in_branch(recipe, "exports", exporting, [learned]) if recipe.exports else []
     everyone = beside_models(candidates, exports)

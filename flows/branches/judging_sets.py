@@ -32,8 +32,9 @@ from tasks.scoring.judging_sets import SetAnswers
 from tasks.stage.session import Session
 from tasks.task_types.types import TASK_TYPES
 
-WORDS_OF_STREAM = 50_000
-"""Words of a packed row: its last window alone may be short, one in some hundred of 512 tokens."""
+BYTES_OF_STREAM = 300_000
+"""Bytes of a packed row: its last window alone may be short, one in some hundred of 512 tokens. Words would tell little
+of languages without spaces."""
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
@@ -55,7 +56,7 @@ async def packed_rows(recipe: Recipe, rows: Artifact) -> Artifact:
     """Return the rows with which models are trained: those of a recipe with packed documents, one behind the other."""
     if not recipe.data.packed:
         return rows
-    return await pack_rows(StreamSlice(task_type=recipe.spec.kind, words=WORDS_OF_STREAM), rows=rows)
+    return await pack_rows(StreamSlice(task_type=recipe.spec.kind, size=BYTES_OF_STREAM), rows=rows)
 
 
 async def rows_of_sets(

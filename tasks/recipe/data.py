@@ -177,13 +177,19 @@ class JudgingSet(Knobs):
             )
 
 
-def require_packable(data: Data, spec: TaskSpec) -> None:
-    """Raise ValueError for packed rows of a type whose rows are no documents that a model continues."""
+def require_packable(data: Data, spec: TaskSpec, transfer: TransferText | None) -> None:
+    """Raise ValueError for packed rows of a type whose rows are no documents that a model continues, and beside text
+    that is read row by row."""
     legal = [name for name, one in TASK_TYPES.items() if one.continues_texts and DOCUMENT in one.columns]
     if data.packed and spec.kind not in legal:
         raise ValueError(
             f"data.packed puts documents one behind the other, and {spec.name} is a task of {spec.kind}, whose rows "
             f"are read one by one; remove packed, which is for tasks of type {' or '.join(legal)}"
+        )
+    if data.packed and transfer is not None:
+        raise ValueError(
+            "data.packed puts training documents one behind the other, and texts of transfer are read one by one; "
+            "remove one of the two"
         )
 
 

@@ -121,7 +121,7 @@ class Recipe(DerivedKnobs):
         self.check_criteria()
         self.check_choices()
         self.check_judging_sets()
-        require_packable(self.data, self.spec)
+        require_packable(self.data, self.spec, self.transfer)
         check_ensemble(self.ensemble, self.spec, self.planned)
         check_exports(self)
         check_counted_texts(self)

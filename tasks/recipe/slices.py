@@ -62,7 +62,7 @@ class PurgeSlice(Knobs):
 class StreamSlice(OfTask):
     """Knobs that determine packed training rows, besides the documents."""
 
-    words: int = Field(description="Words of a row, at least; the last one may have fewer.")
+    size: int = Field(description="Bytes of a row, at least; the last one may have fewer.")
 
 
 class JudgingScoreSlice(OfTask):

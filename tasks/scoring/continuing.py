@@ -163,5 +163,5 @@ def continued_by_checkpoint(folder: Path, units: Units, texts: Sequence[str], ne
                 generation_config=settings,
             )
         words = [word for word in ids_1T[0, count:].tolist() if word not in ends]
-        found.append(tokenizer.decode(words, skip_special_tokens=True))
+        found.append(tokenizer.decode(words, skip_special_tokens=True, clean_up_tokenization_spaces=False))
     return found

@@ -3,6 +3,7 @@ language model."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,21 @@ def test_padding_has_no_part_in_the_loss(given: tuple[str, Any, Batch]) -> None:
         assert 0 < (mask == 0).sum() < mask.numel() / 2
         ids[mask == 0] = 7
     torch.testing.assert_close(number(objective.loss(batch)), before)
+
+
+def test_a_decoder_reads_the_same_behind_padding(tmp_path: Path) -> None:
+    """Its layers alone counted positions from the padding, so that students learned states that it never has."""
+    task = Task("texts", "next-words", None, "perplexity", False, HEADS["next-words"])  # type: ignore[arg-type]
+    folder = write_decoder(tmp_path / "model", "gpt2")
+    teacher, tokenizer = freeze(load_classifier(folder, task, CPU)), load_tokenizer(folder)
+    with torch.no_grad():
+        teacher.transformer.wpe.weight.normal_(generator=torch.Generator().manual_seed(0))
+    encoded = encode_windows(tokenizer, [documents(1)[0], "the film"], 24, LEARNED_TOKENS, None, [""] * 2)
+    objective = AttentionBlocks(build_student("limbeck-decoder", teacher, Shape(layers=2), seed=0), teacher)
+    rows = [np.asarray([0, len(encoded.lengths_N) - 1]), np.asarray([len(encoded.lengths_N) - 1])]
+    both, alone = (objective.seen(collate(encoded, one, tokenizer.pad_token_id or 0, CPU)) for one in rows)
+    many = int(encoded.lengths_N[-1])
+    for beside, by_itself in zip(both, alone, strict=True):
+        for one, other in zip(beside, by_itself, strict=True):
+            assert one.shape[1] > many
+            torch.testing.assert_close(one[-1, -many:], other[0], rtol=1e-4, atol=1e-4)

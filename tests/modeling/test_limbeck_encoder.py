@@ -142,6 +142,11 @@ def test_attention_of_the_same_kind_begins_without_a_loss(base: Path) -> None:
             {"task_distillation": {"intermediate": {"method": "attention-outputs"}}},
             "method: attention-outputs trains other attentions; set start: limbeck-encoder",
         ),
+        (
+            {"mixer": "synth-random", "positions": 16},
+            {},
+            "max_length is 128, and small has 16 positions, so it reads at most 16 tokens; give it 16 or less",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_refused_in_a_sentence(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasks.modeling.mixers.light import read_around, without_padding
+from tasks.modeling.mixers.light import read_around, read_by_last, without_padding
 from tasks.modeling.mixers.mixer import Mixer
 
 
@@ -48,4 +48,6 @@ class Dynamic(Mixer):
         """Return the mixed states of the last tokens [B, L, D]."""
         gated_BLD = kept_BTR[:, kept_BTR.shape[1] - states_BLD.shape[1] :]
         shares_BLHK = self.shares(gated_BLD).unflatten(-1, (self.heads, self.kernel)).softmax(-1)
+        if self.causal:
+            kept_BTR, mask_BT = read_by_last(kept_BTR, mask_BT, states_BLD.shape[1], self.kernel)
         return dynamic_convolution(without_padding(kept_BTR, mask_BT), self.dropout(shares_BLHK), causal=self.causal)

@@ -24,6 +24,13 @@ def read_around(states_BTD: Tensor, kernel: int, last: int, *, causal: bool) -> 
     return F.pad(states_BTD, (0, 0, before, kernel - 1 - before))[:, states_BTD.shape[1] - last :]
 
 
+def read_by_last(kept_BTR: Tensor, mask_BT: Tensor, last: int, kernel: int) -> tuple[Tensor, Tensor]:
+    """Return what a causal convolution reads for the last tokens of all that is kept, and the mask of that: K - 1 more
+    than those, so that a further word costs the same behind a long text."""
+    most = last + kernel - 1
+    return kept_BTR[:, -most:], mask_BT[:, -most:]
+
+
 def without_padding(states_BTD: Tensor, mask_BT: Tensor) -> Tensor:
     """Return states that are 0 where there is padding."""
     return states_BTD * mask_BT.to(states_BTD.dtype)[..., None]
@@ -62,6 +69,8 @@ class Light(Mixer):
 
     def read(self, states_BLD: Tensor, kept_BTR: Tensor, mask_BT: Tensor) -> Tensor:
         """Return the mixed states of the last tokens [B, L, D]."""
-        shares_HK = self.dropout(self.weight.softmax(-1))
-        values_BTD, last = without_padding(kept_BTR, mask_BT), states_BLD.shape[1]
+        shares_HK, last = self.dropout(self.weight.softmax(-1)), states_BLD.shape[1]
+        if self.causal:
+            kept_BTR, mask_BT = read_by_last(kept_BTR, mask_BT, last, shares_HK.shape[-1])
+        values_BTD = without_padding(kept_BTR, mask_BT)
         return light_convolution(values_BTD, shares_HK, causal=self.causal, last=last)

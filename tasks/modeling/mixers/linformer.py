@@ -32,9 +32,7 @@ class Linformer(QueriesKeysValues):
     def __init__(self, config: Any, layer: int = 0, *, causal: bool = False) -> None:
         super().__init__(config, layer, causal=causal)
         if causal:
-            raise ValueError(
-                "linformer cannot be causal, because its keys have read the whole text; use linear or favor"
-            )
+            raise ValueError("linformer cannot be causal, because its keys have read the whole text; use linear")
         rank = min(config.mixer_rank or USUAL_KEYS, self.longest)
         self.of_keys, self.of_values = (nn.Parameter(torch.zeros(self.longest, rank)) for _ in range(2))
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)

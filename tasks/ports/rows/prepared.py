@@ -156,17 +156,16 @@ def write_rows(
 
 
 def pack_train(rows: Path, knobs: StreamSlice, output: Path) -> tuple[int, int]:
-    """Copy prepared rows with their training rows joined, neighbour to neighbour, until each new row has enough words;
-    its id is that of the first one. Return the number of rows before and after. Raises DataError for a text that cannot
-    be joined."""
+    """Copy prepared rows with their training rows joined, neighbour to neighbour, until each new row has enough bytes;
+    its id is that of the first one. Return the number of rows before and after."""
     reader, own = READERS[knobs.task_type], read_prepared(rows, "train")
     assert reader.joined is not None, knobs.task_type
-    words_N = [len(text.split()) for text in own.texts]
-    begun, before = list[int](), knobs.words
-    for row, words in enumerate(words_N):
-        if before >= knobs.words:
-            begun, before = [*begun, row], 0
-        before += words
+    begun, before = list[int](), knobs.size
+    for row, text in enumerate(own.texts):
+        if before >= knobs.size:
+            begun.append(row)
+            before = 0
+        before += len(text.encode())
     parts = [slice(start, stop) for start, stop in zip(begun, [*begun[1:], len(own)], strict=True)]
     found = [reader.joined(own.texts[part], own.labels[part]) for part in parts]
     texts, labels = [text for text, _ in found], [label for _, label in found]

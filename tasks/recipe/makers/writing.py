@@ -183,12 +183,12 @@ def require_stacks(recipe: WritingSections, config: Mapping[str, object]) -> Non
 def require_room_of_model(
     recipe: WritingSections, config: Mapping[str, object], positions: int | None = None, name: str = "the teacher"
 ) -> None:
-    """Raise ModelError for a model that writes longer texts than it has places for, and for a training of a model with
-    words on longer inputs than it has: documents fill the longest input, and the first of them would end the training.
-    ``config`` is the model's, ``positions`` a student's own number of places."""
+    """Raise ModelError for a model that writes longer texts than it has places for, and for a training on longer inputs
+    than it has, of a model with words or of a student with fewer ``positions`` than its teacher: documents fill the
+    longest input, and the first text that is longer would end the training. ``config`` is the model's."""
     require_written_places(recipe, config, positions, name)
     there = positions or read_places(config)
-    if not recipe.task_type.keeps_words or there is None:
+    if there is None or not (recipe.task_type.keeps_words or positions):
         return
     for where, asked in lengths_of_trainings(recipe, name).items():
         if asked > there:

@@ -47,16 +47,22 @@ class NextWords(PartOfModel):
         all tokens, also of those that were read before.
         """
         decoder: Any = super()
-        mask_BT = kwargs.get("attention_mask")
-        own: Any = type(self)
-        if mask_BT is not None and takes_positions(own):
-            places_BT = (mask_BT.long().cumsum(-1) - 1).clamp(min=0)
-            kwargs["position_ids"] = places_BT[:, -kwargs["input_ids"].shape[1] :]
+        kwargs = self.located(kwargs)
         found = decoder.forward(*args, **{"use_cache": False, **kwargs, "return_dict": True})
         found[WORD_IDS] = next_tokens(kwargs["input_ids"])
         if not self.training:
             found[NATS] = nats_of_words(found.logits, found[WORD_IDS])
         return found
+
+    def located(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs of a call with the positions of their tokens; a call of the layers alone, without the head,
+        needs them, too."""
+        mask_BT = given.get("attention_mask")
+        own: Any = type(self)
+        if mask_BT is None or not takes_positions(own):
+            return given
+        places_BT = (mask_BT.long().cumsum(-1) - 1).clamp(min=0)
+        return given | {"position_ids": places_BT[:, -given["input_ids"].shape[1] :]}
 
 
 @cache

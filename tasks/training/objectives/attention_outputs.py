@@ -26,7 +26,7 @@ from tasks.methods.losses.means import Loss
 from tasks.modeling.names import OWN_TYPES
 from tasks.training.data.encoded import Batch
 from tasks.training.models.phases import Phase
-from tasks.training.objectives.capture import Signals
+from tasks.training.objectives.capture import Signals, inputs_of_layers
 from tasks.training.objectives.context import DistillationContext, Objective
 
 NAME_IN_LAYER = {"limbeck-encoder": "attention", "limbeck-seq2seq": "self_attn", "limbeck-decoder": "attn"}
@@ -96,7 +96,7 @@ class AttentionBlocks(Objective):
         reads = self.teacher.base_model if batch.written_BL is None else self.teacher
         try:
             with torch.no_grad():
-                reads(**batch.inputs(self.teacher))
+                reads(**inputs_of_layers(self.teacher, batch))
         finally:
             for one in hooks:
                 one.remove()

@@ -28,6 +28,7 @@ from tasks.methods.layers.layer_dropping import encoder_layers
 from tasks.training.models.attention import Attended, open_to_watch, own_attention, scored, watched_by
 
 if TYPE_CHECKING:
+    from tasks.training.data.encoded import Batch
     from tasks.training.data.rows import TaskHead
 
 
@@ -41,6 +42,13 @@ class Signals:
     scores: dict[int, Tensor]
     states: dict[int, dict[str, Tensor]] = field(default_factory=dict)
     """Queries, keys and values, by layer and by the names query, key and value."""
+
+
+def inputs_of_layers(model: Any, batch: Batch) -> dict[str, Tensor]:
+    """Return the inputs of a model whose layers are called without its head; that of a decoder counts positions from
+    the first token of a text, behind padding."""
+    given, located = batch.inputs(model), getattr(model, "located", None)
+    return given if located is None else located(given)
 
 
 class Capture:

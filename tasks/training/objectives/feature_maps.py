@@ -31,7 +31,7 @@ from tasks.recipe.methods import FeatureMaps as FeatureMapsKnobs
 from tasks.recipe.methods import Triple as TripleKnobs
 from tasks.training.data.encoded import Batch
 from tasks.training.models.phases import Phase
-from tasks.training.objectives.capture import Capture, Signals, check_capture
+from tasks.training.objectives.capture import Capture, Signals, check_capture, inputs_of_layers
 from tasks.training.objectives.context import DistillationContext, Objective
 from tasks.training.objectives.distilbert import Triple
 
@@ -57,7 +57,7 @@ class Transfer(Objective):
 
     def check_capture(self, job: Job, batch: Batch) -> None:
         """Check the capture of the teacher."""
-        check_capture(self.of_teacher, batch.inputs(self.teacher), batch.mask_BT)
+        check_capture(self.of_teacher, inputs_of_layers(self.teacher, batch), batch.mask_BT)
 
     def parts(self, total: int) -> list[TransferPart]:
         """Return the parts of a training of so many steps. Raises ModelError if some part would have none."""
@@ -134,8 +134,8 @@ class Transfer(Objective):
     def transferred(self, batch: Batch, layers: Sequence[int]) -> Loss:
         """Return the mean over some layers of the weighted losses of each."""
         with torch.no_grad():
-            theirs = self.of_teacher(**batch.inputs(self.teacher))
-        ours, total = self.of_student(**batch.inputs(self.student)), Loss()
+            theirs = self.of_teacher(**inputs_of_layers(self.teacher, batch))
+        ours, total = self.of_student(**inputs_of_layers(self.student, batch)), Loss()
         for layer in layers:
             if self.of_student.hidden:
                 pair = ours.hidden[layer + 1], theirs.hidden[layer + 1]

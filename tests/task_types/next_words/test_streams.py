@@ -17,7 +17,7 @@ from tasks.ports.rows.table_files import write_table
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.slices import StreamSlice
 from tasks.task_types.next_words.document import LEARNED_TOKENS, in_its_frame
-from tasks.task_types.next_words.streams import BORDER, bordered, as_stream
+from tasks.task_types.next_words.streams import BORDER, bordered
 from tasks.task_types.units import ModelFrame
 from tasks.training.data.encoded import encode_windows
 from tests.task_types.next_words.tables import byte_tokenizer, documents, write_decoder, write_documents
@@ -25,21 +25,21 @@ from tests.task_types.next_words.test_chain import values_for
 from tests.task_types.next_words.test_rows import knobs
 
 
-def packed(folder: Path, words: int, texts: list[str]) -> tuple[Path, Path]:
+def packed(folder: Path, size: int, texts: list[str]) -> tuple[Path, Path]:
     """Return the rows of documents, and the same with packed ones."""
     write_table(folder / "train.parquet", {"text": texts})
     prepare_rows(folder / "train.parquet", knobs(folder / "train.parquet"), folder / "rows")
-    pack_train(folder / "rows", StreamSlice(task_type="next-words", words=words), folder / "packed")
+    pack_train(folder / "rows", StreamSlice(task_type="next-words", size=size), folder / "packed")
     return folder / "rows", folder / "packed"
 
 
 def test_rows_are_joined_in_the_order_of_the_file_and_no_other_split_changes(tmp_path: Path) -> None:
-    rows, streams = packed(tmp_path, 90, documents(40))
+    rows, streams = packed(tmp_path, 500, documents(40))
     before, after = (pq.ParquetFile(folder / "train.parquet").read().to_pydict() for folder in (rows, streams))
     assert [text for row in after["text"] for text in row.split(BORDER)] == before["text"]
-    words = [len(text.replace(BORDER, " ").split()) for text in after["text"]]
-    assert 3 < len(words) < len(before["text"]) / 2 and min(words[:-1]) >= 90
-    assert max(words) < 90 + max(len(text.split()) for text in before["text"])
+    sizes = [len(text.replace(BORDER, "").encode()) for text in after["text"]]
+    assert 3 < len(sizes) < len(before["text"]) / 2 and min(sizes[:-1]) >= 500
+    assert max(sizes) < 500 + max(len(text.encode()) for text in before["text"])
     firsts = np.cumsum([0, *(text.count(BORDER) + 1 for text in after["text"])])[:-1]
     assert after["id"] == [before["id"][row] for row in firsts]
     counted = [np.asarray([[float(one) for one in row.split()] for row in split["label"]]) for split in (before, after)]
@@ -73,9 +73,18 @@ def test_the_tokens_of_a_border_are_those_of_the_tokenizer(begin: str | None, wh
     assert bordered(ModelFrame(begin, "</s>"), "a") == "a"
 
 
-def test_a_document_with_the_sign_of_a_border_is_not_packed() -> None:
-    with pytest.raises(DataError, match=r"begins with 'a\\x1eb' has the character U\+001E.*data.packed: false"):
-        as_stream(["c", "a\x1eb"], ["1 1 0.0", "2 3 0.0"])
+def test_no_document_has_the_sign_of_a_border(tmp_path: Path) -> None:
+    """A document with it would be read as two, and judged by tokens that it does not have."""
+    write_table(tmp_path / "train.parquet", {"text": [*documents(9), f"a{BORDER}b"]})
+    with pytest.raises(DataError, match="row 10: the text in column 'text' contains the character NUL"):
+        prepare_rows(tmp_path / "train.parquet", knobs(tmp_path / "train.parquet"), tmp_path / "rows")
+
+
+def test_packed_rows_beside_text_that_is_read_row_by_row_are_refused(tmp_path: Path) -> None:
+    values = values_for(tmp_path, tmp_path)
+    values["data"]["packed"] = True
+    with pytest.raises(ValidationError, match="texts of transfer are read one by one; remove one of the two"):
+        Recipe.model_validate(values | {"transfer": {"source": "texts.txt"}})
 
 
 @pytest.mark.parametrize("kind", ["chats", "masked-words"])
