@@ -54,7 +54,7 @@ class NextWords(PartOfModel):
             found[NATS] = nats_of_words(found.logits, found[WORD_IDS])
         return found
 
-    def located(self, given: dict[str, Any]) -> dict[str, Any]:
+    def located(self, given: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the inputs of a call with the positions of their tokens; a call of the layers alone, without the head,
         needs them, too."""
         mask_BT = given.get("attention_mask")
