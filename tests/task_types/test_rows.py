@@ -67,7 +67,7 @@ FLAT: dict[str, list[Any]] = {
     "embedding": [1, 0, 2],
     "retrieval": [1, 0, 1],
 }
-ROWS_STAGES = {"prepare-rows", "prepare-transfer", "prepare-judging-set"}
+ROWS_STAGES = {"prepare-rows", "prepare-transfer", "prepare-judging-set", "pack-rows"}
 KNOBS = {"task": {"kind": "classification"}, "task_type": "classification"}
 
 
