@@ -33,17 +33,8 @@ from tasks.ports.rows.faulty_rows import (
     without_classes,
 )
 from tasks.ports.rows.overlap import Sentences, numbered, sentences_of
-from tasks.ports.rows.row_files import (
-    RowFacts,
-    StoredRows,
-    copy_but,
-    write_beginnings,
-    write_facts,
-    write_split,
-)
-from tasks.ports.rows.row_files import (
-    read_split as read_prepared,
-)
+from tasks.ports.rows.row_files import RowFacts, StoredRows, copy_but, write_beginnings, write_facts, write_split
+from tasks.ports.rows.row_files import read_split as read_prepared
 from tasks.ports.rows.splits import Split, divide, divided_by_text, gathered_rows
 from tasks.ports.rows.tables import (
     read_documents,
