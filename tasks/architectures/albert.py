@@ -120,6 +120,11 @@ def groups_of(sharing: str | None, layers: int) -> int:
     return groups
 
 
+def layers_together(sharing: str, layers: int) -> int:
+    """Return how many layers have the same weights, at least, in what they share; 1 where no two share any."""
+    return layers if sharing in SHARED_PARTS else layers // groups_of(sharing, layers)
+
+
 def albert_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     """Build an ALBERT of a BERT's layers ``kept``, with the same kind of head: each group of shared weights from the
     layers whose place it takes, the embeddings fitted to the teacher's embedding output.

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from tasks.architectures.albert import SHARED_PARTS, groups_of
+from tasks.architectures.albert import layers_together
 from tasks.catalog import TaskSpec
 from tasks.modeling.names import OWN_TYPES, in_each_layer
 from tasks.recipe.distillation import SIGNALS, GeneralDistillation, Intermediate, Prediction, Signal, TaskDistillation
@@ -108,8 +108,8 @@ class DistilledCandidate(CandidateKnobs):
     def sharing(self, section: Pretraining | None) -> str:
         """What its shape says, or, where it has the teacher's architecture, what the teacher's layers share."""
         if self.start == "albert" and self.shape is not None:
-            one_each = groups_of(self.shape.share, self.shape.layers) == self.shape.layers
-            return "none" if one_each and self.shape.share not in SHARED_PARTS else self.shape.share or "all"
+            share = self.shape.share or "all"
+            return "none" if layers_together(share, self.shape.layers) == 1 else share
         return super().sharing(section) if self.start in (*OWN_LAYERS, *DRAWN_STARTS) else ""
 
     @property

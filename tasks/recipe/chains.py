@@ -313,7 +313,7 @@ def require_turns(name: str, share: str | None, layers: int, phase: Intermediate
         of_words = f" of the {knobs.share:.0%} that feature_maps.share gives them, and words one" if has_words else ""
         raise ValueError(
             f"student {name}: {steps:,} steps of feature-maps are too few, as its layers need {least} at least"
-            f"{of_words}; give the phase more steps, or set transfer: joint"
+            f"{of_words}; give the phase more steps{', or set transfer: joint' if least > 1 else ''}"
         )
 
 

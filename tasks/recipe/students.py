@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.architectures.albert import groups_of
+from tasks.architectures.albert import groups_of, layers_together
 from tasks.architectures.known_architectures import ARCHITECTURES
 from tasks.errors import ModelError
 from tasks.modeling.names import MIXER_NAMES, OWN_TYPES, in_each_layer
@@ -199,8 +199,7 @@ class Shape(Knobs):
 def require_merged(merge: str, share: str, layers: int) -> None:
     """Raise ValueError for a start of shared weights where none are shared, and for a layer that is not among each set
     of those that share."""
-    kind, _, number = merge.partition(":")
-    together = 1 if share == "none" else layers // groups_of(share, layers) if share.startswith("groups") else layers
+    (kind, _, number), together = merge.partition(":"), layers_together(share, layers)
     if together == 1 < layers:
         raise ValueError(
             f"merge is the start of shared weights, and with share: {share} no two of {layers} layers share any; "
