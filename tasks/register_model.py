@@ -146,6 +146,11 @@ def describe(candidate: ResultRow, split: str) -> str:
     return f"{candidate.name}: {share}{pace}, {megabytes(candidate.bytes)} MB"
 
 
+def figure_tag(figure: float | None, form: str) -> str:
+    """Return a figure for a tag; one that was not measured is unknown."""
+    return "unknown" if figure is None else f"{figure:{form}}"
+
+
 def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: RunDescription) -> dict[str, str]:
     """Return the tags by which a person chooses a version in the registry's table."""
     row = gate_row(recipe, candidate)
@@ -153,12 +158,12 @@ def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: RunDes
         "candidate": candidate.name,
         "role": candidate.role,
         **({"made": candidate.making.removeprefix("made ")} if candidate.making else {}),
-        "quality": f"{row.headline:.4f}",
-        "retained": f"{row.retained:.1%}" if row.retained is not None else "unknown",
+        "quality": figure_tag(row.headline, ".4f"),
+        "retained": figure_tag(row.retained, ".1%"),
         "size_mb": f"{(candidate.bytes or 0) / 1e6:.1f}",
         "params_m": f"{(candidate.parameters or 0) / 1e6:.2f}",
-        "latency_ms": f"{candidate.latency_ms:.2f}",
-        "speedup": "unsteady" if candidate.unsteady else f"{candidate.speedup:.2f}",
+        "latency_ms": figure_tag(candidate.latency_ms, ".2f"),
+        "speedup": "unsteady" if candidate.unsteady else figure_tag(candidate.speedup, ".2f"),
         **verdict_tags(decision),
         "gate.alone": "accepted" if decision.accepted else "refused",
         **tag_of_figures(row),

@@ -232,7 +232,8 @@ async def work(
     """Run the stage's function in a workspace of its own and publish its output; the workspace is deleted in every
     case."""
     store, whole = session.store, False
-    workspace = Path(tempfile.mkdtemp(prefix=f"{spec.name}-", dir=store.workspace()))
+    # the name has the key, by which an upkeep sees that the stage is running
+    workspace = Path(tempfile.mkdtemp(prefix=f"{spec.name}-{record.key}-", dir=store.workspace()))
     page = ProgressPage(
         record.display_name, session.tracker.url_of_stage(record) if session.tracker is not None else None
     )

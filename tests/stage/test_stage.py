@@ -150,6 +150,22 @@ def test_what_is_edited_during_a_run_is_never_stored_under_the_digest_of_before(
     assert len(list(store.manifests())) == 1
 
 
+def test_an_upkeep_spares_the_folders_of_a_stage_that_is_running(prefect_server: None, tmp_path: Path) -> None:
+    store, text = open_store(str(tmp_path / "store"), tmp_path / "cache"), tmp_path / "texts.txt"
+    text.write_text("the film was good")
+    (store.workspace() / "finetune-teacher-of-a-killed-worker").mkdir()
+    swept: list[list[str]] = []
+
+    def upkeep() -> None:
+        under_way = {str(note["key"]) for note in store.running()}
+        swept.append(store.leftovers(-1, under_way, dry=False))
+
+    MEANWHILE[:] = [upkeep]
+    run_stage(Session(store, 1, 1), source=resolve_file(str(text)))
+    MEANWHILE.clear()
+    assert swept == [["temporary/finetune-teacher-of-a-killed-worker"]]
+
+
 def test_equal_results_of_two_stages_keep_their_own_task_runs(prefect_server: None, tmp_path: Path) -> None:
     """The run graph draws an edge from the task run that an artifact came from: not from another one that returned the
     same bytes, nor from none where only the artifact's facts were replaced."""

@@ -291,10 +291,12 @@ def is_safe(name: str) -> bool:
 
 
 def untouched(root: Path, rooms: Collection[str], older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-    """Remove entries of the subfolders ``rooms`` that were not modified for ``older`` seconds, unless ``dry``; return
-    their relative paths."""
+    """Remove entries of the subfolders ``rooms`` that were not modified for ``older`` seconds, unless ``dry``; those
+    whose name contains a key of ``keep`` stay. Return their relative paths."""
     found = [path for room in rooms if (root / room).is_dir() for path in sorted((root / room).iterdir())]
-    old = [path for path in found if path.name not in keep and time.time() - path.lstat().st_mtime > older]
+    # the time of a folder is not that of the files below it: a stage may write there for days
+    unused = [path for path in found if not any(key in path.name for key in keep)]
+    old = [path for path in unused if time.time() - path.lstat().st_mtime > older]
     for path in old if not dry else []:
         remove_tree(path)
     return [str(path.relative_to(root)) for path in old]

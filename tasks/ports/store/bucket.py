@@ -240,13 +240,13 @@ class Bucket:
         hasty.delete(probe)
 
     def remove_old(self, rooms: Sequence[str], older: float, keep: Collection[str], *, dry: bool) -> list[str]:
-        """Remove objects of these prefixes, and unfinished uploads, older than ``older`` seconds, unless ``dry``; those
-        whose second part of the name is in ``keep`` stay. Return the names."""
+        """Remove objects of these prefixes that are older than ``older`` seconds, unless ``dry``; those whose second
+        part of the name is in ``keep`` stay. Return the names."""
         found = [entry for room in rooms for entry in self.entries(room)]
         old = [entry.name for entry in found if entry.age > older and entry.name.split("/")[1] not in keep]
         for name in old if not dry else []:
             self.delete(name)
-        return old + self.stale_uploads(older, dry=dry)
+        return old
 
     def stale_uploads(self, older: float, *, dry: bool = False) -> list[str]:
         """Abort multipart uploads that started more than ``older`` seconds ago, unless ``dry``; return their

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tasks.ports.store.artifacts import bytes_of, first_link, is_whole, log, remove_tree
+from tasks.ports.store.leases import open_lock
 
 ROOM_NOTE = "room"
 """Name of the file with the limit and the bytes that may be added below it without a look."""
@@ -95,7 +96,7 @@ class ArtifactCache:
         with self.lock:
             if digest in self.held:
                 return
-            handle = os.open(self.root / "locks" / digest, os.O_RDWR | os.O_CREAT, 0o600)
+            handle = open_lock(self.root / "locks" / digest)
             fcntl.flock(handle, fcntl.LOCK_SH)
             self.held[digest] = handle
 
@@ -150,7 +151,7 @@ class ArtifactCache:
 
     def remove(self, folder: Path) -> bool:
         """Remove an artifact unless a process holds it."""
-        handle = os.open(self.root / "locks" / folder.name, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_lock(self.root / "locks" / folder.name)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with contextlib.suppress(OSError):

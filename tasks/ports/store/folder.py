@@ -108,7 +108,10 @@ class FolderStore:
         manifest = manifest_to_take(self.manifest_body(key), key, self.set_manifest_aside)
         if manifest is None:
             return None
-        if is_sound(manifest, self.problem(manifest), "set aside and computed again"):
+        problem = self.problem(manifest)
+        if problem is not None and self.manifest(key) != manifest:
+            return None  # another worker has set it aside meanwhile, and its new result is not the damaged one
+        if is_sound(manifest, problem, "set aside and computed again"):
             return self.artifact(manifest)
         self.quarantine(key, manifest)
         return None
@@ -129,7 +132,7 @@ class FolderStore:
 
     def artifact(self, manifest: Manifest) -> Artifact:
         """Return the artifact of a manifest."""
-        return artifact_of(manifest, self.object_path(manifest["sha256"]).as_uri())
+        return artifact_of(manifest, f"file://{self.object_path(manifest['sha256'])}")
 
     def problem(self, manifest: Manifest, *, remember: bool = True) -> str | None:
         """Return the problem with the files of a manifest, or None."""
@@ -154,7 +157,7 @@ class FolderStore:
     ) -> Artifact:
         """Move a finished folder from the workspace into the store, or copy any other, and bind the key to it; nothing
         is visible before it is complete."""
-        temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}"
+        temporary = self.root / "temporary" / f"{key}-{uuid.uuid4().hex}"
         try:
             inventory = take_over(folder, temporary, kind, self.workspace())
             digest = digest_of(inventory)
@@ -198,7 +201,7 @@ class FolderStore:
         """Write the complete manifest to a temporary file, then make it visible by one rename."""
         final = self.manifest_path(key)
         final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.root / "temporary" / f"{os.getpid()}-{uuid.uuid4().hex}.json"
+        temporary = self.root / "temporary" / f"{key}-{uuid.uuid4().hex}.json"
         temporary.write_bytes(canonical_manifest(manifest))
         sync(temporary)
         temporary.rename(final)

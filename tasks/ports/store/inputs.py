@@ -46,7 +46,9 @@ class HeldInputs:
         self.hold(artifact)
         root = self.roots[artifact]
         name = str(artifact.facts.get("file") or Path(artifact.uri).name)
-        return root / name if artifact.kind == "source" and is_safe(name) and (root / name).is_file() else root
+        single = artifact.kind == "source" and is_safe(name) and (root / name).is_file()
+        # a folder may contain a file of its own name, beside others
+        return root / name if single and [path.name for path in root.iterdir()] == [name] else root
 
     def require_unchanged(self) -> None:
         """Raise ArtifactDamaged if an input was written to since the stage fetched it, even if it was changed back."""

@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import socket
+import stat
 import threading
 import time
 import uuid
@@ -40,7 +41,7 @@ class KernelLease:
 
     def acquire(self, note: LeaseNote) -> bool:
         """Try once to get the lease; on success, write the holder and the note into the lock file."""
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_lock(self.path)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -53,7 +54,7 @@ class KernelLease:
 
     def note_of_holder(self) -> LeaseNote | None:
         """Return the holder's note, or None if the lock is free."""
-        handle = os.open(self.path, os.O_RDWR)
+        handle = open_lock(self.path)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
@@ -75,6 +76,26 @@ class KernelLease:
         """Release the lease; the file stays, so that two waiting workers never lock two different files of one name."""
         os.close(self.handle)
         self.handle = -1
+
+
+def open_lock(path: Path) -> int:
+    """Open a lock file, and let all write to it who may write to its folder: it stays after its holder, and would lock
+    out the other users of a shared store.
+
+    Raises StoreError if it belongs to another user, who did not let others write.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except PermissionError as error:
+        raise StoreError(
+            f"the lock file {path} belongs to another user of this store; that user, or an administrator, lets its group "
+            f"write to it: chmod g+rw {path}, and chmod g+w {path.parent}"
+        ) from error
+    others = path.parent.stat().st_mode & 0o022
+    mode = 0o600 | others | others << 1
+    if os.fstat(handle).st_uid == os.geteuid() and stat.S_IMODE(os.fstat(handle).st_mode) != mode:
+        os.fchmod(handle, mode)
+    return handle
 
 
 class Watch:

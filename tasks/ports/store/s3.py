@@ -299,7 +299,9 @@ class S3Store:
     def leftovers(self, older: float, keep: Collection[str], *, dry: bool) -> list[str]:
         """Remove temporary data older than ``older`` seconds from the bucket and from the cache folder of this host,
         unless ``dry``; return the names."""
-        old = self.bucket.remove_old(TEMPORARY, older, keep, dry=dry)
+        # an upload does not say which stage it is of; while stages run, only those of earlier days are given up
+        uploads = max(older, 86400.0) if keep else older
+        old = self.bucket.remove_old(TEMPORARY, older, keep, dry=dry) + self.bucket.stale_uploads(uploads, dry=dry)
         return old + untouched(self.local, ("workspace", "temporary", "checkpoints"), older, keep, dry=dry)
 
     # --- work under way ---

@@ -31,7 +31,7 @@ INSIDE = re.compile(r"(?<=[\s\[{,\"'])(/|~|\.\.?/)[^\s,\]}\"']*")
 
 def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
     """Reduce the output of ``--json`` to the content that the page needs."""
-    if not isinstance(written, Mapping) or written.get("kind") not in CUTS or "made" not in written:
+    if not isinstance(written, Mapping) or str(written.get("kind")) not in CUTS or "made" not in written:
         raise RecipeError(
             f"{where} is not a file that limbeck run --json or limbeck sweep --json writes for a finished run; name "
             f"such a file"
@@ -52,7 +52,7 @@ def trimmed(written: Any, note: str, where: str) -> Run | Sweep:
 
 def parsed(values: Any, where: str) -> Run | Sweep:
     """Return the validated content of a results file. Raises RecipeError, with the first error in one sentence."""
-    kind = values.get("kind") if isinstance(values, Mapping) else None
+    kind = str(values.get("kind")) if isinstance(values, Mapping) else None
     if kind not in KINDS:
         raise RecipeError(
             f"{where} is not a result of a run or a sweep; remove it, or add one with limbeck results FOLDER --add "

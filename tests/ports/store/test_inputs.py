@@ -231,10 +231,26 @@ def test_a_corpus_is_read_without_the_files_that_no_key_knows(store: FolderStore
     assert set(data_files(path.parent)) == {"train.csv"}
 
 
+def test_a_folder_with_a_file_of_its_own_name_is_read_whole(store: FolderStore, tmp_path: Path) -> None:
+    folder = tmp_path / "reviews.csv"  # as some archives unpack
+    folder.mkdir()
+    for name in ("reviews.csv", "test.csv"):
+        (folder / name).write_text(f"text\n{name}\n")
+    source = resolve_corpus(str(folder), None)
+    asyncio.run(upload_source(store, source))
+    brought = find_uploaded(store, source.sha256)
+    assert brought is not None
+    for one in (source, brought):
+        place = HeldInputs(store, [one]).folder(one)
+        assert place.is_dir() and digest_under(place) == source.sha256
+
+
+@pytest.mark.parametrize("name", ["store", "my store of Zoë, 50%25"])
 @pytest.mark.parametrize("kind", ["model", "folder of rows", "file"])
 def test_a_source_that_was_brought_for_a_worker_is_read_from_the_store_as_what_it_is(
-    store: FolderStore, tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, name: str
 ) -> None:
+    store = FolderStore(tmp_path / name)
     source, path = resolved(kind, tmp_path)
     asyncio.run(upload_source(store, source))
     shutil.rmtree(path.parent)
@@ -242,6 +258,7 @@ def test_a_source_that_was_brought_for_a_worker_is_read_from_the_store_as_what_i
     assert found is not None and found.sha256 == source.sha256
     place = HeldInputs(store, [found]).folder(found)
     assert place.is_file() == (kind == "file") and digest_under(place) == source.sha256
+    assert store.folder(found).is_dir(), "a worker reads facts there, as the requesting run does"
     assert not list((store.root / "sources" / "objects").glob("*/*")), "no second copy is made"
 
 

@@ -460,6 +460,38 @@ def folder_store(tmp_path: Path) -> FolderStore:
     return FolderStore((tmp_path / "store").resolve())
 
 
+def test_lock_files_are_open_to_all_who_may_write_to_the_store(folder_store: FolderStore) -> None:
+    locks = folder_store.root / "locks"
+    for mode, expected in ((0o755, 0o600), (0o2770, 0o660), (0o777, 0o666)):
+        locks.chmod(mode)
+        asyncio.run(leased(folder_store))
+        assert (locks / KEY).stat().st_mode & 0o777 == expected
+
+
+async def leased(store: FolderStore) -> None:
+    """Hold a lease for a moment, and look at it as an upkeep does."""
+    async with store.lease(KEY, {"stage": "make", "key": KEY}):
+        assert [note["key"] for note in store.running()] == [KEY]
+
+
+def test_a_damaged_result_that_was_made_anew_meanwhile_is_not_set_aside(
+    folder_store: FolderStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(folder_store, put(folder_store, tmp_path, "first"), "a.txt", b"FIRST")
+    problem = folder_store.problem
+
+    def slow(manifest: Any, **named: Any) -> str | None:
+        found = problem(manifest, **named)
+        monkeypatch.undo()
+        assert folder_store.find(KEY) is None  # another worker looks faster, and computes it again
+        put(folder_store, tmp_path, "first")
+        return found
+
+    monkeypatch.setattr(folder_store, "problem", slow)
+    assert folder_store.find(KEY) is None, "a miss: the lease that follows finds the new one"
+    assert use(folder_store, KEY) is not None
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("kind", ["fifo", "fifo for a file", "socket", "empty folder", "a file for all"])
 def test_special_files_and_empty_folders_are_damage_and_do_not_hang(
