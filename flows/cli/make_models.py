@@ -201,18 +201,18 @@ def sweep(
     training of a dropped model; without either: six strategies, every number of layers, seeds 0, 1, 2, 500 steps of
     batch 64. Nothing is registered.
     """
-    from flows.cli.sweep_options import sweep_sets
+    from flows.cli.sweep_options import require_no_results, sweep_sets
     from flows.run.recipe_file import load_recipe
 
     given = sweep_sets(strategies=strategies, drop=drop, seeds=seeds, halving=halving)
     chosen = load_recipe(recipe, [*sets, *given], ["sweep"])
     if not dry_run:
         return start(chosen, json_file, [], "sweep", plot)
-    home = open_home()
+    require_no_results({"--json": json_file, "--plot": plot})
     from flows.cli.console import show_sweep_plan
     from flows.cli.runner import plan_of, planned_session
 
-    show_sweep_plan(out, chosen.name, plan_of(planned_session(chosen, home, "sweep")).stages)
+    show_sweep_plan(out, chosen.name, plan_of(planned_session(chosen, open_home(), "sweep")).stages)
 
 
 def search(
@@ -245,7 +245,7 @@ def search(
     run knows the shapes that fit once the latency table is measured, which is the first stage of a search. A recipe
     with search.recipes has a shape, and starts, methods and learning rates, of which the best are candidates.
     """
-    from flows.cli.sweep_options import budget_sets, minutes_sets
+    from flows.cli.sweep_options import budget_sets, minutes_sets, require_no_results
     from flows.run.recipe_file import load_recipe
 
     given = [*sets, *budget_sets(budget)]
@@ -254,12 +254,12 @@ def search(
         chosen = load_recipe(recipe, [*given, *minutes_sets(chosen, minutes)], ["search"])
     if not dry_run:
         return start(chosen, json_file, [], "search")
-    home = open_home()
+    require_no_results({"--json": json_file})
     from flows.cli.runner import plan_of, planned_search
     from tasks.report.tables.ledger import plan_lines, plan_table
     from tasks.report.tables.trials import section_of_search
 
-    session, found, lines = planned_search(chosen, home)
+    session, found, lines = planned_search(chosen, open_home())
     planned = plan_of(session)
     out.print(plan_table(planned.stages, f"search of {chosen.name}"))
     section = section_of_search(found)

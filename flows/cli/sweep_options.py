@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from tasks.errors import RecipeError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from tasks.recipe.recipe import Recipe
 
 
@@ -75,3 +78,10 @@ def numbers(option: str, given: str) -> list[int]:
 
 
 EXAMPLES = {"--strategies": "top,symmetric", "--drop": "1,2,3", "--seeds": "0,1,2"}
+
+
+def require_no_results(files: Mapping[str, Path | None]) -> None:
+    """Raise RecipeError for a dry run that is asked for a file of results; ``files`` are by option."""
+    given = next((option for option, file in files.items() if file is not None), None)
+    if given is not None:
+        raise RecipeError(f"{given} writes the results of a run, and --dry-run has none; leave one of them out")

@@ -48,7 +48,12 @@ def chain_of_shape(
         keep: Any = shape.pieces if shape.pieces == "used" else int(shape.pieces)
         made.append(
             TrimmedCandidate(
-                name=shape.name + suffix, made_from=trained, by="vocabulary-trimming", keep=keep, seeds=seeds
+                name=shape.name + suffix,
+                made_from=trained,
+                by="vocabulary-trimming",
+                keep=keep,
+                max_length=training.max_length,  # ranked beside shapes with all pieces, on inputs of one length
+                seeds=seeds,
             )
         )
     return made
@@ -85,6 +90,7 @@ def cuts_of_shape(
                 role="step",
                 keep=float(shape.width),
                 importance=search.importance,
+                max_length=search.training.max_length,
                 seeds=seeds,
             )
         )
@@ -98,6 +104,7 @@ def cuts_of_shape(
                 role="step",
                 keep=float(shape.neurons),
                 importance=search.importance,
+                max_length=search.training.max_length,
                 seeds=seeds,
             )
         )

@@ -38,10 +38,9 @@ async def train_in_rounds(
             for one, score in zip(going, scores, strict=True)
         ]
         ranked = sorted(scored, key=lambda one: (-score_as_served(one, losses, metric), one.bytes))
-        kept = ranked[: sizes[number]]
-        if number == len(sizes) - 1:
-            kept, passed = finalists(ranked, sizes[number])
-            ranked = [one.replaced(state="too much alike") if one in passed else one for one in ranked]
+        # in every round: shapes much like a better one would take the places of those that differ
+        kept, passed = finalists(ranked, sizes[number])
+        ranked = [one.replaced(state="too much alike") if one in passed else one for one in ranked]
         names = {one.name for one in kept}
         going = list(kept)
         out = [*(one for one in ranked if one.name not in names), *out]

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 from flows.branches.candidate import SharedArtifacts
 from flows.branches.search.found import FoundCandidates, compared_by
+from flows.branches.search.legal_searches import require_comparable, require_droppable, require_own_layers
 from flows.branches.search.rounds import ROUND, train_in_rounds
 from flows.branches.search.supernet import CHECKED, LEAST_CHECKED, rank_in_supernet
 from flows.branches.search.teacher_losses import TrimmedTeachers, losses_on_teacher
@@ -33,7 +34,6 @@ from tasks.search.measured_costs import limits_of_graphs
 from tasks.search.ranking import LARGEST_LATENCY_ERROR, LEAST_RANK, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
-    depths_of,
     fitting_forms,
     fitting_shapes,
     largest_first,
@@ -62,6 +62,7 @@ def of_a_search(recipe: Recipe) -> Recipe:
         raise RecipeError(
             "shapes are compared on selection rows, and data.selection_rows is 0; set data.selection_rows: 1000"
         )
+    require_comparable(recipe, search)
     return recipe.model_copy(update={"search": search})
 
 
@@ -151,29 +152,6 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         ranked.replaced(notes=(*ranked.notes, *notes_of_search(known))),
         with_candidates(recipe, search, chosen, shared, ranked.trusted),
     )
-
-
-def require_own_layers(search: ShapeSearch, base: Artifact) -> None:
-    """Raise RecipeError for a supernet of a teacher whose layers share their weights, before anything is measured."""
-    if search.ranking == "supernet" and base.facts.get("architecture") == "albert":
-        raise RecipeError(
-            "search.ranking: supernet drops layers one by one, and the layers of this teacher, an albert, share their "
-            "weights; choose ranking: halving"
-        )
-
-
-def require_droppable(search: ShapeSearch, layers: int) -> None:
-    """Raise RecipeError for a number of layers that the strategy cannot leave, before anything is measured."""
-    from tasks.methods.layers.layer_strategies import undefined
-
-    depths = depths_of(search, layers)
-    legal = [one for one in depths if one == layers or not undefined(search.strategy, layers, layers - one)]
-    if len(legal) < len(depths):
-        least = next(one for one in depths if one not in legal)
-        raise RecipeError(
-            f"search.strategy: {search.strategy} cannot leave {least} of {layers} layers; set search.space.layers: "
-            f"{legal or [layers]}, or another strategy"
-        )
 
 
 def names_of_chains(search: ShapeSearch, shapes: Sequence[JudgedShape], layers: int) -> set[str]:
@@ -283,7 +261,7 @@ def with_candidates(
         own = recipe.exports or Exports(formats=("onnx",))
         every = tuple(dict.fromkeys((*(own.formats if recipe.exports else ()), *formats)))
         # without names, every student of the recipe is exported, and so are the shapes
-        named = () if recipe.exports and not own.of else (*own.of, *(chain[-1].name for chain in chains))
+        named = () if recipe.exports and not own.of else (*own.of, *by_hand, *(chain[-1].name for chain in chains))
         names = tuple(dict.fromkeys(named))
         changes["exports"] = own.model_copy(update={"formats": every, "of": names})
     if search.space.formats == ("torch",):

@@ -42,22 +42,20 @@ class TrimmedTeachers:
     async def of(self, vocabulary: SizedVocabulary) -> Artifact:
         """Return the teacher with a vocabulary; it is scored on inputs as long as the teacher's own."""
         if vocabulary.pieces not in self.made:
-            longest = self.recipe.teacher.max_length
-            ways = self.recipe.task_distillation
-            alike = ways.model_copy(update={"prediction": ways.prediction.model_copy(update={"max_length": longest})})
-            recipe = self.recipe.model_copy(update={"task_distillation": alike})
-            found = await one_candidate(recipe, trimmed_teacher(vocabulary), self.shared)
+            planned = trimmed_teacher(vocabulary, self.recipe.teacher.max_length)
+            found = await one_candidate(self.recipe, planned, self.shared)
             self.made[vocabulary.pieces] = found.models[0]
         return self.made[vocabulary.pieces]
 
 
-def trimmed_teacher(vocabulary: SizedVocabulary) -> TrimmedCandidate:
-    """Return the candidate that is the teacher with a vocabulary."""
+def trimmed_teacher(vocabulary: SizedVocabulary, max_length: int) -> TrimmedCandidate:
+    """Return the candidate that is the teacher with a vocabulary, scored on inputs of at most ``max_length`` tokens."""
     return TrimmedCandidate(
         name=f"vocabulary-{vocabulary.pieces}",
         made_from=TEACHER,
         by="vocabulary-trimming",
         keep="used" if vocabulary.pieces == "used" else int(vocabulary.pieces),
+        max_length=max_length,
         seeds=(0,),
     )
 

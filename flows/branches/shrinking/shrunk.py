@@ -25,7 +25,7 @@ async def make_trimmed(recipe: Recipe, planned: TrimmedCandidate, shared: Shared
         keep=planned.keep,
         floor=planned.floor,
         train="train" in planned.of,
-        max_length=recipe.task_distillation.prediction.max_length,
+        max_length=planned.max_length or recipe.task_distillation.prediction.max_length,
     )
     texts = await counted_texts(planned, shared)
 
@@ -104,13 +104,14 @@ def measure_of(
     recipe: Recipe, planned: PrunedCandidate | NarrowedCandidate | HeadsCandidate, seed: int
 ) -> dict[str, Any]:
     """Return the knobs of a measurement of importance."""
+    own = None if isinstance(planned, HeadsCandidate) else planned.max_length
     return {
         "task_type": recipe.spec.kind,
         "keep": planned.keep,
         "importance": planned.importance,
         "rows": planned.rows,
         "seed": seed,
-        "max_length": recipe.task_distillation.prediction.max_length,
+        "max_length": own or recipe.task_distillation.prediction.max_length,
     }
 
 

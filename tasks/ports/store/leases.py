@@ -88,8 +88,8 @@ def open_lock(path: Path) -> int:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except PermissionError as error:
         raise StoreError(
-            f"the lock file {path} belongs to another user of this store; that user, or an administrator, lets its group "
-            f"write to it: chmod g+rw {path}, and chmod g+w {path.parent}"
+            f"the lock file {path} belongs to another user of this store, who has to let others write to it: "
+            f"chmod g+rw {path}, and chmod g+w {path.parent}"
         ) from error
     others = path.parent.stat().st_mode & 0o022
     mode = 0o600 | others | others << 1

@@ -229,6 +229,11 @@ class ShapeSearch(Knobs):
                 f"strategy: {self.strategy} finds layers by trainings, which a supernet does not make; choose another "
                 f"strategy, or ranking: halving"
             )
+        if self.ranking == "supernet" and (self.training.token != "cls" or self.training.measured_tokens is not None):
+            raise ValueError(
+                "training.token and training.measured_tokens are not known to a supernet, whose layers are chosen "
+                "once, before its training; leave them out, or set ranking: halving"
+            )
         if self.training.choose_by != "headline" and (
             self.ranking == "supernet" or set(self.space.vocabulary) - {"whole"}
         ):

@@ -13,6 +13,10 @@ from tasks.recipe.makers.candidate_knobs import CandidateKnobs, CutKnobs
 from tasks.recipe.training import TaskTraining
 
 STEPS_BETWEEN_ROUNDS = 100
+LENGTH_OF_SCORE = (
+    "Longest input in tokens, for its score on the selection rows and what is measured; empty: that of "
+    "task_distillation.prediction."
+)
 
 
 class TrimmedCandidate(CandidateKnobs):
@@ -31,6 +35,7 @@ class TrimmedCandidate(CandidateKnobs):
         "times. Rows that are held back are never read.",
     )
     floor: int = Field(1, ge=1, description="Minimum number of times that a piece must be found.")
+    max_length: int | None = Field(None, ge=8, le=8192, description=LENGTH_OF_SCORE)
 
     @model_validator(mode="after")
     def texts_differ(self) -> Self:
@@ -53,6 +58,7 @@ class ImportanceKnobs(CutKnobs):
     """Knobs of pruning by importance: its rows, and its rounds."""
 
     rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+    max_length: int | None = Field(None, ge=8, le=8192, description=LENGTH_OF_SCORE)
     rounds: int = Field(
         1,
         ge=1,

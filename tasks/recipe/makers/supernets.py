@@ -49,6 +49,16 @@ class SupernetTraining(Knobs):
         SandwichTraining(), description="Its training; the weights of the last step are used."
     )
 
+    @model_validator(mode="after")
+    def has_no_patience(self) -> Self:
+        """Reject patience: hidden states are compared already."""
+        if self.prediction.patience is not None:
+            raise ValueError(
+                "a supernet compares all hidden states already, so it has no patience; leave "
+                "supernet.prediction.patience out, or set supernet.hidden_weight"
+            )
+        return self
+
 
 class SpaceOfShapes(Knobs):
     """The shapes that a supernet contains."""
@@ -103,11 +113,6 @@ class SubNetworkCandidate(CutKnobs):
             raise ValueError(
                 f"candidate {self.name} learns from the model that it is made from, and the pretrained model knows no "
                 f"answers; set from: teacher"
-            )
-        if self.supernet.prediction.patience is not None:
-            raise ValueError(
-                f"candidate {self.name} compares all hidden states already, so it has no patience; leave "
-                f"supernet.prediction.patience out, or set supernet.hidden_weight"
             )
         for what in ("layers", "width", "neurons"):
             own, sizes = getattr(self, what), getattr(self.supernet, what)

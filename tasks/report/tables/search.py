@@ -137,8 +137,8 @@ def supernet_line(result: SearchResult) -> str:
             f"alone, are equal, so they agree with no tau; {follows}."
         )
     return (
-        f"Supernet: scores with its weights and of {plural(len(result.checked), 'shape')} that were trained alone "
-        f"agree with tau {result.supernet_tau:.2f}; {follows}."
+        f"Supernet: scores with its weights and of {plural(len(result.checked), 'shape')} that were trained alone, for "
+        f"the steps of a first round, agree with tau {result.supernet_tau:.2f}; {follows}."
     )
 
 

@@ -129,6 +129,7 @@ def things_in(folder: Path, home: Path) -> set[Path]:
         ("report --output nowhere/a.html", "nowhere' for a.html does not exist"),
         ("explain zzzz", "zzzz"),
         ("sweep train.yaml --strategies tpo --dry-run", "did you mean 'top'?"),
+        ("sweep train.yaml --dry-run --json out.json", "--json writes the results of a run, and --dry-run has none"),
         ("sweep train.yaml --drop x --dry-run", "--drop takes whole numbers with commas, for example 1,2,3, not 'x'"),
         ("sweep train.yaml --drop 0,1 --dry-run", "--drop '0,1' removes no layer; give numbers from 1"),
         ("sweep train.yaml --seeds 1,1 --dry-run", "--seeds '1,1' repeats an entry; list each once"),
