@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
-from tasks.task_types.texts.cells import text_in_cell
+from tasks.task_types.texts.cells import WordsOfList, text_in_cell
 from tasks.task_types.texts.templates import Unrendered, columns_in, on_one_line, rendered
 from tasks.task_types.types import TASK_TYPES
 
@@ -36,12 +36,17 @@ class TextInputs:
     """Whether a row without its first text asks nothing of the model (``asked_of``)."""
     second_is_whole: bool = False
     """Whether the lines of a second text are of one text, which a model has learned on one line (``asked_of``)."""
+    needs_second: bool = False
+    """Whether a row without its second text asks nothing of the model: a question without options (``asked_of``)."""
+    are_words: bool = False
+    """Whether the first texts are words with spaces between them, as in the table that was learned (``asked_of``)."""
 
     @property
     def texts(self) -> list[str]:
         """The first texts; an absent one is empty. Messages of a chat are JSON, and words stand with spaces between
         them."""
-        return as_texts(self.table, self.text)
+        found = as_texts(self.table, self.text)
+        return [WordsOfList(text) for text in found] if self.are_words else found
 
     @property
     def pairs(self) -> list[str] | None:
@@ -56,8 +61,10 @@ class TextInputs:
     @property
     def filled(self) -> list[int]:
         """The rows that have a text, or as much of one as the model needs."""
-        asked = self.texts if self.needs_text or self.pairs is None else self.pairs
-        return [row for row, text in enumerate(asked) if text.strip()]
+        seconds = self.pairs
+        asked = self.texts if self.needs_text or seconds is None else seconds
+        rows = [row for row, text in enumerate(asked) if text.strip()]
+        return rows if seconds is None or not self.needs_second else [row for row in rows if seconds[row].strip()]
 
 
 def as_texts(table: Any, column: str) -> list[str]:

@@ -59,10 +59,22 @@ def answers_to(
 
 
 def asked_of(folder: Path, inputs: TextInputs) -> TextInputs:
-    """Return inputs that know how a model reads its texts: whether it needs the first one of each row, as a question
-    with options may lack its paragraph, and whether lines of a second one are texts of their own."""
-    reader = READERS[stored_type(folder)]
-    inputs = replace(inputs, second_is_whole=any(column.is_gathered for column in reader.columns))
+    """Return inputs that know how a model reads its texts: which of them each row needs, as a question with options may
+    lack its paragraph, whether lines of a second one are texts of their own, and whether the first one is a column of
+    words. Raises DataError for second texts where the model reads one."""
+    task_type = stored_type(folder)
+    reader = READERS[task_type]
+    seconds = [column for column in reader.columns if column.role == "pair"]
+    if inputs.pair is not None and not seconds:
+        raise DataError(
+            f"a model of type {task_type} reads one text, and a second one is given; leave out --pair and --second"
+        )
+    inputs = replace(
+        inputs,
+        second_is_whole=any(column.is_gathered for column in reader.columns),
+        needs_second=any(column.required for column in seconds),
+        are_words=any(column.is_words and column.usual == inputs.text for column in reader.columns),
+    )
     without = reader.asked_without_text
     return inputs if without is None else replace(inputs, needs_text=not without(inputs.pair))
 

@@ -51,7 +51,12 @@ class Generation(Knobs):
     length_penalty: float = Field(
         1.0, ge=-5, le=5, description="Exponent of the length by which a text's log-likelihood is divided."
     )
-    max_length: int = Field(128, ge=1, le=4096, description="Tokens of a written text, at most.")
+    max_length: int = Field(
+        128,
+        ge=1,
+        le=4096,
+        description="Tokens of a written text, at most; a model's own minimum is not followed.",
+    )
 
 
 class GeneralDistillation(ByMethod, SeededTraining):

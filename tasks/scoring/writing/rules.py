@@ -53,7 +53,7 @@ def rules_of(generation: Any, begin: int) -> WritingRules:
 
 def least_lengths(generation: Any) -> dict[str, int]:
     """Return, of a generation config by which a language model continues texts, how many words it writes at least, and
-    how many there are at least with those of the text before; a recipe states those of models that read a source."""
+    how many there are at least with those of the text before; models that read a source follow none."""
     return {"new": generation.min_new_tokens or 0, "in_all": generation.min_length or 0}
 
 

@@ -8,7 +8,6 @@ stored as one number, of which bit c stands for label c.
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from tasks.errors import DataError
 from tasks.metrics.of_label_sets import MOST_LABELS, members
 from tasks.task_types.common_rows import names_in_config, names_of_numbers
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
+from tasks.task_types.multi_label.printed_lists import list_of_text
 from tasks.task_types.types import PAIR, SEVERAL_LABELS, TEXT
 
 if TYPE_CHECKING:
@@ -90,18 +90,6 @@ def labels_of_cell(cell: Any, separator: str) -> list[Any] | None:
 def is_label(value: Any) -> bool:
     """Tell whether a value may name a label."""
     return bool(value.strip()) if isinstance(value, str) else isinstance(value, int) and not isinstance(value, bool)
-
-
-def list_of_text(cell: str) -> list[Any]:
-    """Return a list that a table of texts holds as its author's program printed it. Raises ValueError for another
-    text."""
-    try:
-        found = ast.literal_eval(cell.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        found = None
-    if not isinstance(found, list):
-        raise ValueError(f"the text {cell[:60]!r} begins like a list and is none; close it, and quote its labels")
-    return found
 
 
 def labels_of_flags(cell: Mapping[str, object]) -> list[str] | None:

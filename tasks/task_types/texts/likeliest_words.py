@@ -45,8 +45,10 @@ def likeliest_words(model: Any, writing: Writing) -> Any:
         early_stopping=False,
         max_length=None,
         max_new_tokens=writing.most,
-        min_length=None,
-        min_new_tokens=writing.least or None,
+        # not None, for which transformers takes the model's own: what students learn, what is judged and what a graph
+        # writes would have different lengths
+        min_length=0,
+        min_new_tokens=writing.least or (None if own.min_new_tokens is None else 0),
         use_cache=True,
     )
     return own

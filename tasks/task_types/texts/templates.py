@@ -129,6 +129,11 @@ def gives_lines(name: str) -> bool:
     return is_template(name) and any(isinstance(part, Field) and part.gives_lines for part in template_parts(name))
 
 
+def has_further_words(name: str) -> bool:
+    """Tell whether a template writes more than one column: several of them, or words beside it."""
+    return is_template(name) and len(template_parts(name)) > 1
+
+
 def beginning(name: str) -> str:
     """Return the text before the first column of a template; empty for the name of a column."""
     parts = template_parts(name) if is_template(name) else []

@@ -53,7 +53,8 @@ VIEW = View(
         'places = given.pop("offset_mapping")[0].tolist()\n'
         "tags = model(**given).logits[0].argmax(-1).tolist()\n"
         "for (start, end), tag in zip(places, tags):\n"
-        '    if end > start and (start == 0 or " " in (text[start - 1], text[start])):  # first piece of a word\n'
+        "    starts = start == 0 or ' ' in (text[start - 1], text[start])\n"
+        "    if starts and text[start:end].strip():  # first piece of a word, not a space alone\n"
         "        print(text[start:].split()[0], model.config.id2label[tag])",
         export='feeds = {name: np.array([given[name]], dtype=np.int64) for name in card["inputs"]}\n'
         'tags = session.run(["logits"], feeds)[0][0].argmax(-1)\n'

@@ -62,8 +62,8 @@ def test_a_table_keeps_its_columns_ids_and_rows(predict: Predict, folder: Path, 
     assert "1 row without text: their predictions are null" in ended.error
 
 
-def test_a_question_with_options_may_lack_its_paragraph(predict: Predict, tmp_path: Path) -> None:
-    """Where the second texts ask, an empty paragraph is no missing row; where options stand alone, it is."""
+def write_chooser(tmp_path: Path) -> Path:
+    """Write a random model that chooses options; return its folder."""
     from transformers import AutoConfig, BertForMultipleChoice
 
     from tasks.task_types.choices.head import configure_options
@@ -71,11 +71,27 @@ def test_a_question_with_options_may_lack_its_paragraph(predict: Predict, tmp_pa
     folder = write_classifier(tmp_path / "chooser")
     configure_options(config := AutoConfig.from_pretrained(folder), [])
     BertForMultipleChoice(config).save_pretrained(folder)
+    return folder
+
+
+def test_a_question_with_options_may_lack_its_paragraph(predict: Predict, tmp_path: Path) -> None:
+    """Where the second texts ask, an empty paragraph is no missing row; where options stand alone, it is."""
+    folder = write_chooser(tmp_path)
     (tmp_path / "rows.csv").write_text("support,question,a,b\nthe film,was it good,yes,no\n,was it bad,yes,no\n")
     asked = predict(folder, "rows.csv", "--text", "support", "--pair", "{question} {a | b}")
     assert [row["choice"] in (0, 1) for row in rows_of(asked)] == [True, True] and "without text" not in asked.error
     alone = predict(folder, "rows.csv", "--text", "support", "--pair", "{a | b}")
     assert [row["choice"] for row in rows_of(alone)][1] is None and "1 row without text" in alone.error
+
+
+def test_a_question_without_options_has_no_answer(predict: Predict, tmp_path: Path) -> None:
+    """It was answered with certainty, by an option that is empty."""
+    folder = write_chooser(tmp_path)
+    rows = [{"asked": "was it good", "options": options} for options in (["yes", "no"], ["yes", "", "no"], [], None)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = predict(folder, "rows.jsonl", "--text", "asked", "--pair", "options")
+    assert [row["choice"] is None for row in rows_of(ended)] == [False, True, True, True]
+    assert "3 rows without text: their predictions are null" in ended.error
 
 
 def test_texts_are_put_together_from_columns(predict: Predict, folder: Path, tmp_path: Path) -> None:

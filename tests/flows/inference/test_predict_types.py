@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import pyarrow as pa
 import pytest
 from transformers import AutoConfig
 
-from flows.inference.inputs import inputs_of_texts
-from flows.inference.predictions import answers_to, save_predictions
+from flows.inference.inputs import inputs_of_texts, text_inputs
+from flows.inference.predictions import answers_to, asked_of, save_predictions
 from tasks.catalog import TaskSpec
+from tasks.errors import DataError
 from tasks.report.model_card import TEMPLATE, usage
+from tasks.report.tables.exports_section import snippet
 from tasks.scoring.predict import predict_texts
 from tasks.task_types.heads import HEADS
 from tasks.task_types.spans.passage import STATED_THRESHOLD
+from tasks.task_types.tokens.sentence import as_words
 from tasks.task_types.types import TASK_TYPES
 from tasks.training.data.rows import load_tokenizer
 from tasks.training.models.students import save_model
@@ -152,6 +156,33 @@ def test_a_passage_of_several_lines_is_one_text_to_rank(tmp_path: Path) -> None:
     broken, plain = (inputs_of_texts(["which"], [f"{GOOD}{sign}{BAD}"]) for sign in ("\n", " "))
     (answer,) = answers_to(folder, broken)
     assert [answer] == answers_to(folder, plain) and len(answer["scores"]) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["tokens", "seq2seq", "next-words"])
+def test_a_second_text_is_refused_by_models_that_read_one(kind: str, tmp_path: Path) -> None:
+    """It was read in place of the first one, or not at all."""
+    folder = write_of_type(tmp_path / "model", kind)
+    with pytest.raises(DataError, match=f"of type {kind} reads one text, and a second one is given"):
+        answers_to(folder, inputs_of_texts([GOOD], [BAD]))
+
+
+def test_words_of_a_csv_are_those_on_which_a_model_was_judged(tmp_path: Path) -> None:
+    """A column of words with spaces between them divides them; another text is divided at its signs."""
+    folder = write_of_type(tmp_path / "model", "tokens")
+    for column, words in (("tokens", ["the", "u.s.", "film)"]), ("text", ["the", "u.s", ".", "film", ")"])):
+        (tmp_path / "rows.csv").write_text(f"{column}\nthe u.s. film)\n")
+        inputs = text_inputs(str(tmp_path / "rows.csv"), text=column, stdin=sys.stdin)
+        assert [as_words(text).split() for text in asked_of(folder, inputs).texts] == [words]
+
+
+def test_programs_on_a_card_ask_as_the_model_was_trained() -> None:
+    """With the words before a query, and a note on texts of several columns."""
+    query = TaskSpec(name="mine", kind="ranking", text="query: {query}", pair="{texts[]}")
+    for program in (usage(query), snippet(query, "onnx.onnx")):
+        assert 'query, texts = "query: some query", [' in program and '"some query"' not in program
+    asked = TaskSpec(name="mine", kind="choices", text="context", pair="{question} {choices[]}")
+    assert usage(asked).startswith('# second texts are written as "{question} {choices[]}"\n')
+    assert "are written as" not in usage(asked.model_copy(update={"pair": "{choices[]}"}))
 
 
 def printed_by_card(kind: str, folder: Path, pair: str | None) -> str:

@@ -34,6 +34,7 @@ FORMS: dict[str, list[Any]] = {
     "semicolons": ["art", "sport; news", "", "sport"],
     "commas": ["art", "news, sport", "", "sport"],
     "printed lists": ["['art']", "['news', 'sport']", "[]", '["sport"]'],
+    "printed arrays": ["['art']", "['news' 'sport']", "[]", "['sport']"],
     "columns": [
         {"art": 1, "news": 0, "sport": 0},
         {"art": "0", "news": "1", "sport": True},

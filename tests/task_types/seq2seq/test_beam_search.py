@@ -68,6 +68,9 @@ def model(request: pytest.FixtureRequest) -> Any:
         (Writing(1, 1.0, 12), {"repetition_penalty": 1.7}),
         (Writing(3, 1.0, 9), {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2}),
         (Writing(2, 1.0, 9), {"eos_token_id": [ENDS, 33, 34], "suppress_tokens": [30]}),
+        # a minimum of the model's own is followed by nobody, since a graph and a recipe know none
+        (Writing(1, 1.0, 12), {"min_length": 12}),
+        (Writing(2, 1.0, 12), {"min_new_tokens": 11}),
     ],
 )
 def test_texts_are_those_of_generate(model: Any, writing: Writing, settings: dict[str, Any]) -> None:
