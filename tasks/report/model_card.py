@@ -19,7 +19,7 @@ from tasks.report.format.numbers import plural, share_label
 from tasks.report.format.speeds import format_latency, milliseconds, times_as_fast
 from tasks.report.hub_header import header
 from tasks.report.tables.card_rows import explained_figures, limit_row, more_rows
-from tasks.report.tables.exports_section import arguments_with_prompt, exports_section, with_first_prompt
+from tasks.report.tables.exports_section import arguments_with_prompt, exports_section
 from tasks.report.tables.held_back import held_back_lines
 from tasks.report.tables.judging_sets import card_rows
 from tasks.results.row import Conditions, Estimate, ResultRow
@@ -202,8 +202,7 @@ def usage(task: TaskSpec) -> str:
     """Return the lines of code that run the model; a pair is passed as two texts."""
     code = VIEWS[task.kind].code
     asked = arguments_with_prompt(task)
-    checkpoint = with_first_prompt(task, code.checkpoint).replace("{text}", asked)
-    lines = with_stated_prompts(task, checkpoint, f".encode([{asked}])")
+    lines = with_stated_prompts(task, code.checkpoint.replace("{text}", asked), f".encode([{asked}])")
     for which, name in (("second", task.pair), ("first", task.text)):
         if name and has_further_words(name) and not (which == "first" and prompt_in(name)):  # the example has a prompt
             lines = f"# {which} texts are written as {json.dumps(name, ensure_ascii=False)}\n{lines}"

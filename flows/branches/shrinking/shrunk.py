@@ -104,14 +104,13 @@ def measure_of(
     recipe: Recipe, planned: PrunedCandidate | NarrowedCandidate | HeadsCandidate, seed: int
 ) -> dict[str, Any]:
     """Return the knobs of a measurement of importance."""
-    own = None if isinstance(planned, HeadsCandidate) else planned.max_length
     return {
         "task_type": recipe.spec.kind,
         "keep": planned.keep,
         "importance": planned.importance,
         "rows": planned.rows,
         "seed": seed,
-        "max_length": own or recipe.task_distillation.prediction.max_length,
+        "max_length": planned.max_length or recipe.task_distillation.prediction.max_length,
     }
 
 

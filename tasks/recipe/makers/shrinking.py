@@ -186,6 +186,7 @@ class HeadsCandidate(CandidateKnobs):
         "on them; magnitude: weights; random: the control that the others have to beat.",
     )
     rows: int = Field(512, ge=1, le=100_000, description="Training rows on which taylor and activation are measured.")
+    max_length: int | None = Field(None, ge=8, le=8192, description=LENGTH_OF_SCORE)
 
     @property
     def as_control(self) -> tuple[str, str]:

@@ -73,8 +73,7 @@ def snippet(task: TaskSpec, file: str) -> str:
     """Return a program that runs an export."""
     code = VIEWS[task.kind].code
     text = arguments_with_prompt(task)
-    answer = with_first_prompt(task, code.export).replace("{text}", text)
-    program = SNIPPET.format(file=file, text=text, answer=answer)
+    program = SNIPPET.format(file=file, text=text, answer=code.export.replace("{text}", text))
     if task.truncate not in TRUNCATIONS:
         return program
     return program.replace('card["max_length"])', 'card["max_length"], strategy=card["truncation"])')
@@ -85,14 +84,6 @@ def arguments_with_prompt(task: TaskSpec) -> str:
     text."""
     before = json.dumps(beginning(task.text), ensure_ascii=False).removesuffix('"')
     return VIEWS[task.kind].code.text(bool(task.pair)).replace('"', before, 1)
-
-
-def with_first_prompt(task: TaskSpec, lines: str) -> str:
-    """Return lines of a program that read a text beside several others, with the words that the task puts before it."""
-    example = VIEWS[task.kind].code.text(bool(task.pair)).split('"')[1]
-    if "{text}" in lines or example not in lines:
-        return lines
-    return lines.replace(json.dumps(example), json.dumps(f"{beginning(task.text)}{example}", ensure_ascii=False))
 
 
 def facts_of(row: ResultRow) -> ExportFacts:

@@ -48,13 +48,13 @@ VIEW = View(
     code=Code(
         text=example_option,
         checkpoint="import torch\n\n"
-        'question, options = "some text", ["first option", "second option"]\n'
+        'question, *options = {text}, "second option"\n'
         'given = tokenizer([question] * len(options), options, truncation=True, padding=True, return_tensors="pt")\n'
         "with torch.inference_mode():\n"
         "    scores = model(**{name: values[None] for name, values in given.items()}).logits[0]\n"
         "print(options[scores.argmax()], scores.softmax(-1).tolist())",
         export="scores = []\n"
-        'question, options = "some text", ["first option", "second option"]\n'
+        'question, *options = {text}, "second option"\n'
         "for option in options:  # one by one, as the model was evaluated\n"
         "    text = tokenizer.encode(question, option)\n"
         '    given = {"input_ids": text.ids, "attention_mask": text.attention_mask, "token_type_ids": text.type_ids}\n'

@@ -50,13 +50,13 @@ VIEW = View(
     code=Code(
         text=example_candidate,
         checkpoint="import torch\n\n"
-        'query, texts = "some query", ["first text", "second text"]\n'
+        'query, *texts = {text}, "second text"\n'
         'given = tokenizer([query] * len(texts), texts, truncation=True, padding=True, return_tensors="pt")\n'
         "with torch.inference_mode():\n"
         "    scores = model(**given).logits[:, 0]\n"
         "print([(texts[place], float(scores[place])) for place in scores.argsort(descending=True)])",
         export="scores = []\n"
-        'query, texts = "some query", ["first text", "second text"]\n'
+        'query, *texts = {text}, "second text"\n'
         "for one in texts:  # one by one, as the model was evaluated\n"
         "    text = tokenizer.encode(query, one)\n"
         '    given = {"input_ids": text.ids, "attention_mask": text.attention_mask, "token_type_ids": text.type_ids}\n'

@@ -179,7 +179,10 @@ def test_programs_on_a_card_ask_as_the_model_was_trained() -> None:
     """With the words before a query, and a note on texts of several columns."""
     query = TaskSpec(name="mine", kind="ranking", text="query: {query}", pair="{texts[]}")
     for program in (usage(query), snippet(query, "onnx.onnx")):
-        assert 'query, texts = "query: some query", [' in program and '"some query"' not in program
+        assert (
+            'query, *texts = "query: some query", "first text", "second text"\n' in program
+            and '"some query"' not in program
+        )
     asked = TaskSpec(name="mine", kind="choices", text="context", pair="{question} {choices[]}")
     assert usage(asked).startswith('# second texts are written as "{question} {choices[]}"\n')
     assert "are written as" not in usage(asked.model_copy(update={"pair": "{choices[]}"}))
