@@ -271,6 +271,7 @@ def gate_row(recipe: Recipe, row: ResultRow) -> GateRow:
         headline=score,
         quality=quality,
         selection=row.selection_score,
+        of_error=turned,
         perfect=quality == (0.0 if turned else 1.0),
         rows_of_one_class=rows_of_one_class(row),
         on=on,

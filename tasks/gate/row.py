@@ -44,6 +44,8 @@ class GateRow(Stated):
     """The headline score, with a sign so that more is better."""
     selection: Number | None = None
     """The score on the selection rows, where more is always better."""
+    of_error: bool = False
+    """The headline score is an error: less is better, and nothing bounds it from above."""
     perfect: bool = False
     """It makes no error on the gate's rows."""
     rows_of_one_class: int = 0

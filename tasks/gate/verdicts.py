@@ -1,7 +1,7 @@
 """The gate: a verdict on every candidate of a run, with reasons. Pure functions.
 
-- ``ANOMALOUS``: implausibly good: certainly better than the teacher by more than ``too_good``, a perfect score, or too
-  many evaluation rows that overlap with training data.
+- ``ANOMALOUS``: implausibly good: certainly better than the teacher by more than ``too_good`` (of an error, such as a
+  perplexity, a share of the teacher's), a perfect score, or too many evaluation rows that overlap with training data.
 - ``REGRESSION``: a test shows that it is certainly worse than its reference, by more than the tolerance.
 - ``INFEASIBLE``: it misses a criterion, or is a classifier that gives all rows one class (``one_class``); if no
   candidate of a run is accepted, the one with the least total shortfall (each as a share of its bound) is marked as
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tasks.errors import RecipeError
-from tasks.gate.criteria import Champion, Finding, confidence_for, evaluate_criterion, figure
+from tasks.gate.criteria import Champion, Finding, confidence_for, evaluate_criterion, figure, format_figure
 from tasks.gate.one_class import one_class_findings
 from tasks.gate.row import GateRow
 from tasks.gate.served import ServedBudget, served_findings
@@ -168,7 +168,7 @@ def evaluate_gate(candidate: GateRow, teacher: GateRow, gate: Gate, evidence: Ev
     findings = [finding_of(criterion, candidate, teacher, gate, evidence, rivals) for criterion in gate.criteria]
     findings += [*served_findings(candidate, evidence.budget), *one_class_findings(candidate, gate)]
     wonders = [
-        *too_good(candidate, gate, evidence.rows),
+        *too_good(candidate, teacher, gate, evidence.rows),
         *leakage(gate, evidence),
         *leakage_of_sets(gate, evidence.elsewhere),
     ]
@@ -227,15 +227,22 @@ def verdict(findings: Sequence[Finding], anomalous: bool) -> str:
     return ACCEPT if all(finding.met for finding in findings) else INFEASIBLE
 
 
-def too_good(candidate: GateRow, gate: Gate, rows: int) -> list[tuple[bool, str]]:
+def too_good(candidate: GateRow, teacher: GateRow, gate: Gate, rows: int) -> list[tuple[bool, str]]:
     """Return the signs that a result is too good: a large lead over the teacher, or no error at all. ``lead`` is the
     gain of the headline score."""
     lead, found = candidate.lead, []
-    if lead is not None and lead.low is not None and lead.low > gate.too_good:
+    most, whose = gate.too_good, ""
+    if teacher.of_error and teacher.headline is not None:
+        # Scores end at 1, and errors at no figure: the same 0.05 is nothing of a perplexity of 50.
+        most, whose = (
+            gate.too_good * teacher.headline,
+            f" ({gate.too_good:.4g} of its {format_figure(teacher.headline)})",
+        )
+    if lead is not None and lead.low is not None and lead.low > most:
         found.append(
             (
                 True,
-                f"certainly {lead.low:.4g} better than the teacher, more than {gate.too_good:.4g}: implausibly "
+                f"certainly {lead.low:.4g} better than the teacher, more than {format_figure(most)}{whose}: implausibly "
                 f"good, check for a data leak",
             )
         )

@@ -301,7 +301,7 @@ class Gate(Knobs):
         0.05,
         ge=0,
         description="A headline score whose interval lies more than this above the teacher's is investigated, not "
-        "accepted.",
+        "accepted; of an error, such as a perplexity: more than this share of the teacher's below it.",
     )
     perfect_rows: int = Field(
         100, ge=1, description="A perfect headline score on at least this many rows is investigated, not accepted."

@@ -38,3 +38,11 @@ def test_the_retained_share_is_that_of_the_gates_split() -> None:
     row = stated("small")
     assert row.share("validation").value != row.share("holdout").value
     assert figure(gate_row(recipe(), row), "retained") == row.share("validation").value is not None
+
+
+def test_an_error_is_told_from_a_score() -> None:
+    row = stated("small")
+    assert not gate_row(recipe(), row).of_error
+    as_error = {"mse": row.metrics["validation"][row.headline]}
+    found = gate_row(recipe(), row.replaced(headline="mse", metrics={**row.metrics, "validation": as_error}))
+    assert found.of_error and found.quality == -found.headline < 0

@@ -343,6 +343,15 @@ def test_what_is_too_good_is_looked_into_and_never_accepted(
     assert said in found.reasons[-1], found.reasons
 
 
+def test_a_lead_in_an_error_is_a_share_of_the_teachers() -> None:
+    teacher = candidate("teacher", role="teacher", headline=50.0, of_error=True)
+    for low, verdict in ((0.06, ACCEPT), (2.5, ACCEPT), (2.6, ANOMALOUS)):
+        row = candidate("student", headline=50.0 - low, of_error=True, lead={"low": low, "high": 4.0})
+        found = evaluate_candidates([row], teacher, Gate(criteria=(FASTER,)), Evidence())[0]
+        assert found.verdict == verdict, (low, found)
+    assert found.reasons[-1].startswith("certainly 2.6 better than the teacher, more than 2.5 (0.05 of its 50): impl")
+
+
 def test_what_is_only_good_is_accepted() -> None:
     fine = {"lead": {"low": 0.05, "high": 0.1}}
     found = decided([candidate("fine", **fine)], rows=872, overlaps={"training rows": 17})[0]
