@@ -37,6 +37,10 @@ class DataError(LimbeckError):
     """Rows or texts do not fit the task."""
 
 
+class MissingColumn(DataError):
+    """A table does not have a column that is read."""
+
+
 class ModelError(LimbeckError):
     """A model, a tokenizer or a checkpoint cannot be used where it was named."""
 

@@ -242,8 +242,8 @@ def too_good(candidate: GateRow, teacher: GateRow, gate: Gate, rows: int) -> lis
         found.append(
             (
                 True,
-                f"certainly {lead.low:.4g} better than the teacher, more than {format_figure(most)}{whose}: implausibly "
-                f"good, check for a data leak",
+                f"certainly {lead.low:.4g} better than the teacher, more than {format_figure(most)}{whose}: "
+                f"implausibly good, check for a data leak",
             )
         )
     if candidate.perfect and rows >= gate.perfect_rows:

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasks.catalog import GLUE, TaskSpec
 from tasks.contracts import Artifact
-from tasks.errors import DataError
+from tasks.errors import DataError, MissingColumn
 from tasks.ports.files.sources import nearest, resolve_data
 from tasks.ports.rows.faulty_rows import empty_texts, with_empty_texts
 from tasks.ports.rows.overlap import NONE, HeldBack, Sentences, sentences_of
@@ -152,7 +152,11 @@ def labelled_rows(
         name="judging", kind=knobs.task_type, text=knobs.text, pair=knobs.pair, label=knobs.label, group=knobs.group
     )
     drawn_by = knobs.drawn_by if knobs.drawn_by and has_columns(files[0], knobs.drawn_by, knobs.format) else None
-    read = read_split(files, spec, reader.columns, drawn_by, given=knobs.format, derive=reader.derive)
+    try:
+        read = read_split(files, spec, reader.columns, drawn_by, given=knobs.format, derive=reader.derive)
+    except MissingColumn as error:
+        # The columns are the task's where a set names none of its own, which nothing in the sentence tells.
+        raise DataError(f"{error}; name the set's own columns in {place_of(knobs)} (text, pair, label)") from error
     labels, merged = reader.judging_labels(table_rows(read, spec), given, names)
     told, empty = empty_texts(read.rows, spec, reader)
     faults = [*read.broken, *told]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.catalog import TaskSpec
-from tasks.errors import DataError
+from tasks.errors import DataError, MissingColumn
 from tasks.ports.files.sources import nearest
 from tasks.ports.rows.encodings import plain_name
 from tasks.ports.rows.splits import Split, gathered_rows, no_train_file
@@ -272,7 +272,7 @@ def require_column(table: OpenTable, role: str, name: str | None, *, required: b
             f"[{name}, …]"
         )
     hint = nearest(name, table.columns)
-    raise DataError(f"{table.name} has no {role} column {name!r}; it has {', '.join(table.columns)}{hint}")
+    raise MissingColumn(f"{table.name} has no {role} column {name!r}; it has {', '.join(table.columns)}{hint}")
 
 
 def table_rows(read: ReadRows, spec: TaskSpec) -> TableRows:

@@ -227,6 +227,13 @@ def test_rows_that_are_judged_together_are_taken_together(tmp_path: Path) -> Non
     assert len(split) == 8 and sorted(map(list(split.texts).count, set(split.texts))) == [4, 4]
 
 
+def test_a_set_without_a_column_of_the_task_is_told_where_to_name_its_own(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "other.csv", [("it rains", "it is wet", "yes")], ("premise", "hypothesis", "verdict"))
+    told = r"has no label column 'label'; .* name the set's own columns in data\.judge\.other "
+    with pytest.raises(DataError, match=told):
+        judging_rows(source, knobs(), NLI)
+
+
 def test_questions_of_one_passage_are_one_group_of_intervals(tmp_path: Path) -> None:
     source = write_asked(tmp_path, 60)
     columns = knobs(task_type="spans", text="question", pair="context", label="answers")
