@@ -12,6 +12,7 @@ from flows.recipes.starter_messages import has_no_label, word
 from flows.recipes.starter_rows import TableSource
 from tasks.recipe.data import TableFormat
 from tasks.task_types.texts.pair_forms import PairForm
+from tasks.task_types.types import SENTENCE_VECTORS, TaskType
 
 if TYPE_CHECKING:
     from tasks.task_types.interfaces import ColumnChoice, TableGuess
@@ -50,12 +51,17 @@ FURTHER_LINES = "scoring:\n  metrics: [{}]    # beside the task's: how well scor
 SEARCH_LINES = """search:        # limbeck search {out}: which way of training this shape is best? starts, methods and learning rates, a half hour
   recipes: {{shape: {{{shape}}}, starts: [{starts}], minutes: 30}}
 """  # noqa: E501
-TAKEN_LINE = "  already_finetuned: true   # the model as it is: labels of this type judge alone\n"
+TAKEN_LINE = "  already_finetuned: true   # the model as it is: a good embedder already\n"
 
 
 def with_data(fields: Mapping[str, object], data: Sequence[str]) -> str:
     """Return the text of a recipe with some lines in its section ``data``."""
     return STARTER.format(**fields, data="".join(f"  {line}\n" for line in data))
+
+
+def taken_line(own: TaskType) -> str:
+    """Return the line that takes the usual teacher as it is, for types of which it is one already; empty for others."""
+    return TAKEN_LINE if own.outputs == SENTENCE_VECTORS else ""
 
 
 def has_label(chosen: ColumnChoice, values: Mapping[str, Sequence[Any]]) -> bool:

@@ -36,6 +36,7 @@ from tasks.recipe.students import (
     takes_layers,
 )
 from tasks.recipe.training import Pretraining, TaskTraining, Teacher
+from tasks.task_types.types import TASK_TYPES
 
 
 class DistilledCandidate(CandidateKnobs):
@@ -270,19 +271,35 @@ def require_one_choice(planned: Sequence[CandidateKnobs], last: Prediction, head
         )
 
 
-# --- tasks whose labels judge, and are never learned ----------------------------------------------------------------
+# --- tasks whose answer is a vector of each text --------------------------------------------------------------------
 
 
-def require_vectors_alone(
+def require_vectors(
     spec: TaskSpec, teachers: Mapping[str, Teacher], planned: Sequence[CandidateKnobs], section: TaskDistillation
 ) -> None:
-    """Reject a task without second texts, and trainings on labels; ``section`` is the recipe's of task distillation.
-    Raises ValueError."""
+    """Reject a task without second texts, layers that are replaced, and, where labels judge alone, trainings on them;
+    ``section`` is the recipe's of task distillation. Raises ValueError."""
     if spec.pair is None:
         raise ValueError(
             f"task.pair names no column, and {spec.name}, of type {spec.kind}, is judged on pairs of texts; name the "
             f"column of second texts; texts without a second one are learned from as transfer text (section transfer)"
         )
+    own = {one.name: one.intermediate for one in planned if isinstance(one, DistilledCandidate)}
+    inner = {"task_distillation": section.intermediate, **own}
+    replacing = next((where for where, phase in inner.items() if phase is not None and phase.method == "replacing"), "")
+    if replacing:
+        raise ValueError(
+            f"{replacing} replaces layers with the loss on the label of each text (method: replacing), and labels of "
+            f"type {spec.kind} are those of pairs; use another method"
+        )
+    if not TASK_TYPES[spec.kind].learns_labels:
+        require_no_labels(spec, teachers, planned, section)
+
+
+def require_no_labels(
+    spec: TaskSpec, teachers: Mapping[str, Teacher], planned: Sequence[CandidateKnobs], section: TaskDistillation
+) -> None:
+    """Reject trainings on labels that judge alone. Raises ValueError."""
     for where, teacher in teachers.items():
         if not teacher.already_finetuned:
             raise ValueError(
@@ -293,14 +310,6 @@ def require_vectors_alone(
     if learner is not None:
         raise ValueError(
             f"{learner} would be trained on labels, and labels of type {spec.kind} judge alone; set its signal: teacher"
-        )
-    own = {one.name: one.intermediate for one in planned if isinstance(one, DistilledCandidate)}
-    inner = {"task_distillation": section.intermediate, **own}
-    replacing = next((where for where, phase in inner.items() if phase is not None and phase.method == "replacing"), "")
-    if replacing:
-        raise ValueError(
-            f"{replacing} replaces layers with the loss on labels (method: replacing), and labels of type {spec.kind} "
-            f"judge alone; use another method"
         )
     last: list[tuple[str, TaskTraining]] = [("task_distillation.prediction", section.prediction)]
     last += [(one.name, phase) for one in planned for phase in one.trainings.values()]

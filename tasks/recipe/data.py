@@ -127,9 +127,9 @@ class JudgingSet(Knobs):
 
     def asks_alike(self, spec: TaskSpec) -> bool:
         """Tell whether its rows are of another type that reads the same outputs of the same models, as embedding and
-        retrieval do: labels judge alone in both, so that a model is of either."""
+        retrieval do: labels judge alone in one of them, so that its models are of either."""
         own, rows = TASK_TYPES[spec.kind], TASK_TYPES[self.kind or spec.kind]
-        return rows is not own and rows.outputs == own.outputs and not (rows.learns_labels or own.learns_labels)
+        return rows is not own and rows.outputs == own.outputs and not (rows.learns_labels and own.learns_labels)
 
     def headline_on(self, spec: TaskSpec) -> str:
         """Return the metric that leads on it: the task's, or that of its rows' type where that is another one."""

@@ -141,7 +141,11 @@ class Prediction(TaskTraining):
     dropout: float | None = Field(0.0, ge=0, lt=1, description="Dropout of the student; none is also fastest on a CPU.")
     temperature: float = Field(2.0, gt=0, description="Divides both logits; 1 means no softening, 2 to 8 is usual.")
     hard_weight: float = Field(
-        0.1, ge=0, le=1, description="Weight of the true labels relative to the teacher's predictions."
+        0.1,
+        ge=0,
+        le=1,
+        description="Weight of the true labels relative to the teacher's predictions. Of retrieval: of queries that "
+        "find their passage among those of the batch; batch_size then counts pairs.",
     )
     formula: Formula = Field(
         "default",

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.catalog import GLUE, JUDGING_SETS, TaskSpec, glue_task
-from tasks.recipe.candidates import CandidateSection, DistilledCandidate, require_one_choice, require_vectors_alone
+from tasks.recipe.candidates import CandidateSection, DistilledCandidate, require_one_choice, require_vectors
 from tasks.recipe.chains import (
     LEAST_LAYERS,
     check_ensemble,
@@ -47,7 +47,7 @@ from tasks.recipe.training import (
     Teacher,
     require_reachable_floors,
 )
-from tasks.task_types.types import METRICS_OF_SCORES_OF, TASK_TYPES, TaskType
+from tasks.task_types.types import METRICS_OF_SCORES_OF, SENTENCE_VECTORS, TASK_TYPES, TaskType
 
 RANKING = frozenset().union(*METRICS_OF_SCORES_OF.values())
 """The metrics of scores of all task types."""
@@ -156,9 +156,9 @@ class Recipe(DerivedKnobs):
             )
         if spec.headline not in spec.metrics:
             raise ValueError(f"task.headline is {spec.headline!r}, which is not one of task.metrics; add it there")
-        if not self.task_type.learns_labels:
+        if self.task_type.outputs == SENTENCE_VECTORS:
             colleagues = {f"ensemble.teachers.{number - 2}": one for number, one in self.colleagues}
-            require_vectors_alone(spec, {"teacher": self.teacher, **colleagues}, self.planned, self.task_distillation)
+            require_vectors(spec, {"teacher": self.teacher, **colleagues}, self.planned, self.task_distillation)
         if spec.labels and not self.task_type.has_classes:
             raise ValueError(f"task.labels names classes, and {spec.name} is a {spec.kind}; leave labels out")
 

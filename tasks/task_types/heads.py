@@ -12,6 +12,7 @@ from tasks.task_types.multi_label.head import HEAD as MULTI_LABEL
 from tasks.task_types.next_words.head import HEAD as NEXT_WORDS
 from tasks.task_types.ranking.head import HEAD as RANKING
 from tasks.task_types.regression.head import HEAD as REGRESSION
+from tasks.task_types.retrieval.head import HEAD as RETRIEVAL
 from tasks.task_types.seq2seq.head import HEAD as SEQ2SEQ
 from tasks.task_types.spans.head import HEAD as SPANS
 from tasks.task_types.tokens.head import HEAD as TOKENS
@@ -24,7 +25,7 @@ HEADS: dict[str, Head] = {
     "multi-label": MULTI_LABEL,
     "spans": SPANS,
     "embedding": EMBEDDING,
-    "retrieval": EMBEDDING,
+    "retrieval": RETRIEVAL,
     "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "chats": CHATS,

@@ -186,6 +186,7 @@ class Head:
     write: Callable[[Any, Tensor, Tensor, Writing], Tensor] | None = None
     """Returns the tokens that a model writes, from those that it reads and their mask; None: it writes none."""
     state_prompts: Callable[[Any, str, str], None] | None = None  # in a config, those before texts and second texts
+    pair_targets: Callable[[Sequence[str], Sequence[Any]], np.ndarray] | None = None  # where texts in pairs are rows
 
 
 # --- answers: predictions and their quality, for scoring and the selection of checkpoints -----------------------------
@@ -245,8 +246,7 @@ class Answers:
     """Returns outputs whose classes are merged into those of the given numbers; DataError for a type without them."""
     guess: Callable[[np.ndarray, np.ndarray], dict[str, float]]
     """Returns the facts of a fine-tuned teacher by which it is compared with guessing, from predictions and labels."""
-    floor: Floor
-    """The least score of a teacher."""
+    floor: Floor  # the least score of a teacher
     read: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
     """Returns the arrays that the error analysis needs of one model's outputs, in float64."""
     alone: Callable[[Mapping[str, np.ndarray], np.ndarray, int], Mapping[str, object]]

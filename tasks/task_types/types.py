@@ -51,8 +51,7 @@ class TaskType:
     headline: str  # the metric that decides unless the recipe names another
     problem_type: str = ""  # its name in the config of a checkpoint; empty where transformers has none
     mixes_teachers: bool = True  # whether the answers of several teachers may be mixed
-    pipeline: str = ""
-    """The pipeline of transformers in which MLflow keeps its models; empty: the one of its name at Hugging Face."""
+    pipeline: str = ""  # that of transformers in which MLflow keeps its models; empty: the one of ``hub_task``
     formulas: tuple[str, ...] = ("default", "paper")  # of a loss on a teacher's predictions, that a recipe may name
     has_thresholds: bool = False  # whether a finished model has thresholds that are tuned on the selection rows
     learns_labels: bool = True  # whether models learn from labels; if not, labels judge alone, and no teacher is tuned
@@ -229,8 +228,9 @@ EMBEDDING = TaskType(
 RETRIEVAL = replace(
     EMBEDDING,
     name="retrieval",
-    description="A vector of each text, for search; queries and their passages judge the vectors.",
+    description="A vector of each text, for search; queries and their passages judge the vectors, and teach them.",
     columns=(TEXT, PASSAGE, RELEVANCE),
+    learns_labels=True,
     metrics=("ndcg_at_10", "mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100"),
     headline="ndcg_at_10",
 )

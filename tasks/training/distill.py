@@ -157,7 +157,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
     store_as_multiplied(pair.teacher, knobs.precision)
     spec = TrainingSpec(
         modules=student,
-        epoch=augmented_epochs(augmented, knobs),
+        epoch=augmented_epochs(augmented, knobs, together=rows.together(knobs.hard_weight)),
         loss=answered_loss(job, knobs, pair, augmented),
         pad=tokenizer.pad_token_id,
         score=selector(
@@ -276,13 +276,14 @@ def substitutes(job: Job) -> Any:
 
 
 def augmented_epochs(
-    augmented: AugmentedRows, knobs: SeededTraining, width: int | None = None
+    augmented: AugmentedRows, knobs: SeededTraining, width: int | None = None, together: np.ndarray | None = None
 ) -> Callable[[int], Epoch]:
-    """Return a function that plans an epoch over that epoch's text, padded to ``width`` if it is given."""
+    """Return a function that plans an epoch over that epoch's text, padded to ``width`` if it is given; rows that come
+    ``together`` stay so."""
 
     def epoch(number: int) -> Epoch:
         encoded, variants = augmented.at(number)
-        return planned(number, encoded, knobs, width=width, variants=variants)
+        return planned(number, encoded, knobs, width=width, variants=variants, together=together)
 
     return epoch
 

@@ -58,7 +58,7 @@ def train_with_labels(
     set_dropout(model, knobs.dropout)
     spec = TrainingSpec(
         modules=model,
-        epoch=lambda number: planned(number, encoded, knobs),
+        epoch=lambda number: planned(number, encoded, knobs, together=rows.together()),
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
         pad=tokenizer.pad_token_id,
         score=selector(

@@ -158,6 +158,11 @@ OWN_WAY: dict[str, Callable[..., Callable[..., Any]]] = {
     "attention_distributions.log_shares": lambda function: (
         lambda kept_BT, **given: function(**given, kept_BT=kept_BT.bool())
     ),
+    "in_batch.in_batch_loss": lambda function: (
+        lambda is_second_B, answers_B, **given: function(
+            **given, is_second_B=is_second_B.bool(), answers_B=answers_B.bool()
+        )
+    ),
     "means.mean_of": lambda function: over_processes,
     "layer_similarity.linear_cka_of": lambda function: in_two_batches,
     "value_head.ValueHead": lambda head: partial(with_growth, head),

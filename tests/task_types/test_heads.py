@@ -17,6 +17,7 @@ from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
 from tasks.recipe.slices import RowsSlice
 from tasks.task_types.heads import HEADS
+from tasks.task_types.interfaces import Head
 from tasks.task_types.types import TARGET_LOGITS, TASK_TYPES, WORD_LOGITS
 from tasks.training.data.encoded import collate, encode
 from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
@@ -68,13 +69,19 @@ def test_its_outputs_are_named_and_have_a_row_each(name: str, model: Any, inputs
     }
 
 
+def targets_of(head: Head, labels: list[Any]) -> torch.Tensor:
+    """Return the targets of the loss of the three texts."""
+    found = head.targets(labels) if head.pair_targets is None else head.pair_targets(TEXTS, labels)
+    return torch.from_numpy(found)
+
+
 @ALL
 def test_rows_without_a_label_teach_nothing(name: str, model: Any, inputs: Any) -> None:
     head = HEADS[name]
-    outputs, targets = outputs_of(head, model(**inputs)), torch.from_numpy(head.targets(LABELS[name]))
+    outputs, targets = outputs_of(head, model(**inputs)), targets_of(head, LABELS[name])
     known = {output: values[[0, 2]] for output, values in outputs.items()}
     torch.testing.assert_close(head.label_loss(outputs, targets).mean(), head.label_loss(known, targets[[0, 2]]).mean())
-    nothing = head.label_loss(outputs, torch.from_numpy(head.targets([None] * 3))).mean()
+    nothing = head.label_loss(outputs, targets_of(head, [None] * 3)).mean()
     nothing.backward()
     assert nothing.item() == 0 and all(one.grad is None or one.grad.eq(0).all() for one in model.parameters())
 
@@ -83,7 +90,7 @@ def test_rows_without_a_label_teach_nothing(name: str, model: Any, inputs: Any) 
 def test_a_student_that_answers_as_its_teacher_has_nothing_to_learn(name: str, model: Any, inputs: Any) -> None:
     head = HEADS[name]
     theirs = {output: values.detach() for output, values in outputs_of(head, model(**inputs)).items()}
-    targets, knobs = torch.from_numpy(head.targets(LABELS[name])), {"temperature": 2.0, "formula": "default"}
+    targets, knobs = targets_of(head, LABELS[name]), {"temperature": 2.0, "formula": "default"}
 
     def loss(moved: float, hard_weight: float) -> float:
         """Return the loss of a student whose answers are the teacher's, some of them moved."""
@@ -104,7 +111,7 @@ def test_a_teacher_mixed_with_itself_answers_as_before(name: str, model: Any, in
         mixed_NC = head.mix(torch.stack([values_NC, values_NC]), weights_MN, 2.0)
         theirs = {output.name: values_NC for output in head.outputs}
         mixed = {output.name: mixed_NC for output in head.outputs}
-        targets = torch.from_numpy(head.targets([None] * 3))
+        targets = targets_of(head, [None] * 3)
         apart = head.teacher_loss(mixed, theirs, targets, temperature=2.0, hard_weight=0.0, formula="default")
         assert apart.mean().item() == pytest.approx(0, abs=1e-6)
 

@@ -119,7 +119,7 @@ def test_the_losses_and_the_pooling_of_embedders_count_for_embedders_alone() -> 
     """A mutation of each: a stage of classification that runs again is a false one, and a training that does not is a
     stale one."""
     for module, always in (
-        ("tasks.methods.losses.vectors", {"distill-predictions", "drop-layers"}),
+        ("tasks.methods.embedders.vectors", {"distill-predictions", "drop-layers"}),
         ("tasks.task_types.embedding.pooled", LEARNING | LOADING),
     ):
         there = edited({module: with_statements(program().sources[module])})

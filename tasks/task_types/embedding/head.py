@@ -14,10 +14,10 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
+from tasks.methods.embedders.similarities import similarity_loss
+from tasks.methods.embedders.vectors import unit_vector_loss, vector_loss_paper
 from tasks.methods.losses.ensembles import mixed_values
 from tasks.methods.losses.means import Loss, in_full, mean_of
-from tasks.methods.losses.similarities import similarity_loss
-from tasks.methods.losses.vectors import unit_vector_loss, vector_loss_paper
 from tasks.task_types.embedding.prompts import state_prompts
 from tasks.task_types.embedding.vectors import VECTOR
 from tasks.task_types.interfaces import Head

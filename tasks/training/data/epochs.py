@@ -86,13 +86,20 @@ class Epochs:
 
 
 def planned(
-    number: int, encoded: Encoded, knobs: SeededTraining, *, width: int | None = None, variants: Variants | None = None
+    number: int,
+    encoded: Encoded,
+    knobs: SeededTraining,
+    *,
+    width: int | None = None,
+    variants: Variants | None = None,
+    together: np.ndarray | None = None,
 ) -> Epoch:
     """Return an epoch over all rows of a text with few tokens; each row is padded to ``width`` or, without it, to the
-    longest of its batch. Rows whose units are read apart stay whole, or are a sample where they alone are too long."""
+    longest of its batch. Rows whose units are read apart stay whole, or are a sample where they alone are too long;
+    rows that come ``together`` (the first of each group, and their number) are in one batch, and count as one."""
     lengths_N, options = encoded.padded_to(width), {"size": knobs.batch_size, "tokens": knobs.batch_tokens}
     options |= {"seed": knobs.seed, "epoch": number}
-    first_R = encoded.first_of_rows
+    first_R = encoded.first_of_rows if together is None else together
     if first_R is None:
         batches = plan(lengths_N, **options)
     else:

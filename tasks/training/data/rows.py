@@ -43,6 +43,7 @@ class TaskHead:
     label_loss: Callable[[Mapping[str, Tensor], Tensor], Loss]
     start_from_labels: Callable[[Any, Callable[[], np.ndarray]], AbstractContextManager[None]]
     units: Units | Parts | WrittenPieces | None = None
+    pair_targets: Callable[[Sequence[str], Sequence[Any]], np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Task:
 @dataclass(frozen=True)
 class Rows:
     """One split: ids [N], texts, second texts (None for single sentences), and the targets of the labels [N], as the
-    head of the task's type makes them; where rows have several answers, the targets of their units are apart [U]."""
+    head of the task's type makes them; where rows have several answers, or teach in pairs, the targets of a loss are
+    apart [U]."""
 
     ids_N: np.ndarray
     texts: list[str]
@@ -73,6 +75,8 @@ class Rows:
     units: Units | Parts | WrittenPieces | None = None
     groups_N: np.ndarray | None = None
     """Rows of one group are judged together; None where each is judged alone."""
+    teach_in_pairs: bool = False
+    """Whether the targets tell which rows are the two texts of a pair, row behind row."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -93,6 +97,15 @@ class Rows:
     def targets(self) -> np.ndarray:
         """The targets of a loss: of rows, or of their units."""
         return self.labels_N if self.targets_U is None else self.targets_U
+
+    def together(self, weight: float = 1.0) -> np.ndarray | None:
+        """Return the first row of each pair, and behind them the number of rows, where a loss reads pairs whole: where
+        labels have a ``weight`` in it. A row that belongs to no pair is alone. None where rows come one by one."""
+        if not self.teach_in_pairs or weight == 0.0 or self.targets_U is None:
+            return None
+        is_paired_N = self.targets_U >= 0
+        starts_N = ~is_paired_N | ((np.cumsum(is_paired_N) - is_paired_N) % 2 == 0)
+        return np.append(np.flatnonzero(starts_N), len(starts_N))
 
     def tokens(self, tokenizer: Any, max_length: int) -> Encoded:
         """Return the tokens of the rows, at most ``max_length`` of each; a row with several answers is read in windows
@@ -130,7 +143,14 @@ def read_task(folder: Path, task_type: str) -> Task:
         )
     head = HEADS[task_type]
     used = TaskHead(
-        head.outputs, head.auto_class, head.configure, head.targets, head.label_loss, head.start_from_labels, head.units
+        head.outputs,
+        head.auto_class,
+        head.configure,
+        head.targets,
+        head.label_loss,
+        head.start_from_labels,
+        head.units,
+        head.pair_targets,
     )
     return Task(facts.name, facts.kind, facts.labels, facts.headline, facts.pairs, used, facts.truncate)
 
@@ -144,10 +164,12 @@ def task_and_tokenizer(job: Job, task_type: str, model: str) -> tuple[Task, Any]
 
 def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     """Read one split of a rows folder."""
-    rows = read_split(folder, split)
+    rows, in_pairs = read_split(folder, split), head.pair_targets
     targets_U = None if head.units is None else targets_of_units(rows, head.units)
+    if in_pairs is not None:
+        targets_U = in_pairs(rows.texts, rows.labels)
     ids_N, labels_N = np.asarray(rows.ids, dtype=np.int64), head.targets(rows.labels)
-    return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N)
+    return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N, in_pairs is not None)
 
 
 def targets_of_units(rows: StoredRows, units: Units | Parts | WrittenPieces) -> np.ndarray | None:
@@ -173,7 +195,8 @@ def join(first: Rows, second: Rows) -> Rows:
     ids_N, texts = np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts
     if first.targets_U is None or second.targets_U is None:
         return Rows(ids_N, texts, pairs, labels_N, units=first.units)
-    return Rows(ids_N, texts, pairs, labels_N, np.concatenate([first.targets_U, second.targets_U]), first.units)
+    targets_U, in_pairs = np.concatenate([first.targets_U, second.targets_U]), first.teach_in_pairs
+    return Rows(ids_N, texts, pairs, labels_N, targets_U, first.units, teach_in_pairs=in_pairs)
 
 
 def student_rows(job: Job, task: Task, *, transfer_alone: bool) -> Rows:

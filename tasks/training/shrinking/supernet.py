@@ -122,7 +122,7 @@ def spec_of(
         return objective.loss(batch, targets[batch.at_B], shapes)
 
     def epoch(number: int) -> Epoch:
-        return replace(planned(number, encoded, knobs), tokens_S=None)
+        return replace(planned(number, encoded, knobs, together=rows.together(knobs.hard_weight)), tokens_S=None)
 
     return TrainingSpec(modules=supernet, epoch=epoch, loss=loss, pad=tokenizer.pad_token_id, begin=begin)
 

@@ -75,7 +75,8 @@ def model_in_training(job: Job, knobs: PredictionSlice) -> ModelInTraining:
         store_as_multiplied(pair.teacher, knobs.precision)
         rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
         augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, knobs.sampling, substitutes(job))
-        epoch, loss = augmented_epochs(augmented, knobs), answered_loss(job, knobs, pair, augmented)
+        epoch = augmented_epochs(augmented, knobs, together=rows.together(knobs.hard_weight))
+        loss = answered_loss(job, knobs, pair, augmented)
     else:
         task, tokenizer = task_and_tokenizer(job, knobs.task_type, "start")
         model = load_classifier(job.inputs["start"], task, place, seed=knobs.seed)
@@ -84,7 +85,7 @@ def model_in_training(job: Job, knobs: PredictionSlice) -> ModelInTraining:
         loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
 
         def epoch(number: int) -> Epoch:
-            return planned(number, encoded, knobs)
+            return planned(number, encoded, knobs, together=rows.together())
 
     set_dropout(model, knobs.dropout)
     return ModelInTraining(

@@ -281,16 +281,13 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
             r"task_distillation.prediction gives labels a weight \(hard_weight: 1\), and labels of type embedding",
         ),
         (
-            {"task": SEARCH, "task_distillation": {"prediction": FAST | {"hard_weight": 0.3}}},
-            r"\(hard_weight: 0.3\), and labels of type retrieval judge alone: they teach nothing; set hard_weight: 0",
-        ),
-        (
             {"layer_dropping": {**FAST, "drop": [1], "signal": "teacher", "hard_weight": 0.5}},
             r"top-1 gives labels a weight \(hard_weight: 0.5\)",
         ),
         (
             {"task_distillation": {"intermediate": {"method": "replacing"}, "prediction": FAST}},
-            r"task_distillation replaces layers with the loss on labels \(method: replacing\), and labels of type",
+            r"task_distillation replaces layers with the loss on the label of each text \(method: replacing\), and "
+            "labels of type embedding are those of pairs",
         ),
         ({"task": TASK | {"metrics": ["accuracy"]}}, "legal are spearman, pearson"),
     ],
