@@ -277,8 +277,8 @@ def check_sweep(
         )
     if is_error(recipe.spec.headline):
         raise RecipeError(
-            f"a sweep counts points below the teacher, and {recipe.spec.headline} is an error; set task.headline to "
-            f"a score"
+            f"a sweep counts points below the teacher, and {recipe.spec.headline} is an error; set task.headline to a "
+            f"score if the task has one, or list strategies in layer_dropping and use limbeck run"
         )
     if not recipe.data.selection_rows or not dropping.evaluations:
         raise RecipeError(

@@ -170,6 +170,7 @@ def tags(recipe: Recipe, candidate: ResultRow, decision: Decision, about: RunDes
         "checkpoint.sha256": candidate.checkpoint or "",
         "seed": str(candidate.selected_seed if "selected_seed" in candidate.model_fields_set else ""),
         "task": recipe.spec.name,
+        "scoring.max_length": str(recipe.scoring.max_length),
         "teacher": about["teacher"],
         "recipe": recipe.name,
     }

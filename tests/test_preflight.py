@@ -34,6 +34,27 @@ def recipe(student: dict[str, Any], **sections: Any) -> Recipe:
     ("student", "sections", "sentence"),
     [
         ({"layers": 5}, {}, "has 5 layers and its teacher 4"),
+        ({}, {"teacher": {"model": "x", "max_length": 100}}, "teacher.max_length is 100, and .* has 64 positions"),
+        (
+            {},
+            {"task_distillation": {"prediction": {"max_length": 65}}},
+            "task_distillation.prediction.max_length is 65, and the teacher has 64 positions",
+        ),
+        (
+            {},
+            {"task_distillation": {"intermediate": {"max_length": 256}}},
+            "task_distillation.intermediate.max_length is 256, and the teacher has 64 positions",
+        ),
+        (
+            {},
+            {"layer_dropping": {"drop": [1], "max_length": 96}},
+            "^max_length of top-1 is 96, and the teacher has 64 positions",
+        ),
+        (
+            {"start": "limbeck-encoder", "positions": 65},
+            {"task_distillation": {"prediction": {"max_length": 32}}},
+            "student small: positions is 65, and the teacher has embeddings of 64",
+        ),
         ({"hidden": 18, "start": "random"}, {}, "width 18 does not divide by 4 heads"),
         ({"hidden": 32, "start": "embeddings"}, {}, "is wider"),
         (

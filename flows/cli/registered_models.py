@@ -62,7 +62,8 @@ def pull(
     from flows.inference.model_folders import split_version
 
     model, alias = split_version(name)
-    archive = folder.with_name(f"{folder.name}.zip")
+    folder = folder if folder.name else folder.resolve()  # "." has no name, and its archive would have none
+    archive = folder.with_name(f"{folder.name}.zip") if folder.name else Path()
     if packed and archive.exists():
         raise ModelError(f"{archive} exists; remove it, or name another folder")
     found = tracker().download(model, alias or "champion", folder)

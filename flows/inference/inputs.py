@@ -86,7 +86,7 @@ def text_inputs(
     if given is not None and os.path.isdir(given):
         raise DataError(f"{given!r} is a folder; {ADVICE}")
     if given is not None and given != "-" and not os.path.isfile(given):
-        return one_text(given, second)
+        return one_text(given, second, text, pair)
     if second is not None:
         raise DataError("--second is the second text of one text; in a file, --pair names the column of second texts")
     if given is None or given == "-":
@@ -107,12 +107,28 @@ def inputs_of_texts(texts: list[str], pairs: list[str] | None = None) -> TextInp
     return TextInputs(arrow_table(rows), "text", None if pairs is None else "pair")
 
 
-def one_text(text: str, second: str | None) -> TextInputs:
-    """Return one text, or one pair of texts, as a table."""
-    if LIKE_A_FILE.fullmatch(text):
-        raise DataError(f"the file {text!r} does not exist; {ADVICE}")
-    columns = {"text": text} if second is None else {"text": text, "pair": second}
-    return checked_inputs(arrow_table([columns]), "the input", "text", None if second is None else "pair")
+def one_text(given: str, second: str | None, text: str, pair: str | None) -> TextInputs:
+    """Return one text, or one pair of texts, as a table whose columns are those that ``text`` and ``pair`` name: a
+    template puts its words around them."""
+    if LIKE_A_FILE.fullmatch(given):
+        raise DataError(f"the file {given!r} does not exist; {ADVICE}")
+    column = only_column(text, "--text")
+    if second is None:
+        return checked_inputs(arrow_table([{column: given}]), "the input", text, None)
+    pair = pair or "pair"
+    return checked_inputs(arrow_table([{column: given, only_column(pair, "--pair"): second}]), "the input", text, pair)
+
+
+def only_column(named: str, option: str) -> str:
+    """Return the column that an option names, by itself or in a template; raise DataError for several: one text has
+    one place."""
+    columns = dict.fromkeys(columns_in(named))
+    if len(columns) != 1:
+        raise DataError(
+            f"{option} names {len(columns)} columns ({', '.join(columns)}), and one text has one place; write it as "
+            f"it is, or give the columns as JSON lines by -"
+        )
+    return next(iter(columns))
 
 
 def table_of_lines(stdin: TextIO, *, explicit: bool, column: str) -> Any:
@@ -128,6 +144,7 @@ def table_of_lines(stdin: TextIO, *, explicit: bool, column: str) -> Any:
         raise DataError("the input is not text in UTF-8; convert it, for example by iconv") from error
     if lines and lines[0].lstrip().startswith("{"):
         return arrow_table(list(json_rows(lines)))
+    column = only_column(column, "--text")
     return arrow_table([{column: line} for line in lines])
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, get_args
 
+from tasks.architectures.limbeck.encoder import require_head_of_encoder
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.recipe.chains import (
@@ -85,7 +86,9 @@ def general_phase(recipe: StudentSections, student: Student) -> GeneralDistillat
 
 
 def check_stages(recipe: StudentSections, student: Student) -> None:
-    """Reject a student's stages that are missing in the recipe or cannot work for this student."""
+    """Reject a start without a head for the task, and stages that are missing in the recipe or cannot work for this
+    student."""
+    require_head_of_encoder(student.name, student.start, recipe.task_type.auto_class)
     own = ("intermediate",) if student.intermediate is not None else ()
     missing = [stage for stage in student.stages or () if stage not in (*recipe.optional_stages, *own)]
     if missing:

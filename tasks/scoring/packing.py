@@ -7,6 +7,7 @@ zeros again; the archive is a plain zip file, and unpacked it is the same folder
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -33,18 +34,29 @@ def archive_model(job: Job) -> dict[str, object]:
 
 
 def write_archive(folder: Path, archive: Path, level: int = LEVEL) -> int:
-    """Write a model's files into an archive; return the size of its weights there. Snapshots of a training are not the
-    model's: nobody who pulls it needs them."""
+    """Write a model's files into a new archive; return the size of its weights there, and leave nothing behind on an
+    error. Snapshots of a training are not the model's: nobody who pulls it needs them."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     files = [path for path in files if SNAPSHOTS not in path.relative_to(folder).parts]
-    with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED, compresslevel=level) as packed:
-        for path in files:
-            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), BEGINNING)
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            with path.open("rb") as source, packed.open(entry, "w", force_zip64=True) as target:
-                while part := source.read(READ_AT_ONCE):
-                    target.write(part)
-        return sum(entry.compress_size for entry in packed.infolist() if entry.filename.endswith(WEIGHT_SUFFIXES))
+    part = archive.with_name(f".{archive.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED, compresslevel=level) as packed:
+            for path in files:
+                add_file(packed, path, path.relative_to(folder).as_posix())
+            small = sum(one.compress_size for one in packed.infolist() if one.filename.endswith(WEIGHT_SUFFIXES))
+        part.replace(archive)
+    finally:
+        part.unlink(missing_ok=True)
+    return small
+
+
+def add_file(packed: zipfile.ZipFile, path: Path, name: str) -> None:
+    """Add a file to an archive, whose bytes do not depend on its date and its rights."""
+    entry = zipfile.ZipInfo(name, BEGINNING)
+    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+    with path.open("rb") as source, packed.open(entry, "w", force_zip64=True) as target:
+        while part := source.read(READ_AT_ONCE):
+            target.write(part)
 
 
 def nonzero_share(folder: Path) -> float:

@@ -147,6 +147,11 @@ def test_attention_of_the_same_kind_begins_without_a_loss(base: Path) -> None:
             {},
             "max_length is 128, and small has 16 positions, so it reads at most 16 tokens; give it 16 or less",
         ),
+        (
+            {"mixer": "linear"},
+            {"task": {"name": "tiny", "kind": "tokens", "text": "tokens", "label": "tags"}},
+            "small starts from limbeck-encoder, which has heads for answers about a whole text",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_refused_in_a_sentence(

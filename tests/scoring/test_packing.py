@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from safetensors.numpy import save_file
 
 from tasks.engine.checkpoint_files import SNAPSHOTS
 from tasks.exports.quantizing import quantize_by
+from tasks.scoring import packing
 from tasks.scoring.packing import nonzero_share, write_archive
 
 
@@ -42,6 +45,21 @@ def test_an_archive_is_the_same_folder_byte_by_byte_and_equal_folders_have_equal
         archive.extractall(tmp_path / "again")
     for path in (one for one in folder.rglob("*") if one.is_file()):
         assert (tmp_path / "again" / path.relative_to(folder)).read_bytes() == path.read_bytes()
+
+
+def test_an_archive_that_could_not_be_written_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of one looked like a package, and stood in the way of the next try."""
+    folder = folder_with(0.5, tmp_path / "a")
+
+    def full(*given: Any) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(packing, "add_file", full)
+        with pytest.raises(OSError, match="no space"):
+            write_archive(folder, tmp_path / "a.zip")
+    assert {entry.name for entry in tmp_path.iterdir()} == {"a"}
+    assert write_archive(folder, tmp_path / "a.zip") > 0
 
 
 def test_snapshots_of_a_training_are_not_the_model(tmp_path: Path) -> None:

@@ -42,6 +42,16 @@ def limbeck_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     return student
 
 
+def require_head_of_encoder(name: str, start: str, auto_class: str) -> None:
+    """Raise ValueError for a student of this architecture whose task it has no head for; ``auto_class`` loads models of
+    the task."""
+    if start == LIMBECK and auto_class not in ("AutoModelForSequenceClassification", "AutoModel"):
+        raise ValueError(
+            f"student {name} starts from {LIMBECK}, which has heads for answers about a whole text (classification, "
+            f"regression, multi-label, ranking) and for vectors (embedding, retrieval); use start: teacher"
+        )
+
+
 def limbeck_class_like(model: Any) -> Any:
     """Return the class with the same head as this BERT; raise ModelError if there is none."""
     import transformers as library
@@ -89,13 +99,14 @@ def limbeck_config(config: Any, shape: Any, layers: int) -> Any:
     )
 
 
-def require_copied_positions(shape: Any, theirs: int) -> None:
-    """Raise ModelError for more positions than the teacher has learned, unless all weights are drawn."""
+def require_copied_positions(shape: Any, theirs: int, whose: str = "") -> None:
+    """Raise ModelError for more positions than the teacher has learned, unless all weights are drawn; the sentence
+    begins by ``whose`` they are."""
     positions = getattr(shape, "positions", None)
     if positions is not None and positions > theirs and not getattr(shape, "drawn", None):
         raise ModelError(
-            f"positions is {positions}, and the teacher has embeddings of {theirs}; give it at most that, or set "
-            f"drawn: true"
+            f"{whose}positions is {positions}, and the teacher has embeddings of {theirs}; give it at most that, or "
+            f"set drawn: true"
         )
 
 

@@ -246,9 +246,9 @@ def require_legal_name(name: str) -> None:
 
 
 def same_judgement(known: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Return whether two versions of one checkpoint have the same verdict on the same rows, by the criteria that do not
-    depend on the champion."""
-    word, rows = ("gate.alone", "gate"), ("rows.sha256", "judging_sets.sha256")
+    """Return whether two versions of one checkpoint have the same verdict on the same rows, read to the same length, by
+    the criteria that do not depend on the champion. A package says how long texts were that judged, and cuts there."""
+    word, rows = ("gate.alone", "gate"), ("rows.sha256", "judging_sets.sha256", "scoring.max_length")
     alone, ours = ((tags.get(word[0]) or tags.get(word[1])) for tags in (known, given))
     return alone == ours and all(known.get(tag) == given.get(tag) for tag in rows)
 

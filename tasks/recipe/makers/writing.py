@@ -8,11 +8,12 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from tasks.architectures.known_architectures import ARCHITECTURES, architecture_of, shape_of
+from tasks.architectures.limbeck.encoder import require_copied_positions
 from tasks.catalog import TaskSpec
 from tasks.errors import ModelError
 from tasks.recipe.distillation import WRITTEN_SIGNALS, Generation, Intermediate, TaskDistillation
 from tasks.recipe.makers.candidate_knobs import CandidateKnobs
-from tasks.recipe.training import Teacher
+from tasks.recipe.training import TaskTraining, Teacher
 
 
 class TextAnswerSlice(Generation):
@@ -184,14 +185,18 @@ def require_room_of_model(
     recipe: WritingSections, config: Mapping[str, object], positions: int | None = None, name: str = "the teacher"
 ) -> None:
     """Raise ModelError for a model that writes longer texts than it has places for, and for a training on longer inputs
-    than it has, of a model with words or of a student with fewer ``positions`` than its teacher: documents fill the
-    longest input, and the first text that is longer would end the training. ``config`` is the model's."""
+    than it has: the first text that is longer would end the training. The usual length may be nobody's choice, and is
+    refused for a model with words, whose documents fill it, and for a student with fewer ``positions`` than its
+    teacher. ``config`` is the model's."""
     require_written_places(recipe, config, positions, name)
-    there = positions or read_places(config)
-    if there is None or not (recipe.task_type.keeps_words or positions):
+    there, fills = positions or read_places(config), recipe.task_type.keeps_words or positions
+    if there is None:
         return
+    own = [shape for one in recipe.planned if one.name == name and (shape := getattr(one, "shape", None)) is not None]
+    if positions and own:
+        require_copied_positions(own[0], read_places(config) or positions, f"student {name}: ")
     for where, asked in lengths_of_trainings(recipe, name).items():
-        if asked > there:
+        if asked > there and (fills or asked != USUAL_LENGTH):
             raise ModelError(
                 f"{where} is {asked}, and {name} has {there} positions, so it reads at most {there} tokens; give it "
                 f"{there} or less"
@@ -216,11 +221,17 @@ def lengths_of_trainings(recipe: WritingSections, name: str) -> dict[str, int]:
     if not named and not recipe.teacher.already_finetuned:
         found["teacher.max_length"] = recipe.teacher.max_length
     for one in named or recipe.planned:
-        own = {f"{section}.max_length of {one.name}": phase.max_length for section, phase in one.trainings.items()}
+        phases = one.trainings.items()
+        own = {
+            f"{'.'.join(filter(None, (section, KNOB)))} of {one.name}": phase.max_length for section, phase in phases
+        }
         if isinstance(length := getattr(one, "max_length", None), int):
-            own[f"max_length of {one.name}"] = length
+            own[f"{KNOB} of {one.name}"] = length
         if getattr(one, "by", "") == "distillation" and not own:
-            own["task_distillation.prediction.max_length"] = recipe.task_distillation.prediction.max_length
+            section = recipe.task_distillation
+            own["task_distillation.prediction.max_length"] = section.prediction.max_length
+            if section.intermediate is not None:
+                own["task_distillation.intermediate.max_length"] = section.intermediate.max_length
         found |= own
     return found
 
@@ -244,6 +255,9 @@ NOT_BUILT = {
 """Sections that are refused for models that write, each with the reason."""
 WRITTEN_PLACES = ("max_decoder_position_embeddings", "max_position_embeddings")
 """Entries of a config that say how many tokens a decoder has positions for; models with relative ones have neither."""
+KNOB = "max_length"
+USUAL_LENGTH: int = TaskTraining.model_fields[KNOB].default
+"""The longest input of a training whose recipe names none."""
 READ_PLACES = ("max_position_embeddings", "n_positions")
 """Entries of a config that say how many tokens a model reads."""
 STARTS_OF_WRITERS = ("teacher", "limbeck-seq2seq", "embeddings", "random")

@@ -12,6 +12,7 @@ from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS, IN_FULL, is
 from tasks.results.row import ExportFacts, ResultRow
 from tasks.task_types.texts.templates import beginning
 from tasks.task_types.texts.truncation import TRUNCATIONS
+from tasks.task_types.types import TASK_TYPES
 from tasks.task_types.views import VIEWS
 
 TABLE = """## Exports
@@ -27,9 +28,15 @@ USE = """```python
 {snippet}
 ```
 
-It requires only {libraries} and `numpy`. Run one text at a time to reproduce the evaluated predictions exactly: {why}.
+It requires only {libraries} and `numpy`. {how}
 
-"""  # noqa: E501
+"""
+ALONE = "Run one text at a time to reproduce the evaluated predictions exactly: {why}."
+LIKELIEST = (
+    "It writes the likeliest word at each place; texts that were judged may be the best of several that were continued "
+    "side by side, which `limbeck predict` does."
+)
+AS_SAID = "How texts were read that judged is said above."
 PROGRAMS = """Files `*.pte` are programs of ExecuTorch for phones: `Runtime.get().load_program(FILE).load_method("forward")` of `executorch.runtime` takes
 one text, as tensors `[1, T]` of int64 in the order of `inputs` in `onnx/onnx.json`, and returns the outputs in the order of `program_outputs`.
 
@@ -55,18 +62,25 @@ def exports_section(exports: Sequence[ResultRow], task: TaskSpec, split: str) ->
     if not exports:
         return ""
     kinds = {facts.format for facts in map(facts_of, exports)}
-    why = (
-        "within a batch int8 activations share one scale"
-        if any(name.startswith("int8") for name in kinds)
-        else "sums in a batch may round differently"
-    )
     rows = "\n".join(table_row(row, split) for row in exports)
     told = TABLE.format(headline=exports[0].headline, split=split, rows=rows)
     graphs = [EXPORT_FORMATS[name].file for name in BY_DEFAULT if name in kinds and not is_program(name)]
     if graphs:
         needed = ", ".join(f"`{one}`" for one in ("onnxruntime", "tokenizers", *VIEWS[task.kind].code.needs))
-        told += USE.format(snippet=snippet(task, graphs[0]), why=why, libraries=needed)
+        told += USE.format(snippet=snippet(task, graphs[0]), how=how_to_run(task, exports), libraries=needed)
     return told + (PROGRAMS if any(map(is_program, kinds)) else "")
+
+
+def how_to_run(task: TaskSpec, exports: Sequence[ResultRow]) -> str:
+    """Return a sentence about what the program prints, beside the predictions that were judged."""
+    if TASK_TYPES[task.kind].writes:
+        return LIKELIEST
+    if VIEWS[task.kind].judged or TASK_TYPES[task.kind].continues_texts:
+        return AS_SAID
+    is_shared = any(facts_of(row).format.startswith("int8") for row in exports)
+    return ALONE.format(
+        why="within a batch int8 activations share one scale" if is_shared else "sums in a batch may round differently"
+    )
 
 
 def snippet(task: TaskSpec, file: str) -> str:

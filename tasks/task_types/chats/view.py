@@ -30,11 +30,13 @@ VIEW = replace(
         "with torch.inference_mode():\n"
         "    found = model.generate(**given, max_new_tokens=20, do_sample=False, "
         "pad_token_id=tokenizer.eos_token_id)\n"
-        'print(tokenizer.decode(found[0, given["input_ids"].shape[1] :], skip_special_tokens=True))',
+        'print(tokenizer.decode(found[0, given["input_ids"].shape[1] :], skip_special_tokens=True, '
+        "clean_up_tokenization_spaces=False))",
         export="import re\nfrom datetime import datetime\n\n"
         "from jinja2.sandbox import ImmutableSandboxedEnvironment\n\n"
         + ASKS_ONCE
         + WRITES_A_CHAT
+        + "tokenizer.no_truncation()  # the last message stands at the end\n"
         + "tokens = tokenizer.encode(asked, add_special_tokens=False).ids\n"
         + WRITES_ON
         + "print(tokenizer.decode(written))",

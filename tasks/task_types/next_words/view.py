@@ -52,8 +52,9 @@ VIEW = View(
         "with torch.inference_mode():\n"
         "    found = model.generate(**given, max_new_tokens=20, do_sample=False, "
         "pad_token_id=tokenizer.eos_token_id)\n"
-        "print(tokenizer.decode(found[0], skip_special_tokens=True))",
-        export='tokens = tokenizer.encode(card["frame"]["begin"] + {text}, add_special_tokens=False).ids\n'
+        "print(tokenizer.decode(found[0], skip_special_tokens=True, clean_up_tokenization_spaces=False))",
+        export="tokenizer.no_truncation()  # a text goes on at its end\n"
+        'tokens = tokenizer.encode(card["frame"]["begin"] + {text}, add_special_tokens=False).ids\n'
         + WRITES_ON
         + "print(tokenizer.decode(tokens + written))",
     ),

@@ -57,7 +57,7 @@ VIEW = View(
         "with torch.inference_mode():\n"
         "    ids, mask = given.input_ids, given.attention_mask\n"
         "    found = model.generate(input_ids=ids, attention_mask=mask)  # as it was judged\n"
-        "print(tokenizer.decode(found[0], skip_special_tokens=True))",
+        "print(tokenizer.decode(found[0], skip_special_tokens=True, clean_up_tokenization_spaces=False).strip())",
         export=WRITES_A_TEXT,
     ),
     analysis_title="Written texts",

@@ -45,6 +45,18 @@ def test_one_text(predict: Predict, folder: Path) -> None:
     assert pair["pair"] == "was good" and pair["score"] != row["score"]
 
 
+def test_one_text_and_lines_are_put_into_a_template(predict: Predict, folder: Path) -> None:
+    """The template was left out for one text, so that an embedder was asked without its prompt."""
+    [plain] = rows_of(predict(folder, "film: good"))
+    [framed] = rows_of(predict(folder, "good", "--text", "film: {words}"))
+    assert (framed["words"], framed["score"]) == ("good", plain["score"])
+    [piped] = rows_of(predict(folder, "-", "--text", "film: {words}", piped="good\n"))
+    assert piped == framed
+    [pair] = rows_of(predict(folder, "the film", "--second", "good"))
+    [both] = rows_of(predict(folder, "film", "--second", "good", "--text", "the {a}", "--pair", "b"))
+    assert both["score"] == pair["score"]
+
+
 def test_a_pipe_of_lines_and_a_pipe_of_json(predict: Predict, folder: Path) -> None:
     rows = rows_of(predict(folder, "-", piped="the film was good\n\nbad plot\n"))
     assert [row["text"] for row in rows] == ["the film was good", "bad plot"]
@@ -160,6 +172,7 @@ MISTAKES = {
         ["a good film", "--format", "int8"],
         "has no exported graph; leave the format out",
     ),
+    "one text for two columns": (["good", "--text", "{a}: {b}"], "--text names 2 columns (a, b), and one text has one"),
     "a second text of a table": (["rows.csv", "--second", "x"], "--pair names the column"),
 }
 

@@ -188,6 +188,13 @@ def test_programs_on_a_card_ask_as_the_model_was_trained() -> None:
     assert "are written as" not in usage(asked.model_copy(update={"pair": "{choices[]}"}))
 
 
+@pytest.mark.parametrize("kind", ["next-words", "chats"])
+def test_a_program_that_writes_on_reads_the_end_of_a_long_text(kind: str) -> None:
+    """A prompt longer than a judged window was cut at its end, and its beginning was continued."""
+    program = snippet(TaskSpec(name="mine", kind=kind), "model.onnx")
+    assert program.index("enable_truncation") < program.index("no_truncation()") < program.index("tokens = ")
+
+
 def printed_by_card(kind: str, folder: Path, pair: str | None) -> str:
     """Return what the program on the card of a model of a type prints, in a process that has none of our code."""
     task = TaskSpec(name="mine", kind=kind, pair=pair)

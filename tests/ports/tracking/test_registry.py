@@ -14,7 +14,15 @@ from tasks.gate.alias_decisions import under_lock
 from tasks.ports.store.s3 import S3Store
 from tasks.ports.tracking.registry import LONGEST, RegistryState, fitting, history_of, lock_key, missing
 from tasks.ports.tracking.tracker import Tracker
+from tasks.ports.tracking.versions import same_judgement
 from tests.s3_server import BUCKET, S3Server
+
+
+@pytest.mark.parametrize("tag", ["gate.alone", "rows.sha256", "judging_sets.sha256", "scoring.max_length"])
+def test_a_version_of_other_rows_or_of_shorter_ones_is_another_judgement(tag: str) -> None:
+    """A run that read longer texts got the version of the earlier one, with its card and the limit of its texts."""
+    known = {"gate.alone": "accepted", "rows.sha256": "a", "judging_sets.sha256": "b", "scoring.max_length": "16"}
+    assert same_judgement(known, known) and not same_judgement(known, {**known, tag: "another"})
 
 
 def entry(count: int, length: int) -> dict[str, Any]:
