@@ -188,7 +188,10 @@ def test_a_graph_that_grows_with_the_square_is_told(teacher: Any) -> None:
         ({"mixer": "favor"}, "mixer is favor, which cannot write"),
         ({"mixer": ["linear"]}, "1 mixers are named for 2 layers"),
         ({"mixer": "linear", "hidden": 16}, "so it has its widths; remove hidden, or set drawn: true"),
-        ({"mixer": "lsra", "start": "limbeck-encoder"}, "starts from limbeck-encoder, which has heads for answers about a whole text"),
+        (
+            {"mixer": "lsra", "start": "limbeck-encoder"},
+            "starts from limbeck-encoder, which has heads for answers about a whole text",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_refused_in_a_sentence(base: Path, student: dict[str, Any], sentence: str) -> None:
