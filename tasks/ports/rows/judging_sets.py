@@ -38,6 +38,7 @@ from tasks.results.facts import SetFacts, SetPurge
 from tasks.task_types.interfaces import JudgingLabels
 from tasks.task_types.readers import READERS
 from tasks.task_types.texts.templates import beginning
+from tasks.task_types.texts.words import words_in
 
 SPLIT = "validation"
 """All rows of a set judge: they lie where those of a validation split would."""
@@ -255,7 +256,5 @@ def purge_train(rows: Path, sets: Mapping[str, Path], output: Path) -> SetPurge:
         )
     copy_but(rows, output, "train")
     copy_without(rows, output, "train", gone_N)
-    words = [
-        sum(len(sentence.split()) for sentence in row) for row, gone in zip(sentences, gone_N, strict=True) if not gone
-    ]
+    words = [sum(map(words_in, row)) for row, gone in zip(sentences, gone_N, strict=True) if not gone]
     return SetPurge(rows=int(gone_N.sum()), by=by, left=len(words), words_left=float(np.mean(words)))

@@ -46,10 +46,10 @@ from tasks.ports.rows.tables import (
 from tasks.recipe.data import Data
 from tasks.recipe.slices import RowsSlice, StreamSlice, TransferSlice
 from tasks.results.facts import RowsFacts
-from tasks.task_types.common_rows import mean_words
 from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
 from tasks.task_types.texts.templates import LINES, beginning, gives_lines, prompt_in
+from tasks.task_types.texts.words import words_in
 from tasks.task_types.types import task_type
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
@@ -95,7 +95,8 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
             reader.require_pairs(f"{split} split", rows.pairs or [])
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
     if task_type(spec.kind).writes:
-        facts["words_to_write"] = mean_words([references_in(str(one or ""))[0] for one in divided["train"].labels])
+        written = [words_in(references_in(str(one or ""))[0]) for one in divided["train"].labels]
+        facts["words_to_write"] = sum(written) / max(1, len(written))
     notes = [line for one in read.values() for line in reader.notes(table_rows(one, spec), names)]
     notes += alone_note(divided["train"], knobs.group or spec.group)
     said = {"read": [*(line for one in read.values() for line in one.said), *notes], "faulty": faults}

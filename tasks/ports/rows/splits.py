@@ -29,6 +29,7 @@ from tasks.ports.rows.overlap import (
 from tasks.recipe.data import Data
 from tasks.results.facts import Purge
 from tasks.task_types.texts.templates import LINES, on_one_line
+from tasks.task_types.texts.words import words_in
 
 MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # largest share of train for a held-back split
 MOST_PURGED = 0.4  # largest share of train that may be removed because it overlaps with held-back rows
@@ -170,7 +171,7 @@ def divide(
     rest = at_most(remaining, data.train_rows, whole=train.groups is not None)
     if not rest:
         raise DataError(f"{train.file} has {len(train)} rows and none remains for training; hold out fewer")
-    words_N = np.asarray([sum(len(sentence.split()) for sentence in row) for row in sentences])
+    words_N = np.asarray([sum(map(words_in, row)) for row in sentences])
     facts = Purge(
         rows=int(purged_N.sum()),
         of=len(train),
