@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tasks.engine.heap import Heap
 from tasks.engine.job import Job
 from tasks.errors import Interrupted, ModelError
 from tasks.methods.losses.means import Loss
@@ -128,6 +129,7 @@ class Run:
         self.seconds_before, self.saver = progress.seconds, checkpoints.Saver(job.log)
         self.parameters = [value for group in optimizer.param_groups for value in group["params"]]
         self.captured: CapturedSteps | None = None
+        self.heap = Heap()
 
     def capture_steps(self, place: torch.device) -> None:
         """Let a GPU repeat the steps, if all of them do the same."""
@@ -262,6 +264,7 @@ class Run:
         speed = self.examples / max(1e-9, time.monotonic() - self.started)
         self.job.curve(self.progress.step, loss=loss)
         self.job.progress(self.progress.step, self.total, loss=loss, examples_per_s=speed)
+        self.heap.look()
 
     def evaluate(self, place: torch.device) -> None:
         """Score the held-back rows and store the weights if they are the best so far."""
