@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tasks.recipe.distillation import Prediction
 from tasks.recipe.knobs import LARGEST_LAYERS, LARGEST_WIDTH
-from tasks.recipe.makers.candidate_knobs import PRETRAINED, CandidateKnobs
+from tasks.recipe.makers.candidate_knobs import PRETRAINED, TEACHER, CandidateKnobs
 from tasks.recipe.training import Pretraining, TaskTraining, sharing_of
 
 OF_SHAPE = ("family", "layers", "embedding", "share")
@@ -97,9 +97,28 @@ class PretrainedCandidate(CandidateKnobs):
         return self.layers or layers
 
 
+def require_depth_of_base(candidates: Any, layers: int) -> None:
+    """Raise ValueError for a student with more layers than the model that is pretrained first, and for more layers to
+    drop than it can spare: the run would find out after that."""
+    for one in candidates:
+        shape, drop = getattr(one, "shape", None), getattr(one, "drop", None)
+        if shape is not None and shape.layers > layers:
+            raise ValueError(
+                f"{one.name} has {shape.layers} layers, and the model of section pretraining has {layers}; give it at "
+                f"most {layers}, or set pretraining.layers"
+            )
+        if isinstance(drop, int) and one.made_from == TEACHER and drop >= layers:
+            raise ValueError(
+                f"{one.name} drops {drop} layers, and the model of section pretraining has {layers}; drop at most "
+                f"{layers - 1}, or set pretraining.layers"
+            )
+
+
 def check_pretrained(candidates: Any, section: Pretraining | None) -> None:
-    """Reject candidates by pretraining without the section that they follow, or with values that do not fit it. Raises
-    ValueError."""
+    """Reject candidates by pretraining without the section that they follow, or with values that do not fit it, and
+    others that need more layers than the section's model has. Raises ValueError."""
+    if section is not None:
+        require_depth_of_base(candidates, section.layers)
     for one in candidates:
         if not isinstance(one, PretrainedCandidate):
             continue

@@ -52,6 +52,16 @@ def test_a_base_and_its_candidates_are_pretrained_fine_tuned_and_reported(
         ({**ORDER, "embedding": 8}, {}, "whose shape it keeps; remove embedding, or set start: random"),
         ({**SAME, "share": "groups:7"}, {}, "share: groups:7 makes 7 groups of 6 layers"),
         (SAME, {"pretraining": None}, "the recipe has no section pretraining"),
+        (
+            SAME,
+            {"students": [{"name": "deep", "layers": 9}]},
+            "deep has 9 layers, and the model of section pretraining has 6",
+        ),
+        (
+            {"name": "cut", "from": "teacher", "by": "layer-dropping", "strategy": "top", "drop": 6},
+            {},
+            "cut drops 6 layers, and the model of section pretraining has 6; drop at most 5",
+        ),
     ],
 )
 def test_candidates_that_cannot_be_pretrained_are_refused(
