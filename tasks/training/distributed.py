@@ -39,10 +39,13 @@ class ProcessGroup:
     def share(self, indices: Indices) -> Indices:
         """Return this process's part of a batch. Every process takes the whole of a batch that is too small to share,
         which does not change its mean."""
-        rows_B, windows = indices.rows_B, indices.epoch.encoded.windows
-        if windows is None or windows.unit_S is not None:
+        rows_B, windows, together = indices.rows_B, indices.epoch.encoded.windows, indices.epoch.together
+        if together is not None:
+            row_B = np.searchsorted(together, rows_B, side="right")  # a loss needs both texts of a pair
+        elif windows is None or windows.unit_S is not None:
             return replace(indices, rows_B=rows_B[self.rank :: self.size]) if len(rows_B) >= self.size else indices
-        row_B = windows.row_F[rows_B]  # a loss needs all units of a row
+        else:
+            row_B = windows.row_F[rows_B]  # a loss needs all units of a row
         rows = np.unique(row_B)
         own = np.isin(row_B, rows[self.rank :: self.size])
         return replace(indices, rows_B=rows_B[own]) if len(rows) >= self.size else indices

@@ -42,6 +42,8 @@ class Epoch:
     """All tokens of the epoch, if they are known and few; the same array object as long as they do not change."""
     variants: Variants | None = None
     """None if all rows have their own text."""
+    together: np.ndarray | None = None
+    """The first row of each group of rows that a loss reads together, and their number; None if it reads each alone."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def planned(
         batches = whole_rows(first_R, lengths_N, needed_F=needed_F, **options)
     # A model that writes looks up the tokens of its texts, too.
     tokens_S = encoded.ids_S if encoded.written is None else None
-    return Epoch(number, encoded, batches, tokens_S=tokens_S, variants=variants)
+    return Epoch(number, encoded, batches, tokens_S=tokens_S, variants=variants, together=together)
 
 
 def batches_of_rows(encoded: Encoded, rows_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:

@@ -14,9 +14,10 @@ from tasks.engine.job import Job
 from tasks.ports.rows.prepared import prepare_rows, prepare_transfer
 from tasks.recipe.slices import PredictionSlice, RowsSlice, TeacherSlice, TransferSlice
 from tasks.task_types.heads import HEADS
-from tasks.training.data.epochs import planned
+from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Rows, join, load_tokenizer, read_rows
 from tasks.training.distill import distill_prediction
+from tasks.training.distributed import ProcessGroup
 from tasks.training.finetune import finetune
 from tests.task_types.embedding.test_search_chain import SEARCH, write_searches
 from tests.tiny import WORDS
@@ -63,6 +64,23 @@ def test_both_texts_of_a_pair_are_in_one_batch_and_further_texts_stand_alone(
         paired = {*batch[batch < len(own)].tolist()}
         assert paired == {row ^ 1 for row in paired}, "a query without its passage"
         assert len(paired) // 2 + (batch >= len(own)).sum() <= training.batch_size
+
+
+def test_several_processes_share_pairs_and_no_pair_is_divided(
+    searches: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second row would be the queries for one of two processes, and the passages for the other."""
+    rows = train_rows(searches)
+    training: Any = TeacherSlice(task_type="retrieval", **TRAINING)
+    epoch = planned(0, rows.tokens(load_tokenizer(tiny_bert), 16), training, together=rows.together())
+    shares = []
+    for rank in ("0", "1"):
+        for name, value in (("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank)):
+            monkeypatch.setenv(name, value)
+        shares.append(ProcessGroup().share(Indices(epoch, epoch.batches[0])).rows_B)
+    assert sorted(np.concatenate(shares)) == sorted(epoch.batches[0]) and len(shares[0]) == len(shares[1])
+    for share in shares:
+        assert {*share.tolist()} == {row ^ 1 for row in share.tolist()}
 
 
 def test_rows_come_one_by_one_where_labels_have_no_weight(searches: Path) -> None:
