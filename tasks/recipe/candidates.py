@@ -299,7 +299,7 @@ def require_vectors(
 def require_no_labels(
     spec: TaskSpec, teachers: Mapping[str, Teacher], planned: Sequence[CandidateKnobs], section: TaskDistillation
 ) -> None:
-    """Reject trainings on labels that judge alone. Raises ValueError."""
+    """Reject trainings, and measures of importance, on labels that judge alone. Raises ValueError."""
     for where, teacher in teachers.items():
         if not teacher.already_finetuned:
             raise ValueError(
@@ -310,6 +310,12 @@ def require_no_labels(
     if learner is not None:
         raise ValueError(
             f"{learner} would be trained on labels, and labels of type {spec.kind} judge alone; set its signal: teacher"
+        )
+    measured = next((one.name for one in planned if getattr(one, "importance", "") == "taylor"), None)
+    if measured is not None:
+        raise ValueError(
+            f"{measured} keeps what changes the loss on labels (importance: taylor), and labels of type {spec.kind} "
+            f"judge alone; set its importance: activation, or magnitude"
         )
     last: list[tuple[str, TaskTraining]] = [("task_distillation.prediction", section.prediction)]
     last += [(one.name, phase) for one in planned for phase in one.trainings.values()]

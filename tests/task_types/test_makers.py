@@ -60,7 +60,7 @@ TRAINED: dict[str, Any] = {
     "learning_rate": 1e-3,
     "precision": "fp32",
 }
-MEASURED: dict[str, Any] = {"keep": 0.5, "importance": "taylor", "rows": 16, "max_length": LENGTH}
+MEASURED: dict[str, Any] = {"keep": 0.5, "rows": 16, "max_length": LENGTH}
 BUILT: dict[str, Any] = {"shape": Shape(layers=2), "start": "teacher"}
 
 
@@ -101,6 +101,7 @@ class Prepared:
 
     def __init__(self, folder: Path, name: str) -> None:
         write, columns = TABLES[name]
+        self.importance = "taylor" if TASK_TYPES[name].learns_labels else "activation"
         (folder / "table").mkdir()
         self.folder, self.name, self.rows = folder, name, folder / "rows"
         spec = TaskSpec.model_validate({"name": "tiny", "kind": name, **columns})
@@ -128,19 +129,27 @@ class Prepared:
 
 
 def by_neurons(given: Prepared) -> tuple[Path, dict[str, Any]]:
-    return given.made("neurons", NeuronSlice(task_type=given.name, **MEASURED), base=given.teacher)
+    return given.made(
+        "neurons", NeuronSlice(task_type=given.name, importance=given.importance, **MEASURED), base=given.teacher
+    )
 
 
 def by_width(given: Prepared) -> tuple[Path, dict[str, Any]]:
-    return given.made("width", WidthSlice(task_type=given.name, **MEASURED), base=given.teacher)
+    return given.made(
+        "width", WidthSlice(task_type=given.name, importance=given.importance, **MEASURED), base=given.teacher
+    )
 
 
 def by_heads(given: Prepared) -> tuple[Path, dict[str, Any]]:
-    return given.made("heads", HeadSlice(task_type=given.name, **MEASURED), base=given.teacher)
+    return given.made(
+        "heads", HeadSlice(task_type=given.name, importance=given.importance, **MEASURED), base=given.teacher
+    )
 
 
 def by_a_round(given: Prepared) -> tuple[Path, dict[str, Any]]:
-    knobs = PruneRoundSlice(task_type=given.name, **MEASURED, part="neurons", round=1, rounds=2)
+    knobs = PruneRoundSlice(
+        task_type=given.name, importance=given.importance, **MEASURED, part="neurons", round=1, rounds=2
+    )
     return given.made("prune-round", knobs, base=given.teacher, first=given.teacher)
 
 

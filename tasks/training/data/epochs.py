@@ -112,10 +112,13 @@ def planned(
     return Epoch(number, encoded, batches, tokens_S=tokens_S, variants=variants, together=together)
 
 
-def batches_of_rows(encoded: Encoded, rows_N: np.ndarray, *, size: int, tokens: int) -> list[np.ndarray]:
+def batches_of_rows(
+    encoded: Encoded, rows_N: np.ndarray, *, size: int, tokens: int, together: np.ndarray | None = None
+) -> list[np.ndarray]:
     """Return batches of some rows for a pass in which order does not matter, longest first; rows whose units are read
-    apart stay whole, or are a sample where they alone are too long."""
-    first_R = encoded.first_of_rows
+    apart stay whole, or are a sample where they alone are too long. Of rows that come ``together`` (see ``planned``),
+    ``rows_N`` numbers the groups."""
+    first_R = encoded.first_of_rows if together is None else together
     if first_R is None:
         return [rows_N[chosen] for chosen in by_length(encoded.lengths_N[rows_N], size=size, tokens=tokens)]
     lengths_F, needed_F = encoded.lengths_N, None if encoded.windows is None else encoded.windows.needed_F

@@ -7,7 +7,7 @@ again. Shape letters: L blocks, F neurons, B batch, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from tasks.methods.pruning.neurons import feed_forward_maps, keep_neurons, neuro
 from tasks.recipe.makers.slices import NeuronSlice, SupernetSlice
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Epoch, Indices, batches_of_rows
-from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
+from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model
 from tasks.training.precision import device, make_deterministic
@@ -64,8 +64,15 @@ def importance_of(job: Job, knobs: ImportanceOfUnits, task: Task, model: Any, to
     rows = read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
-    some = drawn_rows(encoded, len(rows), knobs)
-    return measured_on(OF_ROWS[knobs.importance], model, loss, encoded, some, tokenizer.pad_token_id)
+    batches = drawn_batches(encoded, rows, knobs)
+    return measured_on(OF_ROWS[knobs.importance], model, loss, encoded, batches, tokenizer.pad_token_id)
+
+
+def drawn_batches(encoded: Encoded, rows: Rows, knobs: ImportanceOfUnits) -> list[np.ndarray]:
+    """Return batches of drawn rows; where a loss reads the two texts of a pair, of drawn pairs."""
+    together = rows.together()
+    some = drawn_rows(encoded, len(rows) if together is None else len(together) - 1, knobs)
+    return batches_of_rows(encoded, some, size=BATCH, tokens=TOKENS, together=together)
 
 
 def drawn_rows(encoded: Encoded, rows: int, knobs: ImportanceOfUnits) -> np.ndarray:
@@ -79,14 +86,17 @@ def drawn_rows(encoded: Encoded, rows: int, knobs: ImportanceOfUnits) -> np.ndar
     return np.sort(legal[np.random.default_rng(knobs.seed).permutation(len(legal))[: knobs.rows]])
 
 
-def measured_on(measure: OfBatch, model: Any, loss: Any, encoded: Encoded, some: np.ndarray, pad: int) -> list[Tensor]:
-    """Return the importance of the neurons of each block, L of [F], summed over some rows.
+def measured_on(
+    measure: OfBatch, model: Any, loss: Any, encoded: Encoded, batches: Sequence[np.ndarray], pad: int
+) -> list[Tensor]:
+    """Return the importance of the neurons of each block, L of [F], summed over the rows of some batches.
 
-    One pass backwards of the sum of the losses gives the gradients of every row, because rows do not mix.
+    One pass backwards of the sum of the losses gives the gradients of every row, because rows do not mix; where a loss
+    compares them, of all that depends on a row.
     """
     whole = Epoch(0, encoded, [])
     sums_LF = [torch.zeros(first.out_features) for first, _ in feed_forward_maps(model)]
-    for batch in batches_of_rows(encoded, some, size=BATCH, tokens=TOKENS):
+    for batch in batches:
         with activations_of(model) as seen, torch.enable_grad():
             total = loss(Indices(whole, batch)).mean() * len(batch)
         flat = [(block, each) for block, found in enumerate(seen) for each in found]
@@ -96,7 +106,17 @@ def measured_on(measure: OfBatch, model: Any, loss: Any, encoded: Encoded, some:
             sums_LF[block] += measure(activations_BTF.detach(), gradients_BTF, mask_BT).cpu()
     if not all(bool(torch.isfinite(one).all()) for one in sums_LF):
         raise ModelError("the importance of neurons is not finite; the model diverged: train it with a lower rate")
+    require_differences(any(bool(one.any()) for one in sums_LF))
     return sums_LF
+
+
+def require_differences(found: bool) -> None:
+    """Raise ModelError where nothing is important: units that stay would be the first ones, and not chosen."""
+    if not found:
+        raise ModelError(
+            "no unit changes the loss on the training rows, whose labels teach nothing here; set importance: "
+            "activation, or magnitude"
+        )
 
 
 @contextmanager

@@ -23,13 +23,13 @@ from tasks.methods.pruning.stream_importance import OF_HEADS, OF_STREAM, norms_o
 from tasks.methods.pruning.widths import attention_maps, heads_to_keep, narrowed, width_and_heads_of
 from tasks.recipe.makers.slices import NeuronSlice, WidthSlice
 from tasks.training.data.encoded import Encoded, collate
-from tasks.training.data.epochs import Epoch, Indices, batches_of_rows
+from tasks.training.data.epochs import Epoch, Indices
 from tasks.training.data.rows import Task, read_rows, task_and_tokenizer
 from tasks.training.finetune import labelled_loss
 from tasks.training.models.students import load_classifier, save_model, tables
 from tasks.training.precision import device, make_deterministic
 from tasks.training.selection import score_of_finished
-from tasks.training.shrinking.neuron_pruning import BATCH, TOKENS, ImportanceOfUnits, drawn_rows
+from tasks.training.shrinking.neuron_pruning import ImportanceOfUnits, drawn_batches, require_differences
 
 
 @dataclass
@@ -112,8 +112,8 @@ def importance_of_stream(
     rows = read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
-    some = drawn_rows(encoded, len(rows), knobs)
-    return importance_on_rows(knobs.importance, model, loss, encoded, some, tokenizer.pad_token_id)
+    batches = drawn_batches(encoded, rows, knobs)
+    return importance_on_rows(knobs.importance, model, loss, encoded, batches, tokenizer.pad_token_id)
 
 
 def drawn_importance(model: Any, generator: torch.Generator) -> StreamImportance:
@@ -138,13 +138,13 @@ def importance_of_weights(model: Any) -> StreamImportance:
 
 
 def importance_on_rows(
-    name: str, model: Any, loss: Any, encoded: Encoded, some: np.ndarray, pad: int
+    name: str, model: Any, loss: Any, encoded: Encoded, batches: Sequence[np.ndarray], pad: int
 ) -> StreamImportance:
-    """Return the importance summed over some rows; one pass backwards of the sum of the losses gives the gradients of
-    every row, because rows do not mix."""
+    """Return the importance summed over the rows of some batches; one pass backwards of the sum of the losses gives the
+    gradients of every row, because rows do not mix; where a loss compares them, of all that depends on a row."""
     whole, (width, heads) = Epoch(0, encoded, []), width_and_heads_of(model.config)
     heads_LH, dimensions_D = torch.zeros(len(attention_maps(model)), heads), torch.zeros(width)
-    for batch in batches_of_rows(encoded, some, size=BATCH, tokens=TOKENS):
+    for batch in batches:
         with stream_of(model) as seen, torch.enable_grad():
             total = loss(Indices(whole, batch)).mean() * len(batch)
         flat = [*seen.states, *(context for _, context in seen.contexts)]
@@ -157,6 +157,7 @@ def importance_on_rows(
             heads_LH[layer] += OF_HEADS[name](context_BTC.detach(), gradients_BTC, mask_BT, heads).cpu()
     if not bool(torch.isfinite(dimensions_D).all() and torch.isfinite(heads_LH).all()):
         raise ModelError("the importance of dimensions is not finite; the model diverged: train it with a lower rate")
+    require_differences(bool(dimensions_D.any()))
     return StreamImportance(dimensions_D, heads_LH)
 
 

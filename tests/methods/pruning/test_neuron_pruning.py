@@ -47,7 +47,7 @@ def test_the_first_order_term_of_each_example_is_the_references(oracle: Oracle) 
         logits = model(input_ids=ids_BT[at, :width], attention_mask=mask_BT[at, :width]).logits
         return SimpleNamespace(mean=lambda: nn.functional.cross_entropy(logits, labels_B[at]))
 
-    found = measured_on(taylor_terms, model, loss, encoded, np.arange(len(ids_BT)), 0)
+    found = measured_on(taylor_terms, model, loss, encoded, [np.arange(len(ids_BT))], 0)
     expected_LF = oracle.tensors[oracle.content["expected_tensors"]["importance"]]
     torch.testing.assert_close(torch.stack(found) / len(ids_BT), expected_LF.float(), rtol=1e-5, atol=1e-7)
 

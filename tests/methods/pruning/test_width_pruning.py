@@ -42,7 +42,7 @@ def on_reference_rows(name: str) -> tuple[Any, Any]:
         return SimpleNamespace(mean=lambda: nn.functional.cross_entropy(logits, labels_B[at]))
 
     encoded = Encoded(flat, np.zeros_like(flat), offsets)
-    return model, importance_on_rows(name, model, loss, encoded, np.arange(len(ids_BT)), 0)
+    return model, importance_on_rows(name, model, loss, encoded, [np.arange(len(ids_BT))], 0)
 
 
 @reads("importance", "by_example")

@@ -289,6 +289,10 @@ def test_a_hostile_table_is_one_sentence(harm: str, tmp_path: Path) -> None:
             r"task_distillation replaces layers with the loss on the label of each text \(method: replacing\), and "
             "labels of type embedding are those of pairs",
         ),
+        (
+            {"candidates": [{"name": "thin", "from": "teacher", "by": "neuron-pruning", "keep": 0.5}]},
+            r"thin keeps what changes the loss on labels \(importance: taylor\), and labels of type embedding judge",
+        ),
         ({"task": TASK | {"metrics": ["accuracy"]}}, "legal are spearman, pearson"),
     ],
 )

@@ -12,13 +12,18 @@ import pytest
 from tasks.catalog import TaskSpec
 from tasks.engine.job import Job
 from tasks.ports.rows.prepared import prepare_rows, prepare_transfer
+from tasks.recipe.makers.slices import NeuronSlice
 from tasks.recipe.slices import PredictionSlice, RowsSlice, TeacherSlice, TransferSlice
 from tasks.task_types.heads import HEADS
 from tasks.training.data.epochs import Indices, planned
-from tasks.training.data.rows import Rows, join, load_tokenizer, read_rows
+from tasks.training.data.rows import Rows, join, load_tokenizer, read_rows, task_and_tokenizer
 from tasks.training.distill import distill_prediction
 from tasks.training.distributed import ProcessGroup
 from tasks.training.finetune import finetune
+from tasks.training.models.students import load_classifier
+from tasks.training.precision import device
+from tasks.training.shrinking import neuron_pruning, width_pruning
+from tasks.training.shrinking.neuron_pruning import drawn_batches
 from tests.task_types.embedding.test_search_chain import SEARCH, write_searches
 from tests.tiny import WORDS
 
@@ -87,6 +92,26 @@ def test_rows_come_one_by_one_where_labels_have_no_weight(searches: Path) -> Non
     rows = train_rows(searches)
     assert rows.together(0.0) is None and rows.together(0.1) is not None
     assert read_rows(searches, "train", HEADS["embedding"]).together() is None
+
+
+@pytest.mark.parametrize("of", [neuron_pruning, width_pruning])
+def test_importance_is_measured_on_whole_pairs(of: Any, searches: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    """Of rows that are drawn one by one, hardly a query stands beside its passage, and nothing is important."""
+    seen = list[Any]()
+
+    def batches(*given: Any) -> Any:
+        seen.append(drawn_batches(*given))
+        return seen[-1]
+
+    knobs: Any = NeuronSlice(task_type="retrieval", keep=0.5, importance="taylor", rows=8, max_length=16)
+    measure = {neuron_pruning: "importance_of", width_pruning: "importance_of_stream"}[of]
+    task, tokenizer = task_and_tokenizer(job(knobs, tmp_path, base=tiny_bert, rows=searches), "retrieval", "base")
+    model = load_classifier(tiny_bert, task, device())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of, "drawn_batches", batches)
+        getattr(of, measure)(job(knobs, tmp_path, rows=searches), knobs, task, model, tokenizer)
+    rows = {row for batch in seen[0] for row in batch.tolist()}
+    assert len(rows) == 16 and rows == {row ^ 1 for row in rows}
 
 
 @pytest.fixture(scope="module")
