@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 GROWN = 1.5
 """How many times the usual size is too much. To give 4 GB back, and take it again, costs about a second."""
-SLACK = 2**30
+ROOM_TO_GROW = 2**30
 """Bytes by which a process may grow in any case."""
 
 
@@ -42,9 +42,9 @@ class Heap:
     resident: Callable[[], int | None] = resident_bytes
     trim: Callable[[], None] = give_back
     usual: int | None = None
-    """The size at the first look, and at the first one after memory was given back."""
+    """The size at the first call, and at the first one after memory was given back."""
 
-    def look(self) -> None:
+    def watch(self) -> None:
         """Give memory back if the process has grown far beyond its usual size; called between steps, when nothing but
         weights is in use."""
         now = self.resident()
@@ -52,6 +52,6 @@ class Heap:
             return
         if self.usual is None:
             self.usual = now
-        elif now > max(GROWN * self.usual, self.usual + SLACK):
+        elif now > max(GROWN * self.usual, self.usual + ROOM_TO_GROW):
             self.trim()
             self.usual = None

@@ -42,7 +42,7 @@ def write_archive(folder: Path, archive: Path, level: int = LEVEL) -> int:
     try:
         with zipfile.ZipFile(part, "x", zipfile.ZIP_DEFLATED, compresslevel=level) as packed:
             for path in files:
-                add_file(packed, path, path.relative_to(folder).as_posix())
+                pack_file(packed, path, path.relative_to(folder).as_posix())
             small = sum(one.compress_size for one in packed.infolist() if one.filename.endswith(WEIGHT_SUFFIXES))
         part.replace(archive)
     finally:
@@ -50,7 +50,7 @@ def write_archive(folder: Path, archive: Path, level: int = LEVEL) -> int:
     return small
 
 
-def add_file(packed: zipfile.ZipFile, path: Path, name: str) -> None:
+def pack_file(packed: zipfile.ZipFile, path: Path, name: str) -> None:
     """Add a file to an archive, whose bytes do not depend on its date and its rights."""
     entry = zipfile.ZipInfo(name, BEGINNING)
     entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16

@@ -264,7 +264,7 @@ class Run:
         speed = self.examples / max(1e-9, time.monotonic() - self.started)
         self.job.curve(self.progress.step, loss=loss)
         self.job.progress(self.progress.step, self.total, loss=loss, examples_per_s=speed)
-        self.heap.look()
+        self.heap.watch()
 
     def evaluate(self, place: torch.device) -> None:
         """Score the held-back rows and store the weights if they are the best so far."""

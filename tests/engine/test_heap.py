@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tasks.engine.environment import PRACTICAL
-from tasks.engine.heap import SLACK, Heap, resident_bytes
+from tasks.engine.heap import ROOM_TO_GROW, Heap, resident_bytes
 
 GIGABYTE = 2**30
 
@@ -23,19 +23,19 @@ def test_memory_is_given_back_where_a_process_has_grown_far_beyond_its_usual_siz
 
     heap = Heap(resident, lambda: trimmed.append(now[0]))
     for _ in range(6):
-        heap.look()
-    assert trimmed == [6.1, 6.0], "1.5 times the first size, and then that of the first look afterwards"
+        heap.watch()
+    assert trimmed == [6.1, 6.0], "1.5 times the first size, and then that of the first call afterwards"
 
 
 def test_a_small_process_may_grow_by_a_gigabyte_and_one_of_unknown_size_is_left_alone() -> None:
-    sizes, trimmed = iter([10**8, 10**8 + SLACK, 10**8 + SLACK + 1]), list[int]()
+    sizes, trimmed = iter([10**8, 10**8 + ROOM_TO_GROW, 10**8 + ROOM_TO_GROW + 1]), list[int]()
     heap = Heap(lambda: next(sizes), lambda: trimmed.append(1))
-    heap.look()
-    heap.look()
+    heap.watch()
+    heap.watch()
     assert not trimmed
-    heap.look()
+    heap.watch()
     assert trimmed == [1]
-    Heap(lambda: None, lambda: trimmed.append(2)).look()
+    Heap(lambda: None, lambda: trimmed.append(2)).watch()
     assert trimmed == [1]
 
 

@@ -55,7 +55,7 @@ def test_an_archive_that_could_not_be_written_is_not_there(tmp_path: Path, monke
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(packing, "add_file", full)
+        patch.setattr(packing, "pack_file", full)
         with pytest.raises(OSError, match="no space"):
             write_archive(folder, tmp_path / "a.zip")
     assert {entry.name for entry in tmp_path.iterdir()} == {"a"}

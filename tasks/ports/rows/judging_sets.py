@@ -38,7 +38,7 @@ from tasks.results.facts import SetFacts, SetPurge
 from tasks.task_types.interfaces import JudgingLabels
 from tasks.task_types.readers import READERS
 from tasks.task_types.texts.templates import beginning
-from tasks.task_types.texts.words import words_in
+from tasks.task_types.texts.word_counts import words_in
 
 SPLIT = "validation"
 """All rows of a set judge: they lie where those of a validation split would."""

@@ -49,7 +49,7 @@ from tasks.results.facts import RowsFacts
 from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
 from tasks.task_types.texts.templates import LINES, beginning, gives_lines, prompt_in
-from tasks.task_types.texts.words import words_in
+from tasks.task_types.texts.word_counts import words_in
 from tasks.task_types.types import task_type
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows

@@ -29,7 +29,7 @@ from tasks.ports.rows.overlap import (
 from tasks.recipe.data import Data
 from tasks.results.facts import Purge
 from tasks.task_types.texts.templates import LINES, on_one_line
-from tasks.task_types.texts.words import words_in
+from tasks.task_types.texts.word_counts import words_in
 
 MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # largest share of train for a held-back split
 MOST_PURGED = 0.4  # largest share of train that may be removed because it overlaps with held-back rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.task_types.texts.words import words_in
+from tasks.task_types.texts.word_counts import words_in
 
 
 @pytest.mark.parametrize(
