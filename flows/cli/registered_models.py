@@ -63,7 +63,7 @@ def pull(
 
     model, alias = split_version(name)
     folder = folder if folder.name else folder.resolve()  # "." has no name, and its archive would have none
-    archive = folder.with_name(f"{folder.name}.zip") if folder.name else Path()
+    archive = folder.parent / f"{folder.name}.zip"
     if packed and archive.exists():
         raise ModelError(f"{archive} exists; remove it, or name another folder")
     found = tracker().download(model, alias or "champion", folder)

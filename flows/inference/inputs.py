@@ -122,13 +122,13 @@ def one_text(given: str, second: str | None, text: str, pair: str | None) -> Tex
 def only_column(named: str, option: str) -> str:
     """Return the column that an option names, by itself or in a template; raise DataError for several: one text has
     one place."""
-    columns = dict.fromkeys(columns_in(named))
+    columns = columns_in(named)
     if len(columns) != 1:
         raise DataError(
             f"{option} names {len(columns)} columns ({', '.join(columns)}), and one text has one place; write it as "
             f"it is, or give the columns as JSON lines by -"
         )
-    return next(iter(columns))
+    return columns[0]
 
 
 def table_of_lines(stdin: TextIO, *, explicit: bool, column: str) -> Any:

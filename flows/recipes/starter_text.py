@@ -51,7 +51,7 @@ FURTHER_LINES = "scoring:\n  metrics: [{}]    # beside the task's: how well scor
 SEARCH_LINES = """search:        # limbeck search {out}: which way of training this shape is best? starts, methods and learning rates, a half hour
   recipes: {{shape: {{{shape}}}, starts: [{starts}], minutes: 30}}
 """  # noqa: E501
-TAKEN_LINE = "  already_finetuned: true   # the model as it is: a good embedder already\n"
+TAKEN_LINE = "  already_finetuned: true   # the model as it is: {}\n"
 
 
 def with_data(fields: Mapping[str, object], data: Sequence[str]) -> str:
@@ -60,8 +60,12 @@ def with_data(fields: Mapping[str, object], data: Sequence[str]) -> str:
 
 
 def taken_line(own: TaskType) -> str:
-    """Return the line that takes the usual teacher as it is, for types of which it is one already; empty for others."""
-    return TAKEN_LINE if own.outputs == SENTENCE_VECTORS else ""
+    """Return the line that takes a teacher of vectors as it is, as the usual one is good already; empty for other
+    types."""
+    if own.outputs != SENTENCE_VECTORS:
+        return ""
+    why = "without this line it learns the pairs first" if own.learns_labels else "labels of this type judge alone"
+    return TAKEN_LINE.format(why)
 
 
 def has_label(chosen: ColumnChoice, values: Mapping[str, Sequence[Any]]) -> bool:

@@ -55,10 +55,11 @@ def train_with_labels(
     rows = own_rows or read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.tokens(tokenizer, knobs.max_length)
     held = read_rows(job.inputs["rows"], "selection", task.head)
+    together = rows.together()
     set_dropout(model, knobs.dropout)
     spec = TrainingSpec(
         modules=model,
-        epoch=lambda number: planned(number, encoded, knobs, together=rows.together()),
+        epoch=lambda number: planned(number, encoded, knobs, together=together),
         loss=labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id),
         pad=tokenizer.pad_token_id,
         score=selector(

@@ -42,14 +42,17 @@ def limbeck_from_bert(model: Any, shape: Any, kept: Sequence[int]) -> Any:
     return student
 
 
+ITS_HEADS = (
+    "heads for answers about a whole text (classification, regression, multi-label, ranking) and for vectors "
+    "(embedding, retrieval); use start: teacher for this task"
+)
+
+
 def require_head_of_encoder(name: str, start: str, auto_class: str) -> None:
     """Raise ValueError for a student of this architecture whose task it has no head for; ``auto_class`` loads models of
     the task."""
     if start == LIMBECK and auto_class not in ("AutoModelForSequenceClassification", "AutoModel"):
-        raise ValueError(
-            f"student {name} starts from {LIMBECK}, which has heads for answers about a whole text (classification, "
-            f"regression, multi-label, ranking) and for vectors (embedding, retrieval); use start: teacher"
-        )
+        raise ValueError(f"student {name} starts from {LIMBECK}, which has {ITS_HEADS}")
 
 
 def limbeck_class_like(model: Any) -> Any:
@@ -65,10 +68,7 @@ def limbeck_class_like(model: Any) -> Any:
         library.BertForSequenceClassification: LimbeckEncoderForSequenceClassification,
     }
     if plain_class(model) not in alike:
-        raise ModelError(
-            f"there is no {LIMBECK} with the head of this {type(model).__name__}; tasks with one vector of logits a "
-            f"text (classification, regression, multi-label, ranking) have one: use start: teacher for this task"
-        )
+        raise ModelError(f"there is no {LIMBECK} with the head of this {type(model).__name__}: it has {ITS_HEADS}")
     return alike[plain_class(model)]
 
 

@@ -75,7 +75,7 @@ def how_to_run(task: TaskSpec, exports: Sequence[ResultRow]) -> str:
     """Return a sentence about what the program prints, beside the predictions that were judged."""
     if TASK_TYPES[task.kind].writes:
         return LIKELIEST
-    if VIEWS[task.kind].judged or TASK_TYPES[task.kind].continues_texts:
+    if VIEWS[task.kind].judged:
         return AS_SAID
     is_shared = any(facts_of(row).format.startswith("int8") for row in exports)
     return ALONE.format(

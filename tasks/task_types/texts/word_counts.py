@@ -13,5 +13,4 @@ BETWEEN_NO_SPACES = re.compile(
 def words_in(text: str) -> int:
     """Return the number of words between spaces; of languages that have none, each letter is one, as it is for most of
     their tokenizers."""
-    letters = 0 if text.isascii() else len(BETWEEN_NO_SPACES.findall(text))
-    return letters + len(BETWEEN_NO_SPACES.sub(" ", text).split() if letters else text.split())
+    return len((text if text.isascii() else BETWEEN_NO_SPACES.sub(r" \g<0> ", text)).split())

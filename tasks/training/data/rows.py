@@ -65,7 +65,7 @@ class Task:
 class Rows:
     """One split: ids [N], texts, second texts (None for single sentences), and the targets of the labels [N], as the
     head of the task's type makes them; where rows have several answers, or teach in pairs, the targets of a loss are
-    apart [U]."""
+    apart [U]: those of pairs where they are there without units."""
 
     ids_N: np.ndarray
     texts: list[str]
@@ -75,8 +75,6 @@ class Rows:
     units: Units | Parts | WrittenPieces | None = None
     groups_N: np.ndarray | None = None
     """Rows of one group are judged together; None where each is judged alone."""
-    teach_in_pairs: bool = False
-    """Whether the targets tell which rows are the two texts of a pair, row behind row."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -101,7 +99,7 @@ class Rows:
     def together(self, weight: float = 1.0) -> np.ndarray | None:
         """Return the first row of each pair, and behind them the number of rows, where a loss reads pairs whole: where
         labels have a ``weight`` in it. A row that belongs to no pair is alone. None where rows come one by one."""
-        if not self.teach_in_pairs or weight == 0.0 or self.targets_U is None:
+        if self.units is not None or self.targets_U is None or weight == 0.0:
             return None
         is_paired_N = self.targets_U >= 0
         starts_N = ~is_paired_N | ((np.cumsum(is_paired_N) - is_paired_N) % 2 == 0)
@@ -164,12 +162,12 @@ def task_and_tokenizer(job: Job, task_type: str, model: str) -> tuple[Task, Any]
 
 def read_rows(folder: Path, split: str, head: TaskHead) -> Rows:
     """Read one split of a rows folder."""
-    rows, in_pairs = read_split(folder, split), head.pair_targets
+    rows = read_split(folder, split)
     targets_U = None if head.units is None else targets_of_units(rows, head.units)
-    if in_pairs is not None:
-        targets_U = in_pairs(rows.texts, rows.labels)
+    if head.pair_targets is not None:
+        targets_U = head.pair_targets(rows.texts, rows.labels)
     ids_N, labels_N = np.asarray(rows.ids, dtype=np.int64), head.targets(rows.labels)
-    return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N, in_pairs is not None)
+    return Rows(ids_N, rows.texts, rows.pairs, labels_N, targets_U, head.units, rows.units_N)
 
 
 def targets_of_units(rows: StoredRows, units: Units | Parts | WrittenPieces) -> np.ndarray | None:
@@ -195,8 +193,7 @@ def join(first: Rows, second: Rows) -> Rows:
     ids_N, texts = np.concatenate([first.ids_N, second.ids_N]), first.texts + second.texts
     if first.targets_U is None or second.targets_U is None:
         return Rows(ids_N, texts, pairs, labels_N, units=first.units)
-    targets_U, in_pairs = np.concatenate([first.targets_U, second.targets_U]), first.teach_in_pairs
-    return Rows(ids_N, texts, pairs, labels_N, targets_U, first.units, teach_in_pairs=in_pairs)
+    return Rows(ids_N, texts, pairs, labels_N, np.concatenate([first.targets_U, second.targets_U]), first.units)
 
 
 def student_rows(job: Job, task: Task, *, transfer_alone: bool) -> Rows:

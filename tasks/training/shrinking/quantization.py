@@ -109,11 +109,12 @@ class Learning:
             rows = student_rows(self.job, self.task, transfer_alone=self.knobs.transfer_alone)
         else:
             rows = read_rows(self.job.inputs["rows"], "train", self.task.head)
-        encoded, together = rows.tokens(self.tokenizer, self.knobs.max_length), rows.together()
+        encoded = rows.tokens(self.tokenizer, self.knobs.max_length)
         if self.knobs.signal == "teacher":
             loss, together = self.own_loss(rows.targets_in(encoded)), rows.together(self.knobs.hard_weight)
         else:
             loss = labelled_loss(self.model, self.task, rows, encoded, self.tokenizer.pad_token_id)
+            together = rows.together()
 
         def epoch(number: int) -> Epoch:
             return replace(planned(number, encoded, self.knobs, together=together), tokens_S=None)

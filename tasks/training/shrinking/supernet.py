@@ -112,6 +112,7 @@ def spec_of(
         knobs, task, supernet, Capture(frozen, task.head, hidden=range(len(supernet.model_layers) + 1))
     )
     targets, shapes = torch.from_numpy(rows.targets_in(encoded)).to(place), list[SubShape]()
+    together = rows.together(knobs.hard_weight)
     drawn = DRAWS[knobs.draw](axes, supernet.width_of(1))
 
     def begin(step: int, total: int) -> None:
@@ -122,7 +123,7 @@ def spec_of(
         return objective.loss(batch, targets[batch.at_B], shapes)
 
     def epoch(number: int) -> Epoch:
-        return replace(planned(number, encoded, knobs, together=rows.together(knobs.hard_weight)), tokens_S=None)
+        return replace(planned(number, encoded, knobs, together=together), tokens_S=None)
 
     return TrainingSpec(modules=supernet, epoch=epoch, loss=loss, pad=tokenizer.pad_token_id, begin=begin)
 

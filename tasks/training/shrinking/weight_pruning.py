@@ -82,10 +82,10 @@ def model_in_training(job: Job, knobs: PredictionSlice) -> ModelInTraining:
         model = load_classifier(job.inputs["start"], task, place, seed=knobs.seed)
         rows = read_rows(job.inputs["rows"], "train", task.head)
         encoded = rows.tokens(tokenizer, knobs.max_length)
-        loss = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id)
+        loss, together = labelled_loss(model, task, rows, encoded, tokenizer.pad_token_id), rows.together()
 
         def epoch(number: int) -> Epoch:
-            return planned(number, encoded, knobs, together=rows.together())
+            return planned(number, encoded, knobs, together=together)
 
     set_dropout(model, knobs.dropout)
     return ModelInTraining(
