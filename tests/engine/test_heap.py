@@ -14,7 +14,7 @@ GIGABYTE = 2**30
 
 
 def test_memory_is_given_back_where_a_process_has_grown_far_beyond_its_usual_size() -> None:
-    sizes, trimmed = iter([4.0, 5.9, 6.1, 3.9, 5.7, 6.0]), list[float]()
+    sizes, trimmed = iter([10.0, 11.9, 12.1, 9.0, 10.7, 10.9]), list[float]()
     now = [0.0]
 
     def resident() -> int:
@@ -24,7 +24,7 @@ def test_memory_is_given_back_where_a_process_has_grown_far_beyond_its_usual_siz
     heap = Heap(resident, lambda: trimmed.append(now[0]))
     for _ in range(6):
         heap.watch()
-    assert trimmed == [6.1, 6.0], "1.5 times the first size, and then that of the first call afterwards"
+    assert trimmed == [12.1, 10.9], "1.2 times the first size, and then that of the first call afterwards"
 
 
 def test_a_small_process_may_grow_by_a_gigabyte_and_one_of_unknown_size_is_left_alone() -> None:
