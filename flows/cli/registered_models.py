@@ -227,7 +227,7 @@ def predict(
     if output is not None:
         require_output(output, given)
     if export_format is not None:
-        from tasks.scoring.predict import require_export_format
+        from tasks.scoring.onnx_models import require_export_format
 
         require_export_format(export_format)
     inputs = text_inputs(given, text=text, pair=pair, second=second, stdin=sys.stdin)

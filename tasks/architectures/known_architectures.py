@@ -63,6 +63,8 @@ whole dict may be read only in a ``raise``, or by code that no key includes."""
 
 JUDGED_LENGTH = "limbeck_max_length"
 """Where the config of a registered model states the longest input, in tokens, at which it was evaluated."""
+JUDGED_PAIRS = "limbeck_pairs"
+"""Where it states whether its rows have a second text."""
 
 
 def model_type_of(config: Any) -> str:

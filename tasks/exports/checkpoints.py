@@ -27,9 +27,10 @@ TOGETHER = 8
 
 
 def card_of_checkpoint(
-    folder: Path, model: Any, tokenizer: Any, knobs: ExportSlice | ProgramSlice, opset: int
+    folder: Path, model: Any, tokenizer: Any, knobs: ExportSlice | ProgramSlice, *, opset: int, pairs: bool
 ) -> ExportCard:
-    """Leave silent heads out of a model that was loaded from a folder, in place; return the card of its export."""
+    """Leave silent heads out of a model that was loaded from a folder, in place; return the card of its export;
+    ``pairs`` tells whether rows have a second text."""
     from tasks.architectures.known_architectures import longest
     from tasks.methods.pruning.silent_heads import leave_out_silent_heads
 
@@ -39,6 +40,7 @@ def card_of_checkpoint(
         tokenizer,
         max_length=knobs.max_length,
         positions=positions if positions < 2**30 else None,
+        pairs=pairs,
         parameters=parameters_of(folder) - left_out,
         opset=opset,
     )

@@ -48,8 +48,8 @@ def export(job: Job) -> dict[str, object]:
 
     folder, knobs = job.inputs["model"], job.read(ExportSlice)
     model, tokenizer = load(folder, knobs.task_type)
-    card = card_of_checkpoint(folder, model, tokenizer, knobs, knobs.opset)
     texts, pairs = rows_to_compare(job, knobs)
+    card = card_of_checkpoint(folder, model, tokenizer, knobs, opset=knobs.opset, pairs=pairs is not None)
     path = job.output / FILES["onnx"]
     if weight_bytes(folder) > LARGEST:
         return unmade(

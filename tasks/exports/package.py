@@ -95,6 +95,7 @@ def describe(
     *,
     max_length: int,
     positions: int | None,
+    pairs: bool,
     parameters: int,
     opset: int,
 ) -> ExportCard:
@@ -103,6 +104,7 @@ def describe(
     known: ExportCard = {
         "max_length": min(max_length, positions or max_length),
         "positions": positions,
+        "pairs": pairs,
         "pad": {
             "id": tokenizer.pad_token_id,
             "token": tokenizer.pad_token,

@@ -31,8 +31,8 @@ from tasks.scoring.executorch_programs import NOT_INSTALLED, exported_model, is_
 from tasks.scoring.onnx_models import FILES
 from tasks.task_types.graphs import GRAPHS
 
-LONGEST_TEXT = 512
-"""Most tokens of a text, where a model knows no limit: memory is planned for the longest one."""
+USUAL_TEXT = 512
+"""Most tokens of a text, or those of the evaluation where they are more: memory is planned for the longest one."""
 
 
 def export_program(job: Job) -> dict[str, object]:
@@ -44,15 +44,16 @@ def export_program(job: Job) -> dict[str, object]:
     folder, knobs = job.inputs["model"], job.read(ProgramSlice)
     graph, (model, tokenizer) = GRAPHS[knobs.task_type], load(folder, knobs.task_type)
     names = [output.name for output in graph.outputs]
-    card = card_of_checkpoint(folder, model, tokenizer, knobs, opset=0)
+    texts, pairs = rows_to_compare(job, knobs)
+    card = card_of_checkpoint(folder, model, tokenizer, knobs, opset=0, pairs=pairs is not None)
     copy_beside(folder, job.output)
     if not is_installed():
         return unmade(job, card, NOT_INSTALLED)
-    texts, pairs = rows_to_compare(job, knobs)
     path, engine = job.output / FILES["executorch"], f"executorch {'int8' if knobs.eight_bits else 'fp32'}"
     job.log("torch and ExecuTorch lower the model")
     try:
-        inputs = lower(model, tokenizer, texts, pairs, path, outputs=names, eight_bits=knobs.eight_bits)
+        most = max(USUAL_TEXT, card["max_length"])
+        inputs = lower(model, tokenizer, texts, pairs, path, outputs=names, most=most, eight_bits=knobs.eight_bits)
     except MemoryError:
         raise
     except Exception as error:  # each part of the lowering has exceptions of its own
@@ -88,10 +89,11 @@ def lower(
     path: Path,
     *,
     outputs: Sequence[str],
+    most: int,
     eight_bits: bool,
 ) -> list[str]:
-    """Write a model's program with the outputs of these names; return the names of its inputs. Raises what torch and
-    ExecuTorch raise for a model that they cannot express."""
+    """Write a model's program of texts of at most ``most`` tokens, with the outputs of these names; return the names of
+    its inputs. Raises what torch and ExecuTorch raise for a model that they cannot express."""
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
@@ -102,7 +104,7 @@ def lower(
     model.set_attn_implementation("eager")
     given = example(model, tokenizer, texts, pairs)
     inputs = tuple(value[:1] for value in given.values())
-    length = {1: torch.export.Dim("length", min=2, max=min(longest(model.config, LONGEST_TEXT), LONGEST_TEXT))}
+    length = {1: torch.export.Dim("length", min=2, max=longest(model.config, most))}
     shapes = tuple(length for _ in inputs)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

@@ -12,8 +12,8 @@ import numpy as np
 from tasks.errors import ModelError
 from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.scoring.memory import NEXT_WORD, WritingRules, nothing_read, presents
-from tasks.scoring.onnx_models import OnnxModel, is_export
-from tasks.scoring.predict import formats_in, require_export, require_export_format, stored_type
+from tasks.scoring.onnx_models import OnnxModel, formats_in, is_export, require_export, require_export_format
+from tasks.scoring.predict import stored_type
 from tasks.scoring.writing.beam_search import likeliest_text
 from tasks.scoring.writing.rules import ids_in, least_words
 from tasks.task_types.graphs import GRAPHS

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
 from tasks.errors import ModelError
+from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
 from tasks.scoring.memory import NEXT_WORD, WritingRules, nothing_read, presents
 from tasks.scoring.windows import ReadTexts, outputs_of_parts, outputs_of_units
 from tasks.task_types.units import (
@@ -58,6 +60,8 @@ class ExportCard(TypedDict):
 
     max_length: int
     positions: int | None
+    pairs: NotRequired[bool]
+    """Whether rows have a second text."""
     pad: Padding
     opset: int
     parameters: int
@@ -130,6 +134,35 @@ def tokenizer_of(folder: Path) -> Path:
         (place / "tokenizer.json" for place in (folder, folder.parent) if (place / "tokenizer.json").is_file()),
         folder / "tokenizer.json",
     )
+
+
+def require_export_format(name: str) -> str:
+    """Return the name of a format of exports. Raises ModelError for an unknown one."""
+    if name not in EXPORT_FORMATS:
+        near = get_close_matches(name, EXPORT_FORMATS, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ModelError(f"{name!r} is no format of exports; {hint}legal are {', '.join(EXPORT_FORMATS)}")
+    return name
+
+
+def require_export(folder: Path, export_format: str) -> Path:
+    """Return the folder of a model's graphs: the folder itself, or its folder ``onnx``. Raises ModelError where it has
+    no graph of that format."""
+    graphs = next((place for place in (folder, folder / "onnx") if is_export(place)), None)
+    found = [] if graphs is None else formats_in(graphs)
+    if graphs is None or not found:
+        raise ModelError(
+            f"{folder} has no exported graph; leave the format out, or run a recipe with exports.formats: "
+            f"[{export_format}]"
+        )
+    if export_format not in found:
+        raise ModelError(f"{folder} has no graph in {export_format}; it has {', '.join(found)}")
+    return graphs
+
+
+def formats_in(folder: Path) -> list[str]:
+    """Return the formats of the graphs in a folder of published exports, the fastest first."""
+    return [name for name in BY_DEFAULT if (folder / EXPORT_FORMATS[name].file).is_file()]
 
 
 def open_session(graph: Path, threads: int) -> Any:

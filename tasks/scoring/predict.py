@@ -7,7 +7,6 @@ Outputs are arrays by name, rows first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,15 +14,22 @@ from typing import Any, cast
 import numpy as np
 
 from tasks.architectures import ModelConfig
-from tasks.architectures.judged_length import read_judged_length
+from tasks.architectures.judged_inputs import read_judged_length, read_judged_pairs
 from tasks.architectures.known_architectures import longest
 from tasks.errors import DataError, ModelError
 from tasks.modeling.registration import register_if_own
 from tasks.recipe.distillation import Generation
 from tasks.recipe.slices import OfTask
-from tasks.results.export_formats import BY_DEFAULT, EXPORT_FORMATS
+from tasks.results.export_formats import EXPORT_FORMATS
 from tasks.scoring.executorch_programs import exported_model
-from tasks.scoring.onnx_models import OnnxModel, card_of, is_export
+from tasks.scoring.onnx_models import (
+    OnnxModel,
+    card_of,
+    formats_in,
+    is_export,
+    require_export,
+    require_export_format,
+)
 from tasks.scoring.windows import outputs_of_checkpoint_units, outputs_of_parts, written_by_checkpoint
 from tasks.scoring.writing.graph_writer import WRITING_GRAPHS
 from tasks.scoring.writing.rules import writing_of_config
@@ -41,6 +47,8 @@ MEASURED_AT_ONCE = 10_000
 """Texts whose tokens are counted at once: the tokens of millions of texts, as lists, would not fit in the memory."""
 UNSTATED_LENGTH = 128
 """Longest input, in tokens, of a model whose files state none; the default of a recipe."""
+NAME_SECOND = "name the second one by --pair COLUMN, or of one text by --second"
+NAME_ONE = "name one column by --text, and neither --pair nor --second"
 
 
 def load(folder: Path, task_type: str) -> tuple[Any, Any]:
@@ -236,7 +244,7 @@ def predict_texts(
     export_format: str | None = None,
 ) -> list[Printed]:
     """Return the prediction of every text, as the graph of the model's task type defines it; ``max_length`` in tokens
-    is by default that of the model's evaluation.
+    is by default that of the model's evaluation. Raises DataError for one text too few, or too many.
 
     With an ``export_format``, that graph of the folder, or of its folder ``onnx``, predicts; without, a checkpoint
     does, or the fastest graph in a folder of graphs. Raises ModelError where the folder has no such graph.
@@ -245,17 +253,7 @@ def predict_texts(
         folder = require_export(folder, require_export_format(export_format))
     task_type, length = stored_type(folder), max_length or judged_length(folder)
     graph, written = GRAPHS[task_type], texts
-    if graph.needs_pair and pairs is None:
-        columns = {column.role: column.usual or column.role for column in TASK_TYPES[task_type].columns}
-        raise DataError(
-            f"a model of type {task_type} reads two texts, {columns['text']} and {columns['pair']}, and one is given; "
-            f"name the second one by --pair COLUMN, or of one text by --second"
-        )
-    if pairs is not None and READERS[task_type].reads_apart:
-        raise DataError(
-            f"a model of type {task_type} reads one text at a time, and two are given; name one column by --text, and "
-            f"neither --pair nor --second: the product of two vectors is their cosine"
-        )
+    require_texts(task_type, judged_pairs(folder), pairs=pairs is not None)
     card = card_of_model(folder, task_type)
     if isinstance(graph.units, Units):
         texts = [graph.units.prepared(text) for text in written]
@@ -270,33 +268,27 @@ def predict_texts(
     return graph.spans(outputs, card, written if pairs is None else pairs)
 
 
-def require_export_format(name: str) -> str:
-    """Return the name of a format of exports. Raises ModelError for an unknown one."""
-    if name not in EXPORT_FORMATS:
-        near = get_close_matches(name, EXPORT_FORMATS, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ModelError(f"{name!r} is no format of exports; {hint}legal are {', '.join(EXPORT_FORMATS)}")
-    return name
-
-
-def require_export(folder: Path, export_format: str) -> Path:
-    """Return the folder of a model's graphs: the folder itself, or its folder ``onnx``. Raises ModelError where it has
-    no graph of that format."""
-    graphs = next((place for place in (folder, folder / "onnx") if is_export(place)), None)
-    found = [] if graphs is None else formats_in(graphs)
-    if graphs is None or not found:
-        raise ModelError(
-            f"{folder} has no exported graph; leave the format out, or run a recipe with exports.formats: "
-            f"[{export_format}]"
+def require_texts(task_type: str, judged_pairs: bool | None, *, pairs: bool) -> None:
+    """Raise DataError where a row has one text and the model reads two, by its type or by ``judged_pairs``, what its
+    folder states of the rows of its evaluation, or the other way round; ``pairs`` tells whether rows have two."""
+    columns = {column.role: column for column in TASK_TYPES[task_type].columns}
+    if GRAPHS[task_type].needs_pair and not pairs:
+        named = [columns[role].usual or role for role in ("text", "pair")]
+        raise DataError(
+            f"a model of type {task_type} reads two texts, {' and '.join(named)}, and one is given; {NAME_SECOND}"
         )
-    if export_format not in found:
-        raise ModelError(f"{folder} has no graph in {export_format}; it has {', '.join(found)}")
-    return graphs
-
-
-def formats_in(folder: Path) -> list[str]:
-    """Return the formats of the graphs in a folder of published exports, the fastest first."""
-    return [name for name in BY_DEFAULT if (folder / EXPORT_FORMATS[name].file).is_file()]
+    if READERS[task_type].reads_apart and pairs:
+        raise DataError(
+            f"a model of type {task_type} reads one text at a time, and two are given; {NAME_ONE}: the product of two "
+            f"vectors is their cosine"
+        )
+    if "pair" not in columns or columns["pair"].required:
+        return
+    # The answer to a question with one text too few, or one too many, would look like any other.
+    if judged_pairs is True and not pairs:
+        raise DataError(f"this model has learned from pairs of texts, and one text is given; {NAME_SECOND}")
+    if judged_pairs is False and pairs:
+        raise DataError(f"this model has learned from single texts, and two are given; {NAME_ONE}")
 
 
 def outputs_of_published(
@@ -327,6 +319,11 @@ def judged_length(folder: Path) -> int:
     if is_export(folder):
         return int(card_of(folder)["max_length"])
     return read_judged_length(folder, UNSTATED_LENGTH)
+
+
+def judged_pairs(folder: Path) -> bool | None:
+    """Return whether the rows of a model's evaluation have a second text; None where its folder does not state it."""
+    return card_of(folder).get("pairs") if is_export(folder) else read_judged_pairs(folder)
 
 
 def stored_type(folder: Path) -> str:

@@ -93,7 +93,7 @@ CONFIG, CONFIG_READERS = (
         "flows.score_version",
         "tasks.exports.package",
         "tasks.modeling.registration",
-        "tasks.architectures.judged_length",
+        "tasks.architectures.judged_inputs",
         "tasks.ports.files.model_files",
         "tasks.ports.files.model_settings",
         "tasks.ports.files.sources",

@@ -324,6 +324,8 @@ def test_both_formats_share_a_card(place: Path, tmp_path: Path) -> None:
 def test_people_may_ask_an_export(place: Path) -> None:
     found = predict_texts(place / "small" / "output", ["good", "bad film"])
     assert {one["label"] for one in found} <= {"LABEL_0", "LABEL_1"} and all(0.5 <= one["score"] <= 1 for one in found)
+    with pytest.raises(DataError, match="from single texts, and two are given"):
+        predict_texts(place / "small" / "output", ["good"], ["bad film"])
 
 
 def model_with_exports(place: Path, folder: Path) -> Path:

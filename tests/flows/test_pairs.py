@@ -14,6 +14,7 @@ import pytest
 
 from flows.cli.runner import run_recipe
 from flows.home import Home
+from tasks.errors import DataError
 from tasks.ports.rows.tables import read_as_written
 from tasks.ports.tracking.tracker import Tracker
 from tasks.recipe.recipe import Recipe
@@ -135,6 +136,8 @@ def test_a_pulled_model_cuts_and_renders_as_it_was_judged(result: dict[str, Any]
     for place in (folder, folder / "onnx"):
         answers = [int(one["label"]) for one in predict_texts(place, rows["text"], rows["pair"])]
         assert any(answers == one.predictions_N.astype(int).tolist() for one in judged)
+        with pytest.raises(DataError, match="from pairs of texts, and one text is given"):
+            predict_texts(place, rows["text"])
     card = (folder / "README.md").read_text()
     assert 'truncation="only_first"' in card and 'strategy=card["truncation"]' in card
 

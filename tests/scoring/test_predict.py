@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
+from tasks.architectures.judged_inputs import write_judged_inputs
 from tasks.architectures.known_architectures import longest
-from tasks.errors import ModelError
+from tasks.errors import DataError, ModelError
 from tasks.scoring.predict import predict_texts, truncated_share
 from tests.families import tiny_tokenizer
 from tests.scoring.small import logits_of, sentences, write_classifier
@@ -53,6 +55,23 @@ def test_rows_keep_their_order(folder: Path) -> None:
 def test_the_second_text_counts(folder: Path) -> None:
     one, other = (logits_of(folder, ["the film"], [pair], 32) for pair in ("was good", "was bad"))
     assert np.abs(one - other).max() > 1e-3
+
+
+def test_a_model_is_asked_for_as_many_texts_as_it_has_learned_from(folder: Path, tmp_path: Path) -> None:
+    """A classifier of pairs answered one text alone, by a label that looked like any other."""
+    asked: dict[bool | None, Path] = {None: folder}  # a checkpoint that states nothing reads what it is given
+    for pairs in (True, False):
+        asked[pairs] = tmp_path / str(pairs)
+        shutil.copytree(folder, asked[pairs])
+        write_judged_inputs(asked[pairs], asked[pairs], length=16, pairs=pairs)
+    for pairs in (True, None):
+        assert predict_texts(asked[pairs], ["the film"], ["was good"], 16)
+    for pairs in (False, None):
+        assert predict_texts(asked[pairs], ["the film"], None, 16)
+    with pytest.raises(DataError, match="from pairs of texts, and one text is given; name the second one by --pair"):
+        predict_texts(asked[True], ["the film"])
+    with pytest.raises(DataError, match="from single texts, and two are given; name one column by --text"):
+        predict_texts(asked[False], ["the film"], ["was good"])
 
 
 def test_a_text_longer_than_the_model_is_cut_not_a_crash(folder: Path) -> None:

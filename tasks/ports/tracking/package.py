@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict
 
-from tasks.architectures.judged_length import write_judged_length
+from tasks.architectures.judged_inputs import write_judged_inputs
 from tasks.architectures.known_architectures import longest
 from tasks.modeling.registration import register_if_own
 from tasks.task_types.texts.truncation import stated_truncation
@@ -73,7 +73,8 @@ def package(order: PackingOrder) -> None:
     (output / "README.md").write_text(order["card"])
     (output / "LICENSE.txt").write_text("See the licences of teacher and data in README.md.\n")
     keep_judged_files(Path(source), output)
-    write_judged_length(output / "model", output / "components" / "tokenizer", length)
+    stated = output / "model", output / "components" / "tokenizer"
+    write_judged_inputs(*stated, length=length, pairs=order["pairs"])
 
 
 def name_packages() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.architectures.known_architectures import JUDGED_LENGTH
+from tasks.architectures.known_architectures import JUDGED_LENGTH, JUDGED_PAIRS
 from tasks.contracts import Artifact
 from tasks.errors import RegistryError
 from tasks.ports.files.model_settings import settings_in
@@ -35,11 +35,14 @@ def test_a_pulled_folder_is_the_judged_checkpoint_with_its_length_and_its_card(
     }
     whole = digest_of(take_inventory(tmp_path / "model", "any"))
     assert new_tracker(registered).versions(NAME)[0]["model.folder.sha256"] == whole
-    stated = {"config.json": JUDGED_LENGTH, "tokenizer_config.json": "model_max_length"}  # limits of the evaluation
+    stated: dict[str, dict[str, object]] = {  # inputs of the evaluation
+        "config.json": {JUDGED_LENGTH: POSITIONS, JUDGED_PAIRS: False},
+        "tokenizer_config.json": {"model_max_length": POSITIONS},
+    }
     for path in checkpoint.iterdir():
         pulled = tmp_path / "model" / path.name
         if path.name in stated:
-            assert json.loads(pulled.read_text()) == json.loads(path.read_text()) | {stated[path.name]: POSITIONS}
+            assert json.loads(pulled.read_text()) == json.loads(path.read_text()) | stated[path.name]
         else:
             assert pulled.read_bytes() == path.read_bytes()
 

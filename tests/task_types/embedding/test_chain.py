@@ -428,8 +428,8 @@ def test_the_lines_of_the_card_compute_the_vectors_without_our_code(pulled: Path
 
 def test_the_lines_of_the_card_compute_the_vectors_of_each_graph_without_our_code(pulled: Path) -> None:
     """The program names the fastest graph, which is int8; each published one runs by it."""
-    from tasks.scoring.onnx_models import FILES
-    from tasks.scoring.predict import formats_in, predict_texts
+    from tasks.scoring.onnx_models import FILES, formats_in
+    from tasks.scoring.predict import predict_texts
 
     if not (pulled / "onnx").is_dir():
         pytest.skip("the champion of this machine has no export: its graphs were refused, or another model is faster")
