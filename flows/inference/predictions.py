@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -111,10 +112,20 @@ def with_predictions(table: Any, answers: Sequence[Printed | None]) -> Any:
 
 
 def json_lines(table: Any) -> Iterator[str]:
-    """Yield the rows of a table as JSON, each on one line; dates and the like are text."""
+    """Yield the rows of a table as JSON, each on one line; dates and the like are text, and a number that is none, or
+    infinite, which JSON does not have, is null."""
     for batch in table.to_batches():
         for row in batch.to_pylist():
-            yield json.dumps(row, ensure_ascii=False, default=str)
+            yield json.dumps(in_json(row), ensure_ascii=False, default=str, allow_nan=False)
+
+
+def in_json(value: Any) -> Any:
+    """Return a value of a cell in which all numbers are finite, or null."""
+    if isinstance(value, dict):
+        return {name: in_json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [in_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def require_output(file: Path, given: str | None) -> Path:

@@ -11,6 +11,7 @@ from tasks.errors import DataError
 from tasks.task_types.common_rows import known_values, mean_words, name_fit
 from tasks.task_types.interfaces import ColumnChoice
 from tasks.task_types.texts.templates import columns_in
+from tasks.task_types.texts.text_fields import BETWEEN_NAMES
 
 PRINTED_LIST = re.compile(r"\s*\[(?!\s*\{).*\]\s*", re.DOTALL)
 """A list in brackets, but for one of messages, which is read from its JSON."""
@@ -98,6 +99,7 @@ def unread_columns(
         return []
     used = {one for name in (chosen.text, chosen.pair) if name for one in columns_in(name)}
     used |= {chosen.label, *chosen.label.split(", ")}
+    used |= {name.split(BETWEEN_NAMES)[0] for name in own if BETWEEN_NAMES in name}  # each of its fields is a column
     names = [name for name in values if name in own and name not in used and name.lower() not in NAMES_OF_IDS]
     names = [name for name in names if known_values(values[name])]
     names = [name for name in names if f"{name} is not read" not in reason]

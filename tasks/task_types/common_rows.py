@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tasks.architectures import ModelConfig
@@ -59,10 +60,12 @@ def choose_columns(
     if first is None:
         return None
     second = pair if pair or text else second_text(columns, texts)
-    names = list(columns)
-    if second is not None and not (text or pair) and names.index(second) < names.index(first):
-        first, second = second, first
-    return ColumnChoice(first, second, labels[0], tuple(labels[1:]), name_fit(labels[0]) > 0 or label is not None)
+    names, is_sure = list(columns), name_fit(labels[0]) > 0 or label is not None
+    chosen = ColumnChoice(first, second, labels[0], tuple(labels[1:]), is_sure)
+    if second is not None and not (text or pair):
+        earlier, later = sorted((first, second), key=names.index)
+        return replace(chosen, text=earlier, pair=later, why_text="the first of the two columns with the longest texts")
+    return chosen
 
 
 def with_flags(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:

@@ -76,8 +76,7 @@ class ColumnChoice:
     """Whether the label was named by the user, or has a usual name."""
     task: str | None = None
     """The type that the user named; None: the one that fits best is chosen."""
-    why_text: str = "the column with the longest texts"
-    """The reason of the choice of the text."""
+    why_text: str = "the column with the longest texts"  # the reason of the choice of the text
 
 
 @dataclass(frozen=True)
@@ -133,6 +132,7 @@ class Reader:
     asked_without_text: Callable[[str | None], bool] | None = None  # whether, by its second text, a row needs no first
     require_pairs: Callable[[str, Sequence[str | None]], None] | None = None  # DataError if second texts tell nothing
     joined: Callable[[Sequence[str], Sequence[Any]], tuple[str, Any]] | None = None  # texts and labels as one row
+    written: Callable[[str, Any], str] | None = None  # what a model learns to write of a row (text, label)
     second_alone: Callable[[Any], bool] | None = None  # whether a judging row of a label brings its second text alone
 
 

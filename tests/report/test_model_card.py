@@ -9,11 +9,13 @@ import pytest
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
+from tasks.catalog import GLUE
 from tasks.gate.verdicts import Decision
 from tasks.recipe.recipe import Recipe
 from tasks.report.model_card import model_card
+from tasks.report.tables.exports_section import exports_section
 from tasks.results.facts import HeldBackFacts
-from tasks.results.row import ResultRow
+from tasks.results.row import ExportFacts, ResultRow
 from tasks.results.run import StageLine
 from tests.report.figures import HELD_BACK, row, stated, undefined
 
@@ -80,6 +82,21 @@ def test_the_header_is_what_the_hub_reads_to_draw_lineage() -> None:
     [result] = header.eval_results
     assert (result.metric_type, result.metric_value, result.dataset_split) == ("accuracy", 0.912, "validation")
     assert (result.dataset_type, result.dataset_config) == ("nyu-mll/glue", "sst2")
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [
+        ("onnxruntime int8 dynamic", "within a batch int8 activations share one scale"),
+        ("onnxruntime int8 static", "sums in a batch may round differently"),
+        ("onnxruntime four-bit", "sums in a batch may round differently"),
+    ],
+)
+def test_a_scale_that_is_fixed_is_not_said_to_be_shared_by_a_batch(engine: str, why: str) -> None:
+    scores = {"equal_answers": 1.0, "rows": 64, "metric": "accuracy", "score": 0.9, "fp32": {"score": 0.91}}
+    facts = ExportFacts.model_validate({"format": "int8", "published": True, **scores})
+    graph = stated("4x312-int8", "export", engine=engine, export=facts)
+    assert f"exactly: {why}." in exports_section([graph], GLUE["sst2"], "validation")
 
 
 def header_of(task: dict[str, Any] | str, source: str, licence: str = "mit", **data: Any) -> Any:

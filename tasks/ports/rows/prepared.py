@@ -13,7 +13,6 @@ import numpy as np
 
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
-from tasks.metrics.of_texts import references_in
 from tasks.ports.rows.data_leakage import (
     HELD,
     JUDGING,
@@ -50,7 +49,6 @@ from tasks.task_types.interfaces import Reader
 from tasks.task_types.readers import READERS
 from tasks.task_types.texts.templates import LINES, beginning, gives_lines, prompt_in
 from tasks.task_types.texts.word_counts import words_in
-from tasks.task_types.types import task_type
 
 TRANSFER_IDS = 10**12  # first id of the user's own text, far from the ids of rows
 
@@ -94,9 +92,10 @@ def divided_rows(source: Path, knobs: RowsSlice) -> tuple[dict[str, Split], list
         if reader.require_pairs is not None and split != "train":
             reader.require_pairs(f"{split} split", rows.pairs or [])
     facts = {**facts_of(divided), **reader.label_facts(divided["validation"].labels, names)}
-    if task_type(spec.kind).writes:
-        written = [words_in(references_in(str(one or ""))[0]) for one in divided["train"].labels]
-        facts["words_to_write"] = sum(written) / max(1, len(written))
+    if reader.written is not None:
+        train = divided["train"]
+        words = [words_in(reader.written(*row)) for row in zip(train.texts, train.labels, strict=True)]
+        facts["words_to_write"] = sum(words) / max(1, len(words))
     notes = [line for one in read.values() for line in reader.notes(table_rows(one, spec), names)]
     notes += alone_note(divided["train"], knobs.group or spec.group)
     said = {"read": [*(line for one in read.values() for line in one.said), *notes], "faulty": faults}

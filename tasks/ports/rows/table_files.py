@@ -10,7 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from glob import escape
 from itertools import chain, islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from tasks.ports.rows.delimited import Layout, layout_of, lines_of
 from tasks.ports.rows.encodings import as_plain_text, plain_name
 from tasks.recipe.data import TableFormat
 from tasks.task_types.texts.tagged_lines import TAGS_COLUMN, WORDS_COLUMN, tagged_sentences
+from tasks.task_types.texts.text_fields import text_fields, with_text_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -289,9 +290,17 @@ def open_table(path: Path, given: TableFormat = NOTHING_STATED) -> Iterator[Open
 
     try:
         with opener(path, given) as table:
-            yield table
+            yield table if table.layout is not None else with_open_objects(table)
     except (*UNREADABLE, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{path.name} cannot be read: {first_cause(error)}; correct it, or save it again") from error
+
+
+def with_open_objects(table: OpenTable) -> OpenTable:
+    """Return a table whose objects of texts are further columns."""
+    first = next(table.batches, None)
+    fields = {} if first is None else text_fields(first.schema)
+    batches = (with_text_fields(batch, fields) for batch in chain([] if first is None else [first], table.batches))
+    return replace(table, columns=(*table.columns, *fields), batches=batches)
 
 
 def first_cause(error: BaseException) -> str:

@@ -31,6 +31,8 @@ USE = """```python
 It requires only {libraries} and `numpy`. {how}
 
 """
+SCALED_BY_CALL = "onnxruntime int8 dynamic"
+"""How engines are named whose activations have their scale from the values of each call."""
 ALONE = "Run one text at a time to reproduce the evaluated predictions exactly: {why}."
 LIKELIEST = (
     "It writes the likeliest word at each place; texts that were judged may be the best of several that were continued "
@@ -77,7 +79,7 @@ def how_to_run(task: TaskSpec, exports: Sequence[ResultRow]) -> str:
         return LIKELIEST
     if VIEWS[task.kind].judged:
         return AS_SAID
-    is_shared = any(facts_of(row).format.startswith("int8") for row in exports)
+    is_shared = any((row.engine or "").startswith(SCALED_BY_CALL) for row in exports)
     return ALONE.format(
         why="within a batch int8 activations share one scale" if is_shared else "sums in a batch may round differently"
     )

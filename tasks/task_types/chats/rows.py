@@ -36,6 +36,11 @@ def judging_chats(
     return judging_counts(answers_alone(rows), given, names)
 
 
+def words_of_assistant(text: str, label: Any) -> str:
+    """Return what is learned of a chat: the messages of the assistant."""
+    return said_by_assistant(text)
+
+
 def is_chats(values: Sequence[Any]) -> bool:
     """Tell whether all cells of a column that are not empty are lists of messages, or their JSON."""
     given = [value for value in values if value]
@@ -87,4 +92,5 @@ READER = replace(
     judging_labels=judging_chats,
     guess=guess_chats,
     columns_of=column_of_chats,
+    written=words_of_assistant,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.architectures import ModelConfig
 from tasks.errors import DataError
-from tasks.metrics.of_texts import BETWEEN_REFERENCES
+from tasks.metrics.of_texts import BETWEEN_REFERENCES, references_in
 from tasks.task_types.common_rows import are_strings, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import SOURCE_TEXT, TARGET
@@ -24,6 +24,8 @@ LEAST_WORDS = 2.0
 USUAL_FIT, UNUSUAL_FIT = 0.95, 0.6
 """How well a table fits whose columns have the usual names, and another one of two columns of texts."""
 FORBIDDEN = {"\x00": "NUL", BETWEEN_REFERENCES: "RS (between records)"}
+LANGUAGES = "translation."
+"""How the columns begin that are fields of a column of sentence pairs, as data sets of translations have them."""
 USUAL_TARGETS = (TARGET.usual, "translation", "summary", "references", "highlights")
 
 
@@ -114,6 +116,11 @@ def facts_of_texts(labels: Sequence[Any], names: Sequence[str] | None) -> dict[s
     return {"references": sum(counts) / len(counts)} if any(count > 1 for count in counts) else {}
 
 
+def first_right_text(text: str, label: Any) -> str:
+    """Return the text that is learned of a row: the first of its right ones."""
+    return references_in(str(label or ""))[0]
+
+
 def judging_texts(
     rows: TableRows, given: JudgingLabels, names: Sequence[str] | None
 ) -> tuple[list[str | None], list[int] | None]:
@@ -137,8 +144,18 @@ def columns_of_texts(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | Non
     target = next((name for name in USUAL_TARGETS if name in columns and is_texts(columns[name])), None)
     source = next((name for name in (SOURCE_TEXT.usual, "document", "article") if name in columns), None)
     if target is None or source is None or not is_texts(columns[source]):
-        return None
+        return columns_of_languages(columns)
     return ColumnChoice(source, None, target, why_text=f"the source of the texts in {target}")
+
+
+def columns_of_languages(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:
+    """Return the columns of two languages that are fields of one column, the first of them as the source; None where
+    there are none."""
+    fields = [name for name in columns if name.startswith(LANGUAGES)]
+    if len(fields) != 2 or not all(is_texts(columns[name]) for name in fields):
+        return None
+    source, target = fields
+    return ColumnChoice(source, None, target, is_sure=True, why_text=f"the first language, with {target} beside it")
 
 
 def guess_texts(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
@@ -170,6 +187,7 @@ READER = Reader(
     judging_labels=judging_texts,
     names_in_config=no_names_of_texts,
     guess=guess_texts,
+    written=first_right_text,
     rows_have_classes=False,
     columns_of=columns_of_texts,
 )

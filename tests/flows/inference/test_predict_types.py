@@ -15,7 +15,7 @@ import pytest
 from transformers import AutoConfig
 
 from flows.inference.inputs import inputs_of_texts, text_inputs
-from flows.inference.predictions import answers_to, asked_of, save_predictions
+from flows.inference.predictions import answers_to, asked_of, json_lines, save_predictions
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
 from tasks.report.model_card import TEMPLATE, usage
@@ -137,6 +137,15 @@ def test_a_csv_and_json_lines_have_the_same_predictions(
     assert found[0] == found[1] and all({*row} >= wanted and None not in row.values() for row in found[0])
     if kind not in ("tokens", "spans", "seq2seq"):  # a random model may find nothing in both, or write one text
         assert found[0][0] != found[0][1]
+
+
+def test_numbers_that_json_does_not_have_are_null(tmp_path: Path) -> None:
+    """A column of the user's own with NaN made lines that no reader of JSON accepts."""
+    rows = {"text": ["a", "b"], "own": [float("nan"), 2.5], "list": [[1.0, float("inf")], [2.0]]}
+    lines = list(json_lines(pa.table(rows)))
+    for line in lines:
+        json.loads(line, parse_constant=pytest.fail)
+    assert [json.loads(line)["own"] for line in lines] == [None, 2.5] and json.loads(lines[0])["list"] == [1.0, None]
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])

@@ -181,6 +181,14 @@ def test_any_name_of_a_column_makes_a_legal_recipe(column: str, tmp_path: Path, 
     assert started(command, tmp_path / "a.jsonl")[0].spec.text == column
 
 
+def test_the_first_of_two_texts_is_not_called_the_longest(tmp_path: Path, command: Command) -> None:
+    rows = [f"what is {n} here?,the long passage of number {n} says it in many words,{n % 2}" for n in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["question,passage,label", *rows]) + "\n")
+    done = command("init", str(tmp_path / "a.csv"), "--output", str(tmp_path / "a.yaml"))
+    assert done.status == 0 and "text: question, the first of the two columns with the longest texts" in done.output
+    assert "pair: passage, a second text" in done.output
+
+
 def test_a_file_without_a_header_gets_names(tmp_path: Path, command: Command) -> None:
     (tmp_path / "a.csv").write_text(lines("", "{0},{1}", rows()))
     recipe, output = started(command, tmp_path / "a.csv")

@@ -179,6 +179,19 @@ def test_rows_that_cannot_be_used_are_told_of(files: dict[str, str], note: str, 
             "seq2seq",
             "document",
         ),
+        (
+            {
+                "a.jsonl": objects(
+                    [
+                        {"id": n, "translation": {"fr": source, "de": target}}
+                        for n, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True))
+                    ]
+                )
+            },
+            {},
+            "seq2seq",
+            "translation.fr",
+        ),
     ],
 )
 def test_what_can_be_learned_has_a_recipe(
@@ -189,6 +202,7 @@ def test_what_can_be_learned_has_a_recipe(
     recipe, made = begun(tmp_path / "given", files, **wishes)
     assert (recipe.spec.kind, recipe.spec.text) == (kind or wishes["task"], text)
     assert not any("to be corrected" in note for note in made.notes)
+    assert not any("not read: translation" in note for note in made.notes)
     assert kind == "seq2seq" or (recipe.spec.label == "label" and "\n  label:" not in made.text)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tasks.catalog import GLUE, TaskSpec
 from tasks.errors import DataError
 from tasks.ports.rows.prepared import prepare_rows
+from tasks.ports.rows.tables import read_table, read_texts
 from tasks.recipe.slices import RowsSlice
 
 SHARED = Path(os.environ.get("LIMBECK_SHARED", Path(__file__).resolve().parents[3].parent / "shared"))
@@ -82,6 +85,25 @@ def test_real_glue(tmp_path: Path, task: str, pairs: bool) -> None:
     facts = prepare_rows(source, RowsSlice(task=GLUE[task], selection_rows=100), tmp_path / "out")
     first = pq.read_table(tmp_path / "out" / "validation.parquet").slice(0, 1).to_pylist()[0]
     assert facts.rows["selection"] >= 100 and (first["pair"] is not None) == pairs
+
+
+def test_texts_in_objects_are_columns(tmp_path: Path) -> None:
+    """As data sets of translations have them; objects of other values, and columns of such names, stay as they are."""
+    rows = [{"translation": {"de": f"Satz {n}", "en": f"sentence {n}"}, "flags": {"a": n % 2}} for n in range(1200)]
+    rows[1100]["translation"] = {"de": "nur", "en": None}  # type: ignore[dict-item]
+    rows[1150]["translation"] = None  # type: ignore[assignment]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        table, opened = read_table(tmp_path / name)
+        assert opened.columns == ("translation", "flags", "translation.de", "translation.en")
+        assert table.column("translation.de").to_pylist()[1098:1101] == ["Satz 1098", "Satz 1099", "nur"]
+        assert [table.column("translation.en")[row].as_py() for row in (7, 1100, 1150)] == ["sentence 7", None, None]
+        (first, *_), pairs = read_texts(tmp_path / name, "translation.en", "{translation.de}!")
+        assert first == "sentence 0" and pairs is not None and pairs[0] == "Satz 0!"
+    spec = TaskSpec(name="mine", kind="seq2seq", text="translation.de", label="translation.fr", metrics=("bleu",))
+    with pytest.raises(DataError, match="no label column 'translation.fr'; it has .*translation.de, translation.en"):
+        prepare_rows(tmp_path / "a.jsonl", RowsSlice(task=spec), tmp_path / "out")
 
 
 def test_shards_are_one_split_in_order(tmp_path: Path) -> None:

@@ -83,6 +83,20 @@ def test_hostile_chats_have_a_sentence_each(cell: Any, sentence: str, tmp_path: 
         prepare_rows(tmp_path / "train.parquet", knobs(tmp_path / "train.parquet"), tmp_path / "rows")
 
 
+def test_the_assistant_s_words_alone_have_answers_of_a_teacher(tmp_path: Path) -> None:
+    """A plan counted those of users, too: of long documents with short answers some 25 times the room."""
+    rows = [
+        [
+            {"role": "user", "content": " ".join(f"word{n}x{place}" for place in range(50))},
+            {"role": "assistant", "content": f"an answer {n}"},
+        ]
+        for n in range(100)
+    ]
+    write_table(tmp_path / "chats.parquet", {"messages": rows})
+    path = tmp_path / "chats.parquet"
+    assert prepare_rows(path, knobs(path), tmp_path / "rows").words_to_write == 3.0
+
+
 def test_an_instruction_in_common_is_no_overlap(tmp_path: Path) -> None:
     """All chats with an instruction share more than eight words of it, and none is removed; the same question and
     answer is one, whoever says it."""
