@@ -30,7 +30,7 @@ from tasks.training.data.epochs import Epoch, Indices, planned
 from tasks.training.data.rows import Rows, Task, load_tokenizer, read_rows, read_task, student_rows
 from tasks.training.data.same_pieces import is_answered_in_texts, other_signals
 from tasks.training.data.substitutes import read_substitutes
-from tasks.training.data.written import require_ends
+from tasks.training.data.written import require_ends, tell_of_cut_texts
 from tasks.training.finetune import train_with_labels, truncated
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.embedding_fit import learn_embeddings
@@ -152,6 +152,7 @@ def train_with_teacher(job: Job, knobs: PredictionSlice | DropSlice, pair: Teach
     rows = student_rows(job, task, transfer_alone=knobs.transfer_alone)
     augmented = AugmentedRows(rows, tokenizer, knobs.max_length, knobs.seed, sampling, substitutes(job))
     require_ends(augmented.encoded.written, student)
+    tell_of_cut_texts(job, augmented.encoded.written, knobs.max_length)
     held = read_rows(job.inputs["rows"], "selection", task.head)
     set_dropout(student, knobs.dropout)
     store_as_multiplied(pair.teacher, knobs.precision)

@@ -19,7 +19,7 @@ from tasks.task_types.heads import HEADS
 from tasks.training.data.encoded import Encoded, collate
 from tasks.training.data.epochs import Indices, planned
 from tasks.training.data.rows import Rows, Task, read_rows, task_and_tokenizer
-from tasks.training.data.written import require_ends
+from tasks.training.data.written import require_ends, tell_of_cut_texts
 from tasks.training.loop import TrainingSpec, train
 from tasks.training.models.students import load_classifier, save_model, set_dropout
 from tasks.training.objectives.capture import outputs_of
@@ -54,6 +54,7 @@ def train_with_labels(
     """Train a model in place on the labelled training rows, or on rows of its own."""
     rows = own_rows or read_rows(job.inputs["rows"], "train", task.head)
     encoded = rows.tokens(tokenizer, knobs.max_length)
+    tell_of_cut_texts(job, encoded.written, knobs.max_length)
     held = read_rows(job.inputs["rows"], "selection", task.head)
     together = rows.together()
     set_dropout(model, knobs.dropout)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from tasks.engine.job import Job
 from tasks.errors import ModelError
 from tasks.task_types.units import Writing
 
@@ -77,6 +78,18 @@ def require_ends(written: WrittenTokens | None, model: Any) -> None:
             f"the tokenizer writes no end (eos_token_id {stated} in the generation config) behind {without:,} of "
             f"{int((counts_N > 0).sum()):,} texts, so a model that learns them would never stop; use a tokenizer that "
             f"adds its eos_token, or state the one that it adds in generation_config.json"
+        )
+
+
+def tell_of_cut_texts(job: Job, written: WrittenTokens | None, max_length: int) -> None:
+    """Tell the user how many texts to write reach the limit of tokens: models learn to stop where they are cut."""
+    if written is None:
+        return
+    reached, every = int((written.counts_N >= max_length).sum()), int((written.counts_N > 0).sum())
+    if reached:
+        job.log(
+            f"{reached:,} of {every:,} texts to write have max_length: {max_length} tokens or more, and are learned up "
+            f"to there, with an end behind it; raise max_length if they are longer"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,7 @@ from tasks.task_types.units import Writing
 from tasks.training.answers import answer
 from tasks.training.data.rows import Task, load_tokenizer, read_rows, read_task
 from tasks.training.distill import distill_prediction
+from tasks.training.finetune import finetune
 from tasks.training.models.students import build_student, load_classifier, save_model
 from tasks.training.writing import answer_texts as stage
 from tasks.training.writing.answer_texts import best_text, write_all_beams
@@ -83,6 +85,20 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rows = RowsSlice(task=TaskSpec(name="texts", kind="seq2seq"), selection_rows=3, purge=False)
     prepare_rows(write_sentences(folder / "table", 40), rows, folder / "rows")
     return {"rows": folder / "rows", "teacher": write_translator(folder / "teacher", layers=3)}
+
+
+def test_texts_that_are_learned_in_part_are_told(
+    inputs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Summaries beyond the limit were cut in silence, and models learned to stop there."""
+    said = list[str]()
+    monkeypatch.setattr(Job, "log", lambda self, line: said.append(line))
+    knobs = {"task_type": "seq2seq", "steps": 1, "batch_size": 4, "evaluations": 0, "seed": 0}
+    base = inputs["teacher"]
+    for length in (8, 64):
+        finetune(job(knobs | {"max_length": length}, tmp_path / str(length), base=base, rows=inputs["rows"]))
+    (line,) = (one for one in said if "texts to write" in one)
+    assert re.match(r"\d+ of \d+ texts to write have max_length: 8 tokens or more, and are learned up to", line)
 
 
 @pytest.mark.parametrize("family", ["marian", "bart", "t5"])
