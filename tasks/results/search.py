@@ -146,6 +146,9 @@ class SearchResult(Stated):
     supernet_tau: Number | None = None
     """Kendall's rank correlation of the scores in a supernet and of the same shapes trained alone, in ``checked``; None
     without a supernet, and where it is not defined."""
+    supernet_ordered: Number | None = None
+    """The share of pairs of these shapes that both scores order, the others being ties; None in results of an older
+    release."""
     scored: int | None = None
     """Shapes that a supernet scored, those of its check and those that NSGA-II chose; None where it scored all that
     fit, without a supernet, and where its ranking is not followed."""

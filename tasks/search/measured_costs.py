@@ -24,7 +24,7 @@ def with_notes_over_budget(result: SearchResult, search: ShapeSearch, rows: Sequ
         return result
     energy = energy_of_ms(result.shapes)
     known = [one for one in bounds_on_graphs(search) if one.name != "joules" or energy is not None]
-    limits = most_of_each_budget(known, result.table, search.space.formats[0], energy)
+    limits = most_of_each_budget(known, result.table, energy)
     chosen = [one for one in result.shapes if one.state == "candidate"]
     notes = [note for one in chosen if (note := note_over_budget(one, limits, served_row(one, rows)))]
     return result.replaced(notes=(*result.notes, *notes))
@@ -35,7 +35,7 @@ def limits_of_graphs(search: ShapeSearch, table: LatencyTable, joules_per_ms: fl
     are served. Nobody meters a graph's joules, which bound its latency."""
     if search.space.formats == ("torch",):
         return {}
-    limits = most_of_each_budget(bounds_on_graphs(search), table, search.space.formats[0], joules_per_ms)
+    limits = most_of_each_budget(bounds_on_graphs(search), table, joules_per_ms)
     joules = limits.pop("joules", None)
     if joules is not None and joules_per_ms is not None:
         limits["latency_ms"] = min(limits.get("latency_ms", math.inf), joules / joules_per_ms)

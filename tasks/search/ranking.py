@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -17,6 +17,10 @@ TRUSTED = 0.6
 """Least tau at which a cheaper ranking is taken for that of whole trainings."""
 ROUND_FACTOR = 3
 """Each round of the halving trains a third of the shapes, with three times the steps."""
+LEAST_ORDERED = 0.5
+"""Least share of pairs that both scores order: tau leaves ties out, so that it may be 1 by a few pairs."""
+FEW_CANDIDATES = 5
+"""Of fewer candidates tau tells little: of three, one order by chance in six is the same."""
 LARGEST_LATENCY_ERROR = 0.05
 """Mean error of predicted latencies, as a share, above which a search says that they are wrong."""
 LEAST_RANK = 0.98
@@ -36,6 +40,13 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
         agreement += signs[0] * signs[1]
         untied = [count + (sign != 0) for count, sign in zip(untied, signs, strict=True)]
     return agreement / math.sqrt(untied[0] * untied[1]) if all(untied) else None
+
+
+def ordered_share(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the share of pairs of shapes that are untied in both scores; 0 for fewer than two shapes."""
+    pairs = list(combinations(zip(first, second, strict=True), 2))
+    untied = sum(one != its_one and other != its_other for (one, other), (its_one, its_other) in pairs)
+    return untied / len(pairs) if pairs else 0.0
 
 
 def which_is_larger(one: float, other: float) -> int:
@@ -64,6 +75,8 @@ def cost_the_same(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def rounds_of(shapes: int, candidates: int, rounds: int) -> list[int]:
-    """Return how many shapes each round of successive halving trains; the last round trains the candidates."""
+    """Return how many shapes each round of successive halving trains; the last round trains the candidates, and a round
+    that would leave no shape out is not made."""
     last = min(shapes, candidates)
-    return [max(last, math.ceil(shapes / ROUND_FACTOR**number)) for number in range(rounds - 1)] + [last]
+    sizes = [max(last, math.ceil(shapes / ROUND_FACTOR**number)) for number in range(rounds - 1)] + [last]
+    return [size for size, following in pairwise([*sizes, 0]) if size != following]

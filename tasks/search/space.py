@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tasks.errors import RecipeError
-from tasks.recipe.makers.search import Bound, LatencySlice, ShapeSearch
+from tasks.recipe.makers.search import FORMATS, Bound, LatencySlice, ShapeSearch
 from tasks.recipe.makers.supernets import WHOLE
 from tasks.results.row import Number
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable
@@ -127,7 +127,7 @@ def fitting_forms(
         raise RecipeError(
             "search.budget.joules: the watts of this processor are not known; set costs.core_watts, or remove it"
         )
-    limits = most_of_each_budget(bounds, table, search.space.formats[0], joules_per_ms)
+    limits = most_of_each_budget(bounds, table, joules_per_ms)
     found: dict[tuple[int, float, float], dict[str, JudgedShape]] = {}
     over: list[JudgedShape] = []
     every: list[dict[str, float]] = []
@@ -171,11 +171,11 @@ def amount_of(cost: float) -> str:
     return f"{math.ceil(cost / step - 1e-9) * step:.12g}"
 
 
-def most_of_each_budget(
-    bounds: Sequence[Bound], table: LatencyTable, way: str, joules_per_ms: float | None
-) -> dict[str, float]:
-    """Return the largest legal cost of each budget; shares are of the teacher's shape in the first format."""
-    teacher = next(cell for cell in table.cells if (cell.width, cell.neurons, cell.format) == (WHOLE, WHOLE, way))
+def most_of_each_budget(bounds: Sequence[Bound], table: LatencyTable, joules_per_ms: float | None) -> dict[str, float]:
+    """Return the largest legal cost of each budget; shares are of the teacher's shape in the format of the space that
+    is the nearest to its own, whatever their order in the recipe."""
+    whole = [cell for cell in table.cells if (cell.width, cell.neurons) == (WHOLE, WHOLE)]
+    teacher = min(whole, key=lambda cell: FORMATS.index(cell.format))
     costs = predicted_costs(teacher, table.layers, table.vocabulary, table.vocabulary, joules_per_ms)
     return {bound.name: bound.amount * (costs[bound.name] if bound.of_teacher else 1.0) for bound in bounds}
 
@@ -247,14 +247,32 @@ def size_of_shape(shape: JudgedShape) -> tuple[float, ...]:
     return tuple(-float(value) for value in (shape.layers, shape.width, shape.neurons))
 
 
-def finalists(ranked: Sequence[JudgedShape], count: int) -> tuple[list[JudgedShape], list[JudgedShape]]:
+def finalists(
+    ranked: Sequence[JudgedShape], count: int, *, cheapest_of_a_score: bool
+) -> tuple[list[JudgedShape], list[JudgedShape]]:
     """Return the best shapes that differ by more than 5 % in some cost, and those that are passed over because a better
-    one is much alike; ``ranked`` begins with the best."""
+    one is much alike; ``ranked`` begins with the best.
+
+    With ``cheapest_of_a_score`` the shapes that no other dominates in score, latency and bytes come first, and others
+    take the places that they leave. An early round does without: after a part of its training a larger shape is often
+    behind a smaller one that it overtakes.
+    """
     chosen: list[JudgedShape] = []
     passed: list[JudgedShape] = []
-    for one in ranked:
+    for one in front_first(ranked) if cheapest_of_a_score else ranked:
         if len(chosen) == count:
             break
         same = any(cost_the_same((one.ms, one.bytes), (other.ms, other.bytes)) for other in chosen)
         (passed if same else chosen).append(one)
-    return chosen, passed
+    place = {one.name: number for number, one in enumerate(ranked)}
+    return sorted(chosen, key=lambda one: place[one.name]), passed
+
+
+def front_first(ranked: Sequence[JudgedShape]) -> list[JudgedShape]:
+    """Return shapes with those first that none of the better ones is below in latency and in bytes, in their order."""
+    front: list[JudgedShape] = []
+    behind: list[JudgedShape] = []
+    for one in ranked:
+        is_behind = dominated((one.ms, one.bytes), [(other.ms, other.bytes) for other in front])
+        (behind if is_behind else front).append(one)
+    return [*front, *behind]

@@ -37,6 +37,9 @@ def test_a_budget_is_an_amount_with_a_unit_or_a_share(name: str, given: Any, amo
     ("budget", "words"),
     [
         ({"bytes": "10MW"}, "legal are a number, a number with B, kB"),
+        ({"bytes": "10mb"}, "did you mean MB\\? legal are"),
+        ({"bytes": 10}, "that is 10 bytes, which no model meets; give an amount with its unit, such as 10MB"),
+        ({"flops": 500}, "that is 500 FLOPs, which no model meets; give an amount with its unit, such as 500M"),
         ({"latency_ms": "fast"}, "a share of the teacher's such as 0.3x or 30%"),
         ({"latency_ms": 0}, "which no model meets; give a positive amount"),
         ({"bytes": "1.5x"}, "more than the teacher's"),
@@ -109,5 +112,6 @@ def test_minutes_without_ways_to_try_are_refused_with_the_way_out() -> None:
 
 def test_budgets_are_told_in_whole_numbers() -> None:
     """10 MB was told as 1e+07."""
-    assert str(budget_as_bound("bytes", "10MB")) == "bytes ≤ 10,000,000"
+    assert str(budget_as_bound("bytes", "10MB")) == "bytes ≤ 10,000,000 bytes"
+    assert str(budget_as_bound("latency_ms", "2.")) == "latency_ms ≤ 2 ms"
     assert str(budget_as_bound("latency_ms", "30%")) == "latency_ms ≤ 0.3 of the teacher"

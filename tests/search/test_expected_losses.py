@@ -129,6 +129,7 @@ def test_a_search_scores_its_teacher_with_each_vocabulary_and_in_each_format(
     ranking: str, between: float, home: Home, tiny_bert: Path, tiny_rows: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flows.branches.search.supernet.TRUSTED", -1.0)  # tiny models have any tau
+    monkeypatch.setattr("flows.branches.search.supernet.LEAST_ORDERED", 0.0)
     monkeypatch.setattr("flows.branches.search.supernet.LEAST_CHECKED", 2)
     monkeypatch.setattr("flows.branches.search.shapes.LEAST_CHECKED", 2)
     recipe = search_recipe(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,11 @@ def first(prefect_server: None, engines_here: None, home: Home, tiny_bert: Path,
 def test_shapes_that_fit_are_trained_in_rounds_and_the_best_are_candidates(first: RunResult) -> None:
     search = first.search
     assert search is not None and search.table is not None
-    assert search.budgets == ("bytes ≤ 0.8 of the teacher", "flops ≤ 1,000,000,000")
+    share, flops = search.budgets
+    assert (
+        re.fullmatch(r"bytes ≤ 0.8 of the teacher, [0-9,.e+]+ bytes", share) and flops == "flops ≤ 1,000,000,000 FLOPs"
+    )
+    assert any("were compared on 20 selection rows, and 1,000 are wanted" in note for note in search.notes)
     assert (search.points, search.fitting, search.rounds) == (4, 4, (3, 2))
     states = {shape.name: (shape.state, len(shape.scores)) for shape in search.shapes}
     assert sorted(states) == ["l1", "l1-f16", "l2", "l2-f16"]
@@ -125,6 +130,7 @@ def test_a_supernet_ranks_all_shapes_if_trainings_of_some_agree_and_else_rounds_
 ) -> None:
     """Tiny models have any tau; the border is moved to either side of it."""
     monkeypatch.setattr("flows.branches.search.supernet.TRUSTED", -1.0 if trusted else 1.1)
+    monkeypatch.setattr("flows.branches.search.supernet.LEAST_ORDERED", 0.0)
     result = RunResult.model_validate(run_recipe(supernet, home=home, kind="search"))
     search = result.search
     assert search is not None and search.trusted == trusted and search.supernet_tau is not None

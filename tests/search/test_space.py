@@ -24,9 +24,9 @@ from flows.branches.search.shapes import (
 from tasks.contracts import Artifact
 from tasks.errors import RecipeError
 from tasks.ports.code.fingerprint import KeyExplanation
-from tasks.recipe.makers.search import ShapeSearch
+from tasks.recipe.makers.search import SearchBudget, ShapeSearch
 from tasks.recipe.recipe import Recipe
-from tasks.report.tables.search import search_lines, search_section
+from tasks.report.tables.search import agreement_line, search_lines, search_section
 from tasks.report.tables.trials import trials_section
 from tasks.results.roles import role_of
 from tasks.results.row import ExportFacts, ResultRow
@@ -36,8 +36,16 @@ from tasks.search import space
 from tasks.search.chains import chain_of_shape, each_once, part_of_training
 from tasks.search.latency_table import errors_of
 from tasks.search.measured_costs import with_notes_over_budget
-from tasks.search.ranking import dominated, kendall_tau, rounds_of
-from tasks.search.space import SizedVocabulary, finalists, fitting_shapes, largest_first, measured_shapes, points_of
+from tasks.search.ranking import LEAST_ORDERED, dominated, kendall_tau, ordered_share, rounds_of
+from tasks.search.space import (
+    SizedVocabulary,
+    finalists,
+    fitting_shapes,
+    largest_first,
+    measured_shapes,
+    most_of_each_budget,
+    points_of,
+)
 from tasks.stage.session import StageRecord
 
 WHOLE = SizedVocabulary("whole", 1000)
@@ -130,7 +138,7 @@ def test_joules_are_latency_times_watts() -> None:
 
 
 def test_the_teacher_and_the_ends_are_measured_and_the_rest_is_between() -> None:
-    search = search_of(budget={"bytes": 1}, space={"layers": [1, 2, 3], "width": [0.5], "neurons": [0.5]})
+    search = search_of(budget={"bytes": "1MB"}, space={"layers": [1, 2, 3], "width": [0.5], "neurons": [0.5]})
     assert measured_shapes(search, 4) == {
         "depths": (1, 4),
         "between": (2, 3),
@@ -171,11 +179,43 @@ def test_finalists_differ_in_some_cost() -> None:
         )
         for name, ms in (("one", 1.0), ("twin", 1.02), ("other", 2.0))
     )  # fmt: skip
-    assert finalists([one, twin, other], 2) == ([one, other], [twin])
+    for last in (True, False):
+        assert finalists([one, twin, other], 2, cheapest_of_a_score=last) == ([one, other], [twin]), "the third is free"
+    small = other.replaced(name="small", ms=0.5, bytes=50)
+    assert finalists([one, other, small], 2, cheapest_of_a_score=True)[0] == [one, small], "one is better than other"
+    assert finalists([one, other, small], 2, cheapest_of_a_score=False)[0] == [one, other]
+
+
+def test_a_share_is_of_the_same_teacher_in_any_order_of_formats() -> None:
+    """With int8 first 0.3x was 0.3 of the teacher in int8, a quarter of the bytes, and no shape fitted."""
+    known = table("torch", "int8")
+    bounds = SearchBudget(bytes="0.3x").bounds()
+    limits = [
+        most_of_each_budget(bounds, known.replaced(cells=tuple(cells)), None)
+        for cells in (known.cells, reversed(known.cells))
+    ]
+    (own,) = most_of_each_budget(bounds, table("torch"), None).values()
+    assert limits == [{"bytes": own}, {"bytes": own}]
+
+
+def test_a_tau_of_few_candidates_says_of_how_many() -> None:
+    assert agreement_line("The last round", 1.0, 3).endswith(
+        "the 3 candidates agree with tau 1.00 (1: one order; of 3 it tells little)."
+    )
+    assert agreement_line("The last round", 1.0, 5).endswith("the 5 candidates agree with tau 1.00 (1: one order).")
+
+
+def test_tau_of_ties_is_not_evidence() -> None:
+    """Seven shapes that answer the most frequent class agree perfectly with the same seven: one pair in four is told
+    apart."""
+    both = [0.5] * 7 + [0.6]
+    assert kendall_tau(both, both) == 1.0 and ordered_share(both, both) == 0.25 < LEAST_ORDERED
+    assert ordered_share([1, 2, 3], [1, 3, 2]) == 1.0 and ordered_share([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 3)
 
 
 def test_each_round_trains_a_third_with_three_times_the_steps() -> None:
-    assert rounds_of(27, 3, 3) == [27, 9, 3] and rounds_of(4, 5, 3) == [4, 4, 4] and rounds_of(9, 2, 1) == [2]
+    assert rounds_of(27, 3, 3) == [27, 9, 3] and rounds_of(9, 2, 1) == [2]
+    assert rounds_of(4, 5, 3) == [4] and rounds_of(8, 5, 3) == [8, 5], "no round that leaves nothing out"
     training = ShapeSearch().training.model_copy(update={"steps": 90})
     assert [part_of_training(training, left).steps for left in (2, 1, 0)] == [10, 30, 90]
     epochs = training.model_copy(update={"steps": None, "epochs": 9.0})

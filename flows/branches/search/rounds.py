@@ -39,7 +39,7 @@ async def train_in_rounds(
         ]
         ranked = sorted(scored, key=lambda one: (-score_as_served(one, losses, metric), one.bytes))
         # in every round: shapes much like a better one would take the places of those that differ
-        kept, passed = finalists(ranked, sizes[number])
+        kept, passed = finalists(ranked, sizes[number], cheapest_of_a_score=number == len(sizes) - 1)
         ranked = [one.replaced(state="too much alike") if one in passed else one for one in ranked]
         names = {one.name for one in kept}
         going = list(kept)

@@ -21,9 +21,10 @@ from tasks.recipe.judging import Exports
 from tasks.recipe.makers.search import LatencySlice, ShapeSearch
 from tasks.recipe.recipe import Recipe
 from tasks.recipe.training import TaskTraining
-from tasks.report.format.numbers import span
+from tasks.report.format.numbers import plural, span
 from tasks.report.tables.search import PlannedSupernet, planned_lines
 from tasks.report.tables.trials import trials_lines
+from tasks.results.facts import RowsFacts
 from tasks.results.roles import role_of
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult
 from tasks.results.trials import TrialsResult
@@ -39,9 +40,13 @@ from tasks.search.space import (
     largest_first,
     longest_table,
     measured_shapes,
+    most_of_each_budget,
     points_of,
 )
 from tasks.stage.session import Session, StageRecord
+
+FEWEST_SELECTION_ROWS = 1000
+"""Rows on which shapes should be compared: of 1,000, an accuracy has a standard error of about one point."""
 
 
 def of_a_search(recipe: Recipe) -> Recipe:
@@ -143,13 +148,14 @@ async def find_shapes(recipe: Recipe, shared: SharedArtifacts, session: Session)
         require_other_names(recipe, names_of_chains(search, shapes, shared.layers))
     sizes = rounds_of(min(len(shapes), search.shapes), search.candidates, search.rounds)
     result = result.replaced(fitting=len(shapes), table=known, rounds=tuple(sizes), shapes=tuple(shapes))
-    result = result.replaced(losses=losses, notes=notes, limits=limits_of_graphs(search, known, energy))
+    told = budgets_in_words(search, known, energy)
+    result = result.replaced(budgets=told, losses=losses, notes=notes, limits=limits_of_graphs(search, known, energy))
     ranked = await ranked_shapes(recipe, search, result, shared)
     if ranked is None:
         return FoundCandidates(result)
     chosen = [one for one in ranked.shapes if one.state == "candidate"]
     return FoundCandidates(
-        ranked.replaced(notes=(*ranked.notes, *notes_of_search(known))),
+        ranked.replaced(notes=(*ranked.notes, *notes_of_search(known), *note_of_few_rows(shared))),
         with_candidates(recipe, search, chosen, shared, ranked.trusted),
     )
 
@@ -192,7 +198,12 @@ async def ranked_shapes(
         result = result.replaced(notes=(*result.notes, few))
     sizes = [int(size) for size in result.rounds]
     judged = await train_in_rounds(recipe, search, result, sizes, shared)
-    return None if judged is None else result.replaced(shapes=tuple(judged))
+    if judged is None:
+        return None
+    # fewer than planned where shapes are much alike
+    trained = [sum(len(one.scores) >= number for one in judged) for number in range(1, len(sizes))]
+    chosen = sum(one.state == "candidate" for one in judged)
+    return result.replaced(shapes=tuple(judged), rounds=(*trained, chosen))
 
 
 def joules_per_ms(recipe: Recipe, table: Artifact, session: Session) -> float | None:
@@ -280,6 +291,21 @@ def candidates_by_hand(recipe: Recipe) -> tuple[str, ...]:
     planned = recipe.planned
     origins = {one.made_from for one in planned}
     return tuple(one.name for one in planned if role_of(one.planned_role).registered and one.name not in origins)
+
+
+def budgets_in_words(search: ShapeSearch, table: LatencyTable, joules_per_ms: float | None) -> tuple[str, ...]:
+    """Return the budgets, of shares of the teacher's with the amount that they are."""
+    bounds = search.require_budget()
+    most = most_of_each_budget(bounds, table, joules_per_ms)
+    return tuple(f"{one}, {one.in_unit(most[one.name])}" if one.of_teacher else str(one) for one in bounds)
+
+
+def note_of_few_rows(shared: SharedArtifacts) -> list[str]:
+    """Return a note on selection rows that are too few to compare shapes."""
+    rows = shared.rows.read(RowsFacts).rows.get("selection", 0)
+    if rows >= FEWEST_SELECTION_ROWS:
+        return []
+    return [f"shapes were compared on {plural(rows, 'selection row')}, and {FEWEST_SELECTION_ROWS:,} are wanted"]
 
 
 def notes_of_search(table: LatencyTable) -> tuple[str, ...]:

@@ -23,14 +23,14 @@ from tasks.results.row import Number
 from tasks.results.search import JudgedShape, SearchResult
 from tasks.search.evolution import ShapeStudy, require_optuna
 from tasks.search.expected_losses import score_as_served, with_loss
-from tasks.search.ranking import TRUSTED, kendall_tau
+from tasks.search.ranking import LEAST_ORDERED, TRUSTED, kendall_tau, ordered_share
 from tasks.search.space import finalists
 
 CHECKED = 8
 """Shapes that are trained alone to check a supernet."""
-LEAST_CHECKED = 4
-"""Fewer shapes than these are trained in rounds: of four, one order by chance in six has a rank correlation that is
-trusted (of three, one in six is right), and few trainings find the best of them anyway."""
+LEAST_CHECKED = 8
+"""Fewer shapes than these are trained in rounds: all would be trained alone for the check anyway, and of four, one
+order by chance in six has a rank correlation that is trusted; of eight, one in sixty."""
 
 
 async def rank_in_supernet(
@@ -52,7 +52,8 @@ async def rank_in_supernet(
     if scores is None or None in alone:
         return None
     inside = [float(scores[one.name] or 0) for one in checked]
-    tau = kendall_tau(inside, [float(score or 0) for score in alone])
+    outside = [float(score or 0) for score in alone]
+    tau, ordered = kendall_tau(inside, outside), ordered_share(inside, outside)
     scored = [one.replaced(scores=(scores[one.name],)) for one in shapes if one.name in scores]
     rest = [one for one in shapes if one.name not in scores]
     return result.replaced(
@@ -60,8 +61,9 @@ async def rank_in_supernet(
         rounds=(min(search.candidates, len(shapes)),),
         scored=len(scored) if rest else None,
         supernet_tau=tau,
+        supernet_ordered=ordered,
         checked=tuple(one.name for one in checked),
-        trusted=tau is not None and tau >= TRUSTED,
+        trusted=tau is not None and tau >= TRUSTED and ordered >= LEAST_ORDERED,
     )
 
 
@@ -123,7 +125,7 @@ def with_states(
 ) -> list[JudgedShape]:
     """Return shapes, the best first: the candidates, and those that are much like a better one."""
     ranked = sorted(scored, key=lambda one: (-score_as_served(one, losses, metric), one.bytes))
-    kept, passed = finalists(ranked, count)
+    kept, passed = finalists(ranked, count, cheapest_of_a_score=True)
     rest = [one for one in ranked if one not in kept and one not in passed]
     alike = [one.replaced(state="too much alike") for one in passed]
     return [*(one.replaced(state="candidate") for one in kept), *alike, *rest]

@@ -22,6 +22,8 @@ from tasks.recipe.makers.trials import RecipeTrials
 from tasks.recipe.students import STRATEGY_NAMES
 
 Format = Literal["torch", "onnx", "int8", "int8-table4"]
+FORMATS: tuple[str, ...] = ("torch", "onnx", "int8", "int8-table4")
+"""From a teacher's own format to those that are farthest from it."""
 BYTES = {"": 1.0, "B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 UNITS: dict[str, dict[str, float]] = {
     "latency_ms": {"": 1.0, "ms": 1.0, "us": 1e-3, "s": 1e3},
@@ -31,9 +33,13 @@ UNITS: dict[str, dict[str, float]] = {
     "memory": BYTES,
 }
 """Legal units of each budget, as factors on the unit of its figure."""
+UNIT_OF_FIGURES = {"latency_ms": "ms", "bytes": "bytes", "flops": "FLOPs", "joules": "J", "memory": "bytes"}
+"""The unit of the figure that a budget bounds."""
+LEAST_AMOUNTS = {"bytes": 1e4, "memory": 1e4, "flops": 1e4}
+"""Amounts below those of any model: a unit was forgotten."""
 FIGURES_OF_BUDGETS = {"memory": "memory_bytes"}
 """The figure of a row that a budget bounds, where its name is another."""
-AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
+AMOUNT = re.compile(r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,13 @@ class Bound:
             metric=FIGURES_OF_BUDGETS.get(self.name, self.name), at_most=self.amount, of_teacher=self.of_teacher
         )
 
+    def in_unit(self, amount: float) -> str:
+        """Return an amount of its figure with the unit."""
+        return f"{amount:,.4g} {UNIT_OF_FIGURES[self.name]}"
+
     def __str__(self) -> str:
-        return f"{self.name} ≤ {self.amount:,.10g}{' of the teacher' if self.of_teacher else ''}"
+        told = "of the teacher" if self.of_teacher else UNIT_OF_FIGURES[self.name]
+        return f"{self.name} ≤ {self.amount:,.10g} {told}"
 
 
 def budget_as_bound(name: str, given: str | float) -> Bound:
@@ -63,15 +74,22 @@ def budget_as_bound(name: str, given: str | float) -> Bound:
     legal = [unit for unit in UNITS[name] if unit]
     found = AMOUNT.fullmatch(str(given))
     if found is None or found[2] not in (*UNITS[name], "x", "%"):
+        near = next((unit for unit in legal if found is not None and unit.lower() == found[2].lower()), None)
+        hint = f"did you mean {near}? " if near else ""
         raise ValueError(
-            f"budget.{name} is {given!r}; legal are a number, a number with {', '.join(legal)}, or a share of the "
-            f"teacher's such as 0.3x or 30%"
+            f"budget.{name} is {given!r}; {hint}legal are a number, a number with {', '.join(legal)}, or a share of "
+            f"the teacher's such as 0.3x or 30%"
         )
     amount, unit = float(found[1]), found[2]
     of_teacher = unit in ("x", "%")
     amount *= {"x": 1.0, "%": 0.01}[unit] if of_teacher else UNITS[name][unit]
     if amount <= 0:
         raise ValueError(f"budget.{name} is {given!r}, which no model meets; give a positive amount")
+    if not of_teacher and amount < LEAST_AMOUNTS.get(name, 0.0):
+        raise ValueError(
+            f"budget.{name} is {given!r}, that is {amount:g} {UNIT_OF_FIGURES[name]}, which no model meets; give an "
+            f"amount with its unit, such as {'500M' if name == 'flops' else '10MB'}"
+        )
     if math.isinf(amount):
         raise ValueError(f"budget.{name} is {given!r}, which every model meets; give a smaller amount")
     if of_teacher and amount > 1:
@@ -83,7 +101,8 @@ def budget_as_bound(name: str, given: str | float) -> Bound:
 
 class SearchBudget(Knobs):
     """What a model may cost at most: a number, a number with a unit, or a share of the teacher's such as 0.3x. A shape
-    is predicted; the gate decides by what is measured of the trained model."""
+    is predicted; the gate decides by what is measured of the trained model. Shares are of the teacher in the first of
+    torch, onnx and int8 that the space names."""
 
     latency_ms: float | str | None = Field(
         None, description="Median latency at the batch, length and threads of section speed: 2, 2ms, 0.3x."
@@ -202,9 +221,9 @@ class ShapeSearch(Knobs):
         3,
         ge=1,
         le=6,
-        description="Rounds of the halving: each trains a third of the shapes of the one before, with "
-        "three times its steps; the last one is the training of the candidates. 1: the largest that fit are the "
-        "candidates, and none is tried before.",
+        description="Rounds of the halving, at most, since one that would leave no shape out is not made: each trains "
+        "a third of the shapes of the one before, with three times its steps; the last one is the training of the "
+        "candidates. 1: the largest that fit are the candidates, and none is tried before.",
     )
     candidates: int = Field(5, ge=1, le=50, description="Shapes that are trained fully, scored and judged by the gate.")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(

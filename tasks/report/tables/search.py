@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tasks.report.format.numbers import megabytes, plural
 from tasks.results.row import Number
 from tasks.results.search import JudgedShape, LatencyTable, SearchResult, ShapeByHand
-from tasks.search.ranking import TRUSTED
+from tasks.search.ranking import FEW_CANDIDATES, TRUSTED
 from tasks.task_types.types import ERROR_METRICS
 
 if TYPE_CHECKING:
@@ -88,13 +88,20 @@ def search_lines(result: SearchResult, ranking: str = "") -> list[str]:
     if result.checked:
         lines.append(supernet_line(result))
     if result.tau is not None:
-        lines.append(
-            f"{'The supernet' if result.trusted else 'The last round'} and the whole trainings of the candidates agree "
-            f"with tau {result.tau:.2f} (1: one order)."
-        )
+        before = "The supernet" if result.trusted else "The last round"
+        lines.append(agreement_line(before, result.tau, sum(one.state == "candidate" for one in result.shapes)))
     if result.by_hand:
         lines.append(by_hand_line(result.by_hand))
     return [*lines, *(f"Note: {note}." for note in result.notes)]
+
+
+def agreement_line(before: str, tau: float, candidates: int) -> str:
+    """Return a sentence on how far what scored candidates ``before`` agrees with their whole trainings."""
+    few = f"; of {candidates} it tells little" if candidates < FEW_CANDIDATES else ""
+    return (
+        f"{before} and the whole trainings of the {plural(candidates, 'candidate')} agree with tau {tau:.2f} (1: one "
+        f"order{few})."
+    )
 
 
 def losses_line(losses: Mapping[str, Number], metric: str) -> str:
@@ -136,9 +143,11 @@ def supernet_line(result: SearchResult) -> str:
             f"Supernet: all scores with its weights, or of {plural(len(result.checked), 'shape')} that were trained "
             f"alone, are equal, so they agree with no tau; {follows}."
         )
+    ordered = result.supernet_ordered
+    ties = "" if ordered is None or ordered == 1 else f" in the {ordered:.0%} of pairs that both order"
     return (
         f"Supernet: scores with its weights and of {plural(len(result.checked), 'shape')} that were trained alone, for "
-        f"the steps of a first round, agree with tau {result.supernet_tau:.2f}; {follows}."
+        f"the steps of a first round, agree with tau {result.supernet_tau:.2f}{ties}; {follows}."
     )
 
 

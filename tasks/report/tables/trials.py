@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.report.format.numbers import plural
-from tasks.report.tables.search import SearchSection, by_round, scored_in_words, search_section
+from tasks.report.tables.search import SearchSection, agreement_line, by_round, scored_in_words, search_section
 from tasks.results.search import SearchResult
 from tasks.results.trials import TrialsResult, TriedRecipe
 
@@ -27,9 +27,8 @@ def trials_lines(result: TrialsResult) -> list[str]:
         f"names them."
     ]
     if result.tau is not None:
-        lines.append(
-            f"The last round and the whole trainings of the candidates agree with tau {result.tau:.2f} (1: one order)."
-        )
+        chosen = sum(one.state == "candidate" for one in result.trials)
+        lines.append(agreement_line("The last round", result.tau, chosen))
     return [*lines, *(f"Note: {note}." for note in result.notes)]
 
 
