@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.metrics.of_label_sets import MOST_LABELS
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import ColumnChoice
 from tasks.task_types.texts.tagged_lines import are_tagged_lines
@@ -23,6 +24,14 @@ MANY_ROWS = 20
 def has_no_label(task: str | None) -> bool:
     """Tell whether rows of a type of task have no label: the texts themselves are what is learned."""
     return task is not None and NO_LABEL in task_type(task).columns
+
+
+def names_in_lists(cells: Sequence[Any]) -> set[str]:
+    """Return the texts of a column of lists of labels, or of one in which these are one text; none of other values."""
+    lists = [cell.split("|") if isinstance(cell, str) else cell for cell in cells if cell is not None]
+    flat = [one for cell in lists if isinstance(cell, list) for one in cell]
+    repeated = len(set(map(str, flat))) <= len(flat) / 2
+    return {*map(str, flat)} if repeated and all(isinstance(one, str) for one in flat) else set()
 
 
 def nothing_to_learn(
@@ -42,6 +51,11 @@ def nothing_to_learn(
         return (
             f"{file} is read as one text a line; --task next-words or --task masked-words learns from texts alone, for "
             f"another task save it as .csv or .tsv, with a label beside each text"
+        )
+    if (named := next((name for name in nested if len(names_in_lists(nested[name])) > MOST_LABELS), None)) is not None:
+        return (
+            f"{file}: the lists of {named!r} have {len(names_in_lists(nested[named]))} different texts, and "
+            f"{MOST_LABELS} different labels are possible; join rare ones, or leave them out of the lists"
         )
     known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
     single = [f"{name!r} has {brief(next(iter(one)))!r} in every row" for name, one in known.items() if len(one) == 1]
@@ -88,6 +102,11 @@ def all_differ(labels: Sequence[Any]) -> bool:
 def no_type_fits(file: str, labels: Sequence[Any], chosen: ColumnChoice, able: Sequence[str]) -> str:
     """Return a sentence about a label column that no task type of those that can read it would use."""
     count = len({str(value) for value in labels if value is not None})
+    if labels and all(isinstance(value, Mapping) and sum(map(bool, value.values())) == 1 for value in labels):
+        return (
+            f"{file}: each row has exactly one of the columns {chosen.label} set, which is one class in several "
+            f"columns; write its name into one column, or learn them as several labels by --task multi-label"
+        )
     if count == 1:
         kind = "list" if isinstance(labels[0], list) else "value"
         why = f"one {kind} in all rows, which teaches nothing"

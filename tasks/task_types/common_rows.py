@@ -81,8 +81,8 @@ def with_flags(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 def are_flags(values: Sequence[Any]) -> bool:
     """Tell whether a column holds 0 and 1, and nothing else."""
-    known = known_values(values)
-    return all(isinstance(value, int) and value in (0, 1) for value in known) and different(list(map(int, known))) == 2
+    known = known_values(values)  # as numbers with a point, too, as pandas writes a column that once had a gap
+    return all(isinstance(value, (int, float)) and value in (0, 1) for value in known) and len({*map(int, known)}) == 2
 
 
 def in_one_value(values: Sequence[Any]) -> list[Any]:

@@ -58,7 +58,7 @@ def columns_of_options(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | N
         label = label_of_options(some, others, rendered(pair, some, len(some[used[0]]))[0], used)
         if label is not None:
             return ColumnChoice(text, pair, label, is_sure=True, why_text=why)
-        if used[0].lower() in SURE_LISTS:
+        if used[0].lower() in SURE_LISTS or any(count_from_one(some[name], len(used)) for name in named_labels(others)):
             require_other_labels(some, others, used[0], rendered(pair, some, len(some[used[0]]))[0])
     return None
 
@@ -82,8 +82,7 @@ def require_other_labels(
     columns: Mapping[str, Sequence[Any]], others: Mapping[str, Sequence[Any]], options: str, pairs: Sequence[Any]
 ) -> None:
     """Raise DataError for a column of labels that are the places or letters of options, and name none of some row."""
-    known = {name.lower(): name for name in others}
-    for name in (known[one] for one in LABEL_NAMES if one in known):
+    for name in named_labels(others):
         for row, (label, pair) in enumerate(zip(columns[name], pairs, strict=True), start=1):
             if not isinstance(pair, str) or not SIGN.fullmatch(str(label)):
                 continue
@@ -91,6 +90,19 @@ def require_other_labels(
                 place_of_label(label, options_in(pair))
             except ValueError as error:
                 raise DataError(f"{options} holds options, and {name} does not name them; row {row}: {error}") from None
+
+
+def named_labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the columns that have a usual name of a label of options."""
+    known = {name.lower(): name for name in columns}
+    return [known[one] for one in LABEL_NAMES if one in known]
+
+
+def count_from_one(values: Sequence[Any], options: int) -> bool:
+    """Tell whether a column has each number from 1 to the number of options, as places that are counted from 1."""
+    return options > 1 and {str(value) for value in known_values(values)} == {
+        str(place + 1) for place in range(options)
+    }
 
 
 def right_beside_wrong(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | None:

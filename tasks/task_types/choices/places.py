@@ -98,6 +98,11 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
         return alike[0]
     if (sign := place_of_sign(text, options)) is not None:
         return sign
+    if text == str(len(options)):
+        raise ValueError(
+            f"the label {in_quotes(text)} is none of 0 to {len(options) - 1}, the places of {len(options)} options; "
+            f"places are counted from 0: subtract 1, or write letters"
+        )
     listed = ", ".join(in_quotes(option) for option in options[:4])
     raise ValueError(
         f"the label {in_quotes(text)} names none of {len(options)} options ({listed}); write a place from 0 on, a "

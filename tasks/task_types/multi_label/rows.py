@@ -278,7 +278,9 @@ def guess_sets(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> Ta
         names = names_of_labels(rows)
     except DataError:
         return None
-    sizes = [len(cell) for cell in written if cell is not None]
+    # a csv has an empty cell for no label, which is read as nothing
+    may_be_empty = any(isinstance(cell, str) for cell in cells)
+    sizes = [len(cell or ()) for cell in written if cell is not None or may_be_empty]
     if chosen.task is None and (not holds_several(cells, written) or is_aligned(columns, chosen.label)):
         return None
     counts = Counter(label for cell in written for label in set(map(str, cell or ())))

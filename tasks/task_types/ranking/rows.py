@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.architectures import ModelConfig
 from tasks.errors import DataError
-from tasks.task_types.common_rows import are_strings, known_values
+from tasks.task_types.common_rows import are_strings, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.ranking.candidates import HIGHEST_GRADE, grades_in, texts_to_rank
 from tasks.task_types.retrieval.rows import PASSAGE_WORDS, QUERY_WORDS, name_has
+from tasks.task_types.texts.templates import columns_in
 from tasks.task_types.types import GRADE, QUERY, TEXT_TO_RANK
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ RANKS_FIT = 0.97
 """How well a table fits that has several texts of each query, some relevant and some not."""
 MEAN_TEXTS = 2
 """Mean number of texts of a query from which on a table may be one of ranking."""
-TEXT_WORDS = (*PASSAGE_WORDS, "answer", "text", "title", "product")
-GRADE_WORDS = ("label", "relevance", "relevant", "grade", "score", "selected")
+TEXT_WORDS = (*PASSAGE_WORDS, "answer", "text", "title", "product", "doc", "content", "body")
+GRADE_WORDS = ("label", "relevance", "relevant", "grade", "score", "selected", "rel")
 """Usual words in the names of columns of texts that are ranked, and of grades."""
 SHARE_OF_MIXED = 0.5
 """Share of the queries that must have texts of several grades."""
@@ -114,11 +115,37 @@ def columns_of_queries(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | N
     # ids are texts of one word, and are named like what they stand for
     some = sorted((name for name in columns if are_strings(columns[name])), key=lambda name: name.endswith("id"))
     query = next((name for name in some if name_has(name, QUERY_WORDS)), None)
-    passage = next((name for name in some if name != query and name_has(name, TEXT_WORDS)), None)
-    label = next((name for name in columns if name_has(name, GRADE_WORDS) and name not in (query, passage)), None)
-    if query is None or passage is None or label is None or not are_ranked(columns, query, passage, label):
+    if query is None:
         return None
-    return ColumnChoice(query, passage, label, why_text="a query with several texts")
+    if (lists := lists_of_texts(columns, query)) is not None:
+        return lists
+    named = [name for name in some if name != query and name_has(name, TEXT_WORDS) and not name.endswith("id")]
+    passage = max(
+        named or [one for one in some if one != query and name_has(one, TEXT_WORDS)],
+        default=None,
+        key=lambda name: mean_words(columns[name]),
+    )  # beside a title, the text itself
+    if passage is None:
+        return None
+    marks = [name for name in columns if name_has(name, GRADE_WORDS) and name not in (query, passage)]
+    label = next((name for name in marks if are_ranked(columns, query, passage, name)), None)
+    return None if label is None else ColumnChoice(query, passage, label, why_text="a query with several texts")
+
+
+def lists_of_texts(columns: Mapping[str, Sequence[Any]], query: str) -> ColumnChoice | None:
+    """Return the columns of a table that has a row for each query, with lists of texts and of as many grades; None for
+    any other table."""
+    lists = {name: known_values(values) for name, values in columns.items()}
+    lists = {name: cells for name, cells in lists.items() if cells and all(isinstance(one, list) for one in cells)}
+    texts = [name for name, cells in lists.items() if all(isinstance(one, str) for cell in cells for one in cell)]
+    grades_of = [name for name, cells in lists.items() if all(is_grade(one) for cell in cells for one in cell)]
+    for passages in texts:
+        for label in grades_of:
+            sizes = [[*map(len, lists[name])] for name in (passages, label)]
+            mixed = sum(len(set(cell)) > 1 for cell in lists[label])
+            if sizes[0] == sizes[1] and max(sizes[0]) > 1 and mixed >= SHARE_OF_MIXED * len(sizes[0]):
+                return ColumnChoice(query, f"{{{passages}[]}}", label, why_text="a query with a list of texts")
+    return None
 
 
 def are_ranked(columns: Mapping[str, Sequence[Any]], query: str, passage: str, label: str) -> bool:
@@ -134,9 +161,13 @@ def are_ranked(columns: Mapping[str, Sequence[Any]], query: str, passage: str, l
 
 def guess_ranking(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return how a table of queries with several graded texts each would be used; None for any other table."""
-    if chosen.task != "ranking" or chosen.pair not in columns or chosen.text not in columns:
+    if chosen.task != "ranking" or chosen.pair is None or chosen.text not in columns:
+        return None
+    if not {*columns_in(chosen.pair)} <= {*columns}:
         return None
     rows, queries = len(columns[chosen.text]), len(set(columns[chosen.text]))
+    if chosen.pair not in columns:  # a list of texts in each row
+        rows = sum(len(cell or ()) for cell in columns[columns_in(chosen.pair)[0]])
     reason = f"{chosen.text} has {rows / queries:.1f} texts on average, which {chosen.label} grades"
     return TableGuess(RANKS_FIT, reason, ("ndcg_at_10", "mrr_at_10", "average_precision"))
 

@@ -14,7 +14,7 @@ from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, Tab
 from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
 from tasks.task_types.types import PASSAGE, RELEVANCE, TEXT
 
-QUERY_WORDS = ("query", "question", "anchor")
+QUERY_WORDS = ("query", "question", "anchor", "search")
 PASSAGE_WORDS = ("passage", "context", "document", "paragraph", "positive")
 """Usual names of the columns of queries and of passages."""
 NAMED_QUERY_FITS = 0.95

@@ -279,9 +279,11 @@ def are_texts_of_tags(values: Sequence[Any]) -> bool:
 
 
 def are_words(values: Sequence[Any]) -> bool:
-    """Tell whether all lists are of texts that are not all tags."""
+    """Tell whether all lists are of texts that are not all tags, and seldom several words."""
     flat = [word for value in values for word in value]
-    return all(isinstance(word, str) for word in flat) and any(split_tag(word) is None for word in flat)
+    if not all(isinstance(word, str) for word in flat) or sum(" " in word for word in flat) > len(flat) / 2:
+        return False
+    return any(split_tag(word) is None for word in flat)
 
 
 def are_as_long(words: Sequence[Any], tags: Sequence[Any]) -> bool:

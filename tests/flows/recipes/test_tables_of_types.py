@@ -136,6 +136,83 @@ def test_places_that_are_wrong_are_not_read_and_it_is_said(tmp_path: Path) -> No
     assert "answer_start does not say where, and is not read" in notes
 
 
+# --- graded texts of queries ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "grade", "beside"),
+    [
+        ("query", "passage", "label", "bm25_score"),
+        ("query", "text", "label", "title"),
+        ("query", "doc", "rel", ""),
+        ("search_term", "content", "relevance", ""),
+    ],
+)
+def test_graded_texts_are_ranked_whatever_their_columns_are_called(
+    query: str, text: str, grade: str, beside: str, tmp_path: Path
+) -> None:
+    """A score of another engine ended the search for grades, a title was ranked in place of its text, and texts of
+    other names were classified without their query."""
+    table: dict[str, list[Any]] = {query: [one for one in QUESTIONS[:60] for _ in range(4)]}
+    others = {"title": [drawn(2) for _ in PASSAGES], "bm25_score": [number / 7 for number in range(COUNT)]}
+    table |= {beside: others[beside]} if beside else {}
+    table |= {text: PASSAGES, grade: [1, 0, 0, 0] * 60}
+    recipe, _ = started(tmp_path, table)
+    assert (recipe.spec.kind, recipe.spec.text, recipe.spec.pair, recipe.spec.label) == ("ranking", query, text, grade)
+
+
+def test_lists_of_graded_texts_are_ranked(tmp_path: Path) -> None:
+    """They were taken for words and their tags, and no option of init made the right recipe."""
+    lists = [PASSAGES[start : start + 4] for start in range(0, COUNT, 4)]
+    table = {"query": QUESTIONS[:60], "passages": lists, "labels": [[0, 2, 0, 1]] * 60}
+    recipe, notes = started(tmp_path, table)
+    assert (recipe.spec.kind, recipe.spec.pair, recipe.spec.label) == ("ranking", "{passages[]}", "labels")
+    assert "query has 4.0 texts on average, which labels grades" in notes and "to be corrected" not in notes
+    divided, _, _ = divided_rows(tmp_path / "train.parquet", RowsSlice(task=recipe.spec, purge=False))
+    assert divided["train"].labels[0] == "0 2 0 1"
+
+
+# --- several labels ---------------------------------------------------------------------------------------------------
+
+
+def test_columns_of_0_and_1_with_a_point_are_several_labels(tmp_path: Path) -> None:
+    """As pandas writes them after a gap: the first of them became a class, and the others were not read."""
+    flags = {name: [float((row >> place) & 1) for row in range(COUNT)] for place, name in enumerate(("a", "b", "c"))}
+    recipe, _ = started(tmp_path, {"text": PASSAGES, **flags})
+    assert (recipe.spec.kind, recipe.spec.labels) == ("multi-label", ("a", "b", "c"))
+
+
+def test_one_class_in_several_columns_and_too_many_labels_have_a_way_out(tmp_path: Path) -> None:
+    flags = {name: [int(row % 3 == place) for row in range(COUNT)] for place, name in enumerate(("a", "b", "c"))}
+    with pytest.raises(DataError, match="exactly one of the columns a, b, c set.*--task multi-label"):
+        started(tmp_path, {"text": PASSAGES, **flags})
+    assert started(tmp_path, {"text": PASSAGES, **flags}, task="multi-label")[0].spec.kind == "multi-label"
+    lists = [[f"l{row % 90}", f"l{row % 7}"] for row in range(COUNT)]
+    with pytest.raises(DataError, match="the lists of 'labels' have 90 different texts, and 52 different labels are"):
+        started(tmp_path, {"text": PASSAGES, "labels": lists})
+
+
+def test_rows_without_a_label_are_counted_in_a_csv_too(tmp_path: Path) -> None:
+    """Their cells are empty, and a recipe said that none had no label."""
+    cells = ["a|b", "", "b|c", "a", "c|a"] * 24
+    lines = [f"{passage},{cell}" for passage, cell in zip(PASSAGES, cells, strict=False)]
+    (tmp_path / "a.csv").write_text("\n".join(["text,labels", *lines]) + "\n")
+    made = starter_recipe(str(tmp_path / "a.csv"), tmp_path / "a.yaml", Wishes())
+    assert "3 labels, 1.4 a row on average, none in 20% of the rows" in made.text
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("option1", "option2"), ("answerA", "answerB", "answerC")])
+def test_places_that_are_counted_from_one_are_refused_with_the_way_out(names: tuple[str, ...], tmp_path: Path) -> None:
+    """Winogrande and Social IQa became classes of the question, whose options were not read."""
+    options = {name: [drawn(3) for _ in range(COUNT)] for name in names}
+    table = {"sentence": PASSAGES, **options, "answer": [str(1 + row % len(names)) for row in range(COUNT)]}
+    with pytest.raises(DataError, match=rf"answer does not name them; row {len(names)}: .*counted from 0: subtract 1"):
+        started(tmp_path, table)
+
+
 def test_options_in_columns_named_by_letters_are_choices(tmp_path: Path) -> None:
     """A table of that form (MMLU's) was taken for a classification by A, B, C and D."""
     columns = {letter: [drawn(2) for _ in range(COUNT)] for letter in "ABCD"}
