@@ -22,7 +22,7 @@ from tasks.recipe.makers.trials import RecipeTrials
 from tasks.recipe.students import STRATEGY_NAMES
 
 Format = Literal["torch", "onnx", "int8", "int8-table4"]
-FORMATS: tuple[str, ...] = ("torch", "onnx", "int8", "int8-table4")
+NEAREST_FIRST: tuple[str, ...] = ("torch", "onnx", "int8", "int8-table4")
 """From a teacher's own format to those that are farthest from it."""
 BYTES = {"": 1.0, "B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 UNITS: dict[str, dict[str, float]] = {
