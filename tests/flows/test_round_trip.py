@@ -102,23 +102,26 @@ def test_a_pulled_model_answers_bit_for_bit_as_judged_without_our_code(
     assert answers["labels"] == {"0": "negative", "1": "positive"} and answers["ours"] == []
 
 
-LENGTHS = {"config.json": "limbeck_max_length", "tokenizer_config.json": "model_max_length"}
-"""Files of a pulled model that state the longest input of the evaluation, and the names under which they do."""
+STATED = {
+    "config.json": {"limbeck_max_length": 16, "limbeck_pairs": False},
+    "tokenizer_config.json": {"model_max_length": 16},
+}
+"""Files of a pulled model that state the inputs of the evaluation, and how."""
 
 
 def test_the_pulled_files_are_the_checkpoint_that_was_judged(result: dict[str, Any], home: Home, pulled: Path) -> None:
-    """All of them byte for byte, but for the longest input of the evaluation, which two of them state."""
+    """All of them byte for byte, but for the inputs of the evaluation, which two of them state."""
     stage = next(row["stage"] for row in result["manifest"]["stages"] if row["stage"].startswith("distill-predictions"))
     judged = FolderStore(Path(home.store)).folder(made(result, home, stage))
     assert digest_of(take_inventory(judged, "checkpoint")) == next(
         model["checkpoint"] for model in result["models"] if model["name"] == "half"
     )
     for path in judged.iterdir():
-        if path.name not in LENGTHS:
+        if path.name not in STATED:
             assert (pulled / path.name).read_bytes() == path.read_bytes(), path.name
             continue
         ours, theirs = (json.loads(file.read_text()) for file in (pulled / path.name, path))
-        assert ours == theirs | {LENGTHS[path.name]: 16} and theirs.get(LENGTHS[path.name]) != 16
+        assert ours == theirs | STATED[path.name] != theirs
 
 
 def test_a_long_text_is_truncated_where_the_evaluation_truncated(pulled: Path) -> None:

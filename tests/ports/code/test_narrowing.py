@@ -265,7 +265,7 @@ def test_which_families_are_narrowed_and_by_which_knob() -> None:
         "WAYS": {"ways", "whole"},  # a latency table times graphs in all of them
         "READERS": {"task.kind", "task_type"},
         "THRESHOLDS": {"task_type"},
-        "TASK_TYPES": {"task_type", "task.kind", "whole"},  # a stored model's type is looked for among all of them
+        "TASK_TYPES": {"task_type", "task.kind"},
         "UNTRAINED_SCORES": {"task_type"},
     }
 
