@@ -52,11 +52,12 @@ def nothing_to_learn(
             f"{file} is read as one text a line; --task next-words or --task masked-words learns from texts alone, for "
             f"another task save it as .csv or .tsv, with a label beside each text"
         )
-    if (named := next((name for name in nested if len(names_in_lists(nested[name])) > MOST_LABELS), None)) is not None:
-        return (
-            f"{file}: the lists of {named!r} have {len(names_in_lists(nested[named]))} different texts, and "
-            f"{MOST_LABELS} different labels are possible; join rare ones, or leave them out of the lists"
-        )
+    for name, cells in nested.items():
+        if (count := len(names_in_lists(cells))) > MOST_LABELS:
+            return (
+                f"{file}: the lists of {name!r} have {count} different texts, and {MOST_LABELS} different labels are "
+                f"possible; join rare ones, or leave them out of the lists"
+            )
     known = {name: {str(value) for value in column if value not in (None, "")} for name, column in values.items()}
     single = [f"{name!r} has {brief(next(iter(one)))!r} in every row" for name, one in known.items() if len(one) == 1]
     single += [f"{name!r} is empty" for name, one in known.items() if not one]

@@ -268,8 +268,8 @@ def predict_texts(
     return graph.spans(outputs, card, written if pairs is None else pairs)
 
 
-def require_texts(task_type: str, judged_pairs: bool | None, *, pairs: bool) -> None:
-    """Raise DataError where a row has one text and the model reads two, by its type or by ``judged_pairs``, what its
+def require_texts(task_type: str, stated: bool | None, *, pairs: bool) -> None:
+    """Raise DataError where a row has one text and the model reads two, by its type or by ``stated``, what its
     folder states of the rows of its evaluation, or the other way round; ``pairs`` tells whether rows have two."""
     columns = {column.role: column for column in TASK_TYPES[task_type].columns}
     if GRAPHS[task_type].needs_pair and not pairs:
@@ -285,9 +285,9 @@ def require_texts(task_type: str, judged_pairs: bool | None, *, pairs: bool) -> 
     if "pair" not in columns or columns["pair"].required:
         return
     # The answer to a question with one text too few, or one too many, would look like any other.
-    if judged_pairs is True and not pairs:
+    if stated is True and not pairs:
         raise DataError(f"this model has learned from pairs of texts, and one text is given; {NAME_SECOND}")
-    if judged_pairs is False and pairs:
+    if stated is False and pairs:
         raise DataError(f"this model has learned from single texts, and two are given; {NAME_ONE}")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from tasks.errors import RecipeError
-from tasks.recipe.makers.search import NEAREST_FIRST, Bound, LatencySlice, ShapeSearch
+from tasks.recipe.makers.search import Bound, Format, LatencySlice, ShapeSearch
 from tasks.recipe.makers.supernets import WHOLE
 from tasks.results.row import Number
 from tasks.results.search import JudgedShape, LatencyCell, LatencyTable
@@ -175,7 +176,7 @@ def most_of_each_budget(bounds: Sequence[Bound], table: LatencyTable, joules_per
     """Return the largest legal cost of each budget; shares are of the teacher's shape in the format of the space that
     is the nearest to its own, whatever their order in the recipe."""
     whole = [cell for cell in table.cells if (cell.width, cell.neurons) == (WHOLE, WHOLE)]
-    teacher = min(whole, key=lambda cell: NEAREST_FIRST.index(cell.format))
+    teacher = min(whole, key=lambda cell: get_args(Format).index(cell.format))
     costs = predicted_costs(teacher, table.layers, table.vocabulary, table.vocabulary, joules_per_ms)
     return {bound.name: bound.amount * (costs[bound.name] if bound.of_teacher else 1.0) for bound in bounds}
 

@@ -35,6 +35,7 @@ from tasks.search.measured_costs import limits_of_graphs
 from tasks.search.ranking import LARGEST_LATENCY_ERROR, LEAST_RANK, rounds_of
 from tasks.search.space import (
     SizedVocabulary,
+    amount_of,
     fitting_forms,
     fitting_shapes,
     largest_first,
@@ -297,7 +298,7 @@ def budgets_in_words(search: ShapeSearch, table: LatencyTable, joules_per_ms: fl
     """Return the budgets, of shares of the teacher's with the amount that they are."""
     bounds = search.require_budget()
     most = most_of_each_budget(bounds, table, joules_per_ms)
-    return tuple(f"{one}, {one.in_unit(most[one.name])}" if one.of_teacher else str(one) for one in bounds)
+    return tuple(f"{one}, {amount_of(most[one.name])} {one.unit}" if one.of_teacher else str(one) for one in bounds)
 
 
 def note_of_few_rows(shared: SharedArtifacts) -> list[str]:

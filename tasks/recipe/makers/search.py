@@ -22,7 +22,6 @@ from tasks.recipe.makers.trials import RecipeTrials
 from tasks.recipe.students import STRATEGY_NAMES
 
 Format = Literal["torch", "onnx", "int8", "int8-table4"]
-NEAREST_FIRST: tuple[str, ...] = ("torch", "onnx", "int8", "int8-table4")
 """From a teacher's own format to those that are farthest from it."""
 BYTES = {"": 1.0, "B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 UNITS: dict[str, dict[str, float]] = {
@@ -57,13 +56,13 @@ class Bound:
             metric=FIGURES_OF_BUDGETS.get(self.name, self.name), at_most=self.amount, of_teacher=self.of_teacher
         )
 
-    def in_unit(self, amount: float) -> str:
-        """Return an amount of its figure with the unit."""
-        return f"{amount:,.4g} {UNIT_OF_FIGURES[self.name]}"
+    @property
+    def unit(self) -> str:
+        """The unit of its figure."""
+        return UNIT_OF_FIGURES[self.name]
 
     def __str__(self) -> str:
-        told = "of the teacher" if self.of_teacher else UNIT_OF_FIGURES[self.name]
-        return f"{self.name} ≤ {self.amount:,.10g} {told}"
+        return f"{self.name} ≤ {self.amount:,.10g} {'of the teacher' if self.of_teacher else self.unit}"
 
 
 def budget_as_bound(name: str, given: str | float) -> Bound:

@@ -71,11 +71,16 @@ def place_of_label(label: Any, options: Sequence[str], is_sign: bool = False) ->
         sign = place_of_sign(on_one_line(label), options) if is_sign else None
         return place_of_text(label, options) if sign is None else sign
     if not 0 <= label < len(options):
-        raise ValueError(
-            f"the label {label} is none of 0 to {len(options) - 1}, the places of {len(options)} options; places are "
-            f"counted from 0: subtract 1, or write letters"
-        )
+        raise ValueError(not_a_place(str(label), options))
     return label
+
+
+def not_a_place(label: str, options: Sequence[str]) -> str:
+    """Return a sentence on a label that counts beyond the options."""
+    return (
+        f"the label {label} is none of 0 to {len(options) - 1}, the places of {len(options)} options; places are "
+        f"counted from 0: subtract 1, or write letters"
+    )
 
 
 def place_of_text(label: str, options: Sequence[str]) -> int:
@@ -99,10 +104,7 @@ def place_of_text(label: str, options: Sequence[str]) -> int:
     if (sign := place_of_sign(text, options)) is not None:
         return sign
     if text == str(len(options)):
-        raise ValueError(
-            f"the label {in_quotes(text)} is none of 0 to {len(options) - 1}, the places of {len(options)} options; "
-            f"places are counted from 0: subtract 1, or write letters"
-        )
+        raise ValueError(not_a_place(in_quotes(text), options))
     listed = ", ".join(in_quotes(option) for option in options[:4])
     raise ValueError(
         f"the label {in_quotes(text)} names none of {len(options)} options ({listed}); write a place from 0 on, a "

@@ -119,12 +119,9 @@ def columns_of_queries(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | N
         return None
     if (lists := lists_of_texts(columns, query)) is not None:
         return lists
-    named = [name for name in some if name != query and name_has(name, TEXT_WORDS) and not name.endswith("id")]
-    passage = max(
-        named or [one for one in some if one != query and name_has(one, TEXT_WORDS)],
-        default=None,
-        key=lambda name: mean_words(columns[name]),
-    )  # beside a title, the text itself
+    passages = [name for name in some if name != query and name_has(name, TEXT_WORDS)]
+    # beside a title, the text itself
+    passage = max(passages, default=None, key=lambda name: (not name.endswith("id"), mean_words(columns[name])))
     if passage is None:
         return None
     marks = [name for name in columns if name_has(name, GRADE_WORDS) and name not in (query, passage)]

@@ -18,8 +18,7 @@ def text_fields(schema: pa.Schema) -> dict[str, tuple[str, str]]:
 
     found = dict[str, tuple[str, str]]()
     for column in schema:
-        is_object = pa.types.is_struct(column.type) and column.type.num_fields
-        fields = list(column.type) if is_object else []
+        fields = list(column.type) if pa.types.is_struct(column.type) else []
         if all(pa.types.is_string(one.type) or pa.types.is_large_string(one.type) for one in fields):
             found |= {f"{column.name}{BETWEEN_NAMES}{one.name}": (column.name, one.name) for one in fields}
     return {name: place for name, place in found.items() if name not in schema.names}
@@ -31,8 +30,8 @@ def with_text_fields(batch: pa.Table, fields: dict[str, tuple[str, str]]) -> pa.
 
     for name, (column, field) in fields.items():
         objects = batch.column(column).combine_chunks()
-        known = pa.types.is_struct(objects.type) and objects.type.get_field_index(field) >= 0
+        at = objects.type.get_field_index(field) if pa.types.is_struct(objects.type) else -1
         # unlike ``field``, ``flatten`` knows that a row without an object has no text
-        values = objects.flatten()[objects.type.get_field_index(field)] if known else pa.nulls(len(batch), pa.string())
+        values = objects.flatten()[at] if at >= 0 else pa.nulls(len(batch), pa.string())
         batch = batch.append_column(name, values)
     return batch
