@@ -183,6 +183,7 @@ def nvmlDeviceGetTotalEnergyConsumption(handle):
 def test_gpus_count_their_own_millijoules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library here is a stand-in: no machine of these tests has a GPU."""
     (tmp_path / "pynvml.py").write_text(NVML)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)  # a library may have loaded the real one
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     gpus = Gpus()
@@ -192,7 +193,7 @@ def test_gpus_count_their_own_millijoules(tmp_path: Path, monkeypatch: pytest.Mo
     assert gpus.since() == pytest.approx(2.5), "another's GPU is not ours"
     pynvml.counters.clear()
     assert gpus.since() is None, "an older GPU has no counter"
-    monkeypatch.delitem(sys.modules, "pynvml")
+    del sys.modules["pynvml"]
 
 
 def test_two_stages_on_one_gpu_share_its_joules(tmp_path: Path) -> None:
