@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,10 @@ def test_a_run_that_is_cancelled_ends_in_order_and_another_process_goes_on(
     server."""
     home = tmp_path / "home"
     first = start(recipe, home)
-    press_cancel(first, wait_for_training(first))
+    read = wait_for_training(first)
+    with engines_held(first) as stopped:
+        press_cancel(first, read)
+        wait_for_sigterm(stopped)
     require_an_orderly_end(first, home, "press_cancel")
     logged = [said for (said,) in asked(home / "prefect.db", "select message from log")]
     assert not [said for said in logged if "Crash" in said], "what a person stopped is no crash"
@@ -222,12 +226,44 @@ def require_that_the_janitor_ends_what_was_left_open(home: Path, working: Path) 
     assert "CRASHED" in states and not states & {"RUNNING", "PENDING", "SCHEDULED"}
 
 
+@contextlib.contextmanager
+def engines_held(run: subprocess.Popen[str]) -> Iterator[list[int]]:
+    """Let the engines of a run stand still meanwhile: it asks Prefect every few seconds whether it was cancelled, and a
+    fast machine has trained the teacher by then. Give their processes."""
+    servers = [pid for pid in children_of(run.pid) if b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    engines = [pid for server in servers for pid in children_of(server)]
+    assert engines, "no engine runs"
+    for pid in engines:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield engines
+    finally:
+        for pid in engines:
+            os.kill(pid, signal.SIGCONT)
+
+
+def wait_for_sigterm(engines: list[int]) -> None:
+    """Return when the run has told one of the processes, which stand still, to stop."""
+    limit = time.monotonic() + PATIENCE
+    while time.monotonic() < limit:
+        for pid in engines:
+            pending = re.search(r"ShdPnd:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+            if pending and int(pending[1], 16) >> (signal.SIGTERM - 1) & 1:
+                return
+        time.sleep(0.1)
+    raise AssertionError("the run has not told its engines to stop")
+
+
+def children_of(pid: int) -> list[int]:
+    found = (children.read_text().split() for children in Path(f"/proc/{pid}/task").glob("*/children"))
+    return [int(child) for children in found for child in children]
+
+
 def prefect_server_of(run: subprocess.Popen[str]) -> int:
     """Return the process of the Prefect server that a run has started."""
-    for children in Path(f"/proc/{run.pid}/task").glob("*/children"):
-        for pid in children.read_text().split():
-            if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return int(pid)
+    for pid in children_of(run.pid):
+        if b"prefect" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
     raise AssertionError("the run has no Prefect server of its own")
 
 
