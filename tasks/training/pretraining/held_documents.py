@@ -5,7 +5,8 @@ Shape letters: B batch, D width, P predicted places.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,28 @@ class HeldCounts:
     pairs: int = 0
     order_loss: float = 0.0
     right_pairs: int = 0
+    targets: Counter[int] = field(default_factory=Counter)
+    """How often each token was to be predicted."""
 
     def add(self, words_PV: Tensor, order_B2: Tensor, batch: PairBatch) -> None:
         """Add a batch."""
         self.words += len(batch.targets_P)
+        self.targets.update(batch.targets_P.tolist())
         self.word_loss += float(F.cross_entropy(words_PV, batch.targets_P, reduction="sum"))
         self.right_words += int((words_PV.argmax(-1) == batch.targets_P).sum())
         self.pairs += len(batch.labels_B)
         self.order_loss += float(F.cross_entropy(order_B2, batch.labels_B, reduction="sum"))
         self.right_pairs += int((order_B2.argmax(-1) == batch.labels_B).sum())
+
+    @property
+    def most_frequent(self) -> int:
+        """Of how many words the most frequent one is right, which takes no model."""
+        return max(self.targets.values(), default=0)
+
+    @property
+    def knows_frequencies_alone(self) -> bool:
+        """Whether no more words are right than by their frequencies, beyond two standard errors of that count."""
+        return self.right_words <= self.most_frequent + 2 * self.most_frequent**0.5
 
 
 class HeldDocuments:
@@ -90,8 +104,9 @@ class HeldDocuments:
         return made
 
     def facts(self) -> dict[str, object]:
-        """Return accuracies: of words in text as it stands, of swapped segments, and of segments of two documents. Both
-        kinds of pairs are asked of every model with an order head, also of the kind that it did not learn."""
+        """Return accuracies: of words in text as it stands, beside that of the most frequent one alone; of swapped
+        segments, and of segments of two documents. Both kinds of pairs are asked of every model with an order head,
+        also of the kind that it did not learn."""
         if not len(self):
             return {"held_documents": 0}
         words = self.counts("none", PAIRS_AT_THE_END)
@@ -99,6 +114,8 @@ class HeldDocuments:
             "held_documents": len(self),
             "held_pairs": words.pairs,
             "words": words.right_words / words.words,
+            "most_frequent_word": words.most_frequent / words.words,
+            "knows_frequencies_alone": words.knows_frequencies_alone,
             "word_loss": words.word_loss / words.words,
         }
         for order in ("sop", "nsp") if self.knobs.order != "none" else ():

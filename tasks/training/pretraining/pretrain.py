@@ -67,6 +67,11 @@ def pretrain_on_pairs(job: Job) -> dict[str, object]:
     reported = HeldDocuments(model, learner.reader, knobs, corpus.reported_D2)
     facts = train(job, knobs, spec, place) | reported.facts()
     job.log(accuracies_in_words(facts))
+    if facts.get("knows_frequencies_alone"):
+        job.log(
+            f"it knows how frequent words are and no more: the most frequent one alone is right about "
+            f"{facts['most_frequent_word']:.1%}; lower pretraining.learning_rate, or give it more steps"
+        )
     save_model(model, tokenizer, job.output)
     more = {"choosing_documents": len(learner.choosing), "order": knobs.order}
     return facts | more | {"parameters": sum(value.numel() for value in model.parameters())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tasks.training.data.rows import load_tokenizer
 from tasks.training.jobs import JOBS
 from tasks.training.models.students import set_dropout
 from tasks.training.pretraining.encoders import HEAD_DROPOUT, load_pretrained, new_albert, new_encoder
-from tasks.training.pretraining.held_documents import HeldDocuments, RiseWatch
+from tasks.training.pretraining.held_documents import HeldCounts, HeldDocuments, RiseWatch
 from tasks.training.pretraining.pair_batches import PairReader
 from tasks.training.pretraining.pretrain import make_lamb
 from tasks.training.pretraining.sentences import DividedCorpus, read_divided
@@ -184,6 +185,28 @@ def test_documents_that_choose_are_reported_on_by_none_and_learned_by_none(corpu
         for found in (scores.pairs("sop", 64), other.pairs("sop", 64))
     ]
     assert tokens[0] and tokens[1] and not tokens[0] & tokens[1]
+
+
+def test_a_model_that_knows_how_frequent_words_are_and_no_more_is_told(
+    corpus: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of ten models pretrained in one run two were such, which only the figures of the others told."""
+    reader = reader_of(corpus, order="none")
+    model = new_encoder(len(load_tokenizer(corpus["vocabulary"])), reader.knobs, CPU)
+    held = HeldDocuments(model, reader, reader.knobs, reader.sentences.reported_D2)
+    frequent = held.counts("none", 512).targets.most_common(1)[0][0]
+    with torch.no_grad():
+        model.predictions.bias.fill_(-100.0)[frequent] = 100.0
+    facts = held.facts()
+    assert facts["words"] == facts["most_frequent_word"] and facts["knows_frequencies_alone"]
+    half = HeldCounts(words=100, right_words=50, targets=Counter({1: 30, 2: 70}))
+    assert half.most_frequent == 70 and half.knows_frequencies_alone
+    assert HeldCounts(words=100, right_words=80, targets=Counter({1: 70, 2: 30})).knows_frequencies_alone, "by chance"
+    assert not HeldCounts(words=100, right_words=90, targets=Counter({1: 70, 2: 30})).knows_frequencies_alone
+    said = list[str]()
+    monkeypatch.setattr(Job, "log", lambda job, message: said.append(message))
+    run("pretrain-encoder", knobs_of(**{**ALBERT, "learning_rate": 1e-9}), tmp_path / "model", **corpus)
+    assert said[-1].startswith("it knows how frequent words are and no more: the most frequent one alone is right")
 
 
 @pytest.mark.parametrize(
