@@ -27,12 +27,12 @@ READERS: dict[str, Reader] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
     "choices": CHOICES,
+    "ranking": RANKING,  # before tokens: graded texts of a query may have a list of their addresses, which are words
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
     "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
-    "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "chats": CHATS,
     "masked-words": MASKED_WORDS,

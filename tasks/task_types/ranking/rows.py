@@ -17,6 +17,7 @@ from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, Tab
 from tasks.task_types.ranking.candidates import HIGHEST_GRADE, grades_in, texts_to_rank
 from tasks.task_types.retrieval.rows import PASSAGE_WORDS, QUERY_WORDS, name_has
 from tasks.task_types.texts.templates import columns_in
+from tasks.task_types.texts.text_fields import GRADE_WORDS
 from tasks.task_types.types import GRADE, QUERY, TEXT_TO_RANK
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ RANKS_FIT = 0.97
 MEAN_TEXTS = 2
 """Mean number of texts of a query from which on a table may be one of ranking."""
 TEXT_WORDS = (*PASSAGE_WORDS, "answer", "text", "title", "product", "doc", "content", "body")
-GRADE_WORDS = ("label", "relevance", "relevant", "grade", "score", "selected", "rel")
-"""Usual words in the names of columns of texts that are ranked, and of grades."""
+"""Usual words in the names of columns of texts that are ranked."""
 SHARE_OF_MIXED = 0.5
 """Share of the queries that must have texts of several grades."""
 
@@ -134,7 +134,8 @@ def lists_of_texts(columns: Mapping[str, Sequence[Any]], query: str) -> ColumnCh
     any other table."""
     lists = {name: known_values(values) for name, values in columns.items()}
     lists = {name: cells for name, cells in lists.items() if cells and all(isinstance(one, list) for one in cells)}
-    texts = [name for name, cells in lists.items() if all(isinstance(one, str) for cell in cells for one in cell)]
+    texts = [name for name, cells in lists.items() if are_of_several_words(cells)]
+    texts.sort(key=lambda name: -mean_words(["\n".join(cell) for cell in lists[name]]))  # beside addresses, the texts
     grades_of = [name for name, cells in lists.items() if all(is_grade(one) for cell in cells for one in cell)]
     for passages in texts:
         for label in grades_of:
@@ -143,6 +144,12 @@ def lists_of_texts(columns: Mapping[str, Sequence[Any]], query: str) -> ColumnCh
             if sizes[0] == sizes[1] and max(sizes[0]) > 1 and mixed >= SHARE_OF_MIXED * len(sizes[0]):
                 return ColumnChoice(query, f"{{{passages}[]}}", label, why_text="a query with a list of texts")
     return None
+
+
+def are_of_several_words(cells: Sequence[Sequence[Any]]) -> bool:
+    """Tell whether lists are of texts, most of several words: words and their tags are another type's."""
+    flat = [one for cell in cells for one in cell]
+    return all(isinstance(one, str) for one in flat) and sum(" " in one for one in flat) > len(flat) / 2
 
 
 def are_ranked(columns: Mapping[str, Sequence[Any]], query: str, passage: str, label: str) -> bool:

@@ -172,6 +172,28 @@ def test_lists_of_graded_texts_are_ranked(tmp_path: Path) -> None:
     assert divided["train"].labels[0] == "0 2 0 1"
 
 
+@pytest.mark.parametrize("form", ["an object of lists", "a list of objects"])
+def test_graded_texts_within_a_column_are_ranked(form: str, tmp_path: Path) -> None:
+    """As MS MARCO has them, beside their addresses, and as files of rerankers do: nothing of them was read."""
+    lists = [PASSAGES[start : start + 4] for start in range(0, COUNT, 4)]
+    grades = [0, 1, 0, 0]
+    urls = ["http://a", "http://b", "http://c", "http://d"]
+    found: list[Any] = [{"is_selected": grades, "passage_text": texts, "url": urls} for texts in lists]
+    if form == "a list of objects":
+        found = [[{"text": text, "label": grade} for text, grade in zip(texts, grades, strict=True)] for texts in lists]
+    table = {"query": QUESTIONS[:60], "found": found, "answers": [[text.split()[0]] for text in PASSAGES[:60]]}
+    recipe, notes = started(tmp_path, table)
+    text, label = ("text", "label") if form == "a list of objects" else ("passage_text", "is_selected")
+    assert (recipe.spec.kind, recipe.spec.pair, recipe.spec.label) == (
+        "ranking",
+        f"{{found.{text}[]}}",
+        f"found.{label}",
+    )
+    assert f"query has 4.0 texts on average, which found.{label} grades" in notes
+    divided, _, _ = divided_rows(tmp_path / "train.parquet", RowsSlice(task=recipe.spec, purge=False))
+    assert divided["train"].labels[0] == "0 1 0 0" and divided["train"].pairs is not None
+
+
 # --- several labels ---------------------------------------------------------------------------------------------------
 
 

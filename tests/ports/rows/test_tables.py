@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -104,6 +105,33 @@ def test_texts_in_objects_are_columns(tmp_path: Path) -> None:
     spec = TaskSpec(name="mine", kind="seq2seq", text="translation.de", label="translation.fr", metrics=("bleu",))
     with pytest.raises(DataError, match="no label column 'translation.fr'; it has .*translation.de, translation.en"):
         prepare_rows(tmp_path / "a.jsonl", RowsSlice(task=spec), tmp_path / "out")
+
+
+def test_graded_texts_in_objects_are_columns_of_lists(tmp_path: Path) -> None:
+    """Answers with their places, words with their types, and turns of chats stay as they are."""
+    rows: list[dict[str, Any]] = [
+        {"found": [{"text": "a", "score": 2}, {"text": "b", "score": 0}], "passages": {"text": ["x"], "selected": [1]}},
+        {"found": [], "passages": {"text": [], "selected": []}},
+        {"found": None, "passages": None},
+        {"found": [{"text": "c", "score": None}, None], "passages": {"text": None, "selected": [0]}},
+    ]
+    others = {
+        "answers": {"text": ["x"], "answer_start": [0]},
+        "spans": [{"text": "x", "start": 0, "label": "PER"}],
+        "messages": [{"role": "user", "content": "x"}],
+    }
+    pq.write_table(pa.Table.from_pylist([row | others for row in rows]), tmp_path / "a.parquet")
+    table, opened = read_table(tmp_path / "a.parquet")
+    assert set(opened.columns) - {*rows[0], *others} == {
+        "found.text",
+        "found.score",
+        "passages.text",
+        "passages.selected",
+    }
+    assert table.column("found.text").to_pylist() == [["a", "b"], [], None, ["c", None]]
+    assert table.column("found.score").to_pylist() == [[2, 0], [], None, [None, None]]
+    assert table.column("passages.text").to_pylist() == [["x"], [], None, None]
+    assert table.column("passages.selected").to_pylist() == [[1], [], None, [0]]
 
 
 def test_shards_are_one_split_in_order(tmp_path: Path) -> None:
