@@ -26,6 +26,8 @@ class EngineOrder(TypedDict, total=False):
     processes: int
     device: str
     """``cpu`` or ``cuda``."""
+    gpus: list[str]
+    """The GPUs to compute on, as in CUDA_VISIBLE_DEVICES; empty: the first ones that are visible."""
     libraries: Mapping[str, str]
     """Versions in the stage's key, which the engine's must equal."""
 

@@ -47,6 +47,8 @@ async def start(
     """Start an engine in its folder; torchrun starts several processes that share one job."""
     processes, device = order.get("processes", 1), order.get("device", "cpu")
     own = environment(order["threads"], device)
+    if gpus := order.get("gpus"):
+        own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if server is not None and processes == 1 and server.serves(device):
         return await server.start(module, folder, errors, own)
     return await asyncio.create_subprocess_exec(

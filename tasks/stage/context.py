@@ -12,6 +12,7 @@ from tasks.contracts import Artifact
 from tasks.engine.events import EngineOrder, Event, ProgressEvent
 from tasks.engine.process import run_engine
 from tasks.ports.store.inputs import HeldInputs
+from tasks.stage.gpu_slots import own_gpus
 from tasks.stage.keys import StageSpec
 from tasks.stage.progress import ProgressPage
 from tasks.stage.session import Session, StageRecord
@@ -67,7 +68,9 @@ class StageContext:
             "device": self.spec.device.split("-")[0],
             "libraries": self.record.explanation["libraries"],
         }
-        self.facts |= await run_engine(self.spec.module, order, self.workspace, self.listen, self.session.engines)
+        with own_gpus(self.record.processes if self.spec.on_gpu else 0) as gpus:
+            order["gpus"] = gpus
+            self.facts |= await run_engine(self.spec.module, order, self.workspace, self.listen, self.session.engines)
 
     def listen(self, event: Event) -> None:
         """Forward an engine's event to the watcher, the tracker, the Prefect log and the meter."""
