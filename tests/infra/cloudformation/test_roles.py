@@ -135,6 +135,16 @@ def test_a_worker_may_do_what_it_does(asked: Asked, tmp_path: Path) -> None:
         assert not any(allowed(role, *each) for each in asked if each[1]), role
 
 
+def test_the_janitor_may_remove_what_it_finds(asked: Asked, tmp_path: Path) -> None:
+    """It was refused what had been set aside: a week after a stage was published by force it failed every hour, before
+    it came to anything else."""
+    store = S3Store(f"s3://{BUCKET}/store", tmp_path / "cache")
+    asyncio.run(work(store, tmp_path))
+    asked.clear()
+    assert any("quarantine/" in name for name in store.leftovers(0.0, (), dry=False))
+    assert [each for each in sorted(asked) if not allowed("CpuWorkerRole", *each)] == []
+
+
 def test_only_upkeep_removes_artifacts(asked: Asked, tmp_path: Path) -> None:
     store = S3Store(f"s3://{BUCKET}/store", tmp_path / "cache")
     asyncio.run(work(store, tmp_path))
