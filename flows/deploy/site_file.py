@@ -71,6 +71,8 @@ def pool_values(stacks: Mapping[str, StackOutputs], image: str, region: str, tag
     return {
         "device": workers["GpuDevice"],
         "image": image,
+        # the dispatcher may register and run definitions of this project alone
+        "family": f"{tags['Project']}-{tags['Stage']}-gpu",
         "cluster": workers["Cluster"],
         "capacity_provider_strategy": [{"capacityProvider": workers["Capacity"], "weight": 1, "base": 0}],
         "task_role_arn": workers["TaskRole"],

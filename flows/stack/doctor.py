@@ -251,6 +251,7 @@ def gpu_stages_elsewhere(stack: Stack) -> Iterator[Finding]:
     authorities = Path(trusted) if trusted else None
     try:
         yield gpu_stages_of(lambda path, body: probes.ask(f"{address}/{path}", user, password, body, authorities))
-    except OSError as error:
-        said = f"the Prefect server of PREFECT_API_URL does not tell: {error}"
-        yield Finding(SHOWN_AS, BAD, said, 'eval "$(limbeck env)"')
+    except (OSError, ValueError) as error:  # ValueError: a page that is no JSON, or an address without http
+        said = f"the Prefect server of PREFECT_API_URL, {address}, does not tell: {error}"
+        advice = 'eval "$(limbeck env)", or correct PREFECT_API_URL: it begins with http and ends in /api'
+        yield Finding(SHOWN_AS, BAD, said, advice)

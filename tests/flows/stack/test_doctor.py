@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from flows.home import Home
 from flows.stack import doctor, programs
 from flows.stack.checks.finding import BAD, OK, WARNING
-from flows.stack.doctor import examine
+from flows.stack.doctor import examine, gpu_stages_elsewhere
 from flows.stack.settings import Settings, Stack
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -87,3 +89,29 @@ def test_taken_ports_are_named(tmp_path: Path) -> None:
 def test_a_check_that_breaks_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "installed", lambda name: 1 / 0)
     assert states(tmp_path)["packages"] == BAD
+
+
+class Page(BaseHTTPRequestHandler):
+    """A server of pages that are no JSON."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<!doctype html>")
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_an_address_that_is_no_api_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    """It was an error of a JSON parser, or of a library of addresses, and no remedy."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PREFECT_API_URL", f"{scheme}127.0.0.1:{server.server_port}")
+        (found,) = gpu_stages_elsewhere(Stack.of(Home(tmp_path)))
+        server.shutdown()
+    assert found.state == BAD and "it begins with http and ends in /api" in found.remedy
+    assert f"PREFECT_API_URL, {scheme}127.0.0.1" in found.details

@@ -56,6 +56,7 @@ def test_the_site_file_is_filled_from_the_stacks(here: Cloud, digest: str, tmp_p
     pool = found["ecs-gpu"]
     assert pool["device"] == "cuda-a10g", "with it, runs send their stages there"
     assert pool["image"] == f"{storage['RepositoryUri']}@{digest}"
+    assert pool["family"] == "limbeck-dev-gpu", "the dispatcher may register definitions of its own project alone"
     assert pool["cluster"] == workers["Cluster"] and pool["task_role_arn"] == workers["TaskRole"]
     assert pool["env"]["LIMBECK_STORE"] == storage["Store"] and pool["env"]["LIMBECK_SPOT"] == "aws"
     assert pool["env"]["MLFLOW_TRACKING_URI"] == "https://mlflow.example.com"
