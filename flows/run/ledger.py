@@ -7,8 +7,9 @@ undivided (``shared``).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tasks.contracts import Used
 from tasks.ports.store.collect import inputs_of
 from tasks.recipe.chains import origins_of
 from tasks.recipe.recipe import Recipe
@@ -18,7 +19,7 @@ from tasks.results.row import Cost
 from tasks.scoring.costs.figures import Figure, measured, scaled
 from tasks.scoring.costs.ledger import cost_of, foreseen, nothing_known, sum_of
 from tasks.scoring.costs.rates import Rates, rates_for
-from tasks.stage.budget import RunBudget
+from tasks.stage.budget import RunBudget, machine_hours
 from tasks.stage.session import Session, StageRecord
 
 JUDGING = ("scorecard", "speed", "comparison", "inspection")
@@ -43,7 +44,7 @@ def ledger_of(session: Session) -> Ledger:
         stages=tuple(row for row, _ in rows),
         total=Cost.model_validate(sum_of(ran)),
         saved=Cost.model_validate(sum_of(cached)),
-        billed=billed(budget),
+        billed=billed(budget, session.taken()),
         basis=basis(budget.rates),
         budget=dict(budget.limits),
         warnings=tuple(budget.rates.warnings),
@@ -65,9 +66,11 @@ def stage_cost(record: StageRecord, rates: Rates) -> tuple[StageCost, dict[str, 
     return row, cost
 
 
-def billed(budget: RunBudget) -> Billed:
-    """Return the price of the whole machine for the run's wall-clock time; its stages are busy for less."""
-    hours = measured((time.monotonic() - budget.opened) / 3600, "the run's wall clock")
+def billed(budget: RunBudget, useds: Iterable[Used]) -> Billed:
+    """Return the price of the whole machine for the run's wall-clock time; its stages are busy for less, unless several
+    machines compute them."""
+    clock, computed = (time.monotonic() - budget.opened) / 3600, machine_hours(useds)
+    hours = measured(max(clock, computed), "the run's wall clock" if clock >= computed else "the hours of all machines")
     dollars = {}
     for market in ("on-demand", "spot"):
         price = budget.rates.dollars_per_hour(market)

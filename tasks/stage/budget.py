@@ -1,7 +1,8 @@
 """The budget of a run and its spending: checked before every stage that would compute, and periodically while one does.
 
-Dollars and hours are counted for the whole run from its start on: an idle machine costs as much as a busy one. kWh are
-the sum over its stages, each a lower bound of the stage's consumption. Cached stages cost nothing, and are not checked.
+Dollars and hours are counted for the whole run from its start on: an idle machine costs as much as a busy one. Where
+its stages are computed on several machines, dollars are those of all of their hours. kWh are the sum over its stages,
+each a lower bound of the stage's consumption. Cached stages cost nothing, and are not checked.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ class RunBudget:
 
     def spent(self, useds: Iterable[Used]) -> dict[str, float]:
         """Return the run's spending so far; ``useds`` are the resources of its stages, running ones included."""
-        hours = (time.monotonic() - self.opened) / HOUR
+        hours, useds = (time.monotonic() - self.opened) / HOUR, list(useds)
         kwh = (
             sum(least(cost_of(used, self.rates)["kwh"]) for used in useds)
             if self.limits.get("kwh") is not None
             else 0.0
         )
-        return {"hours": hours, "dollars": hours * (self.rates.dollars_per_hour() or 0.0), "kwh": kwh}
+        dollars = max(hours, machine_hours(useds)) * (self.rates.dollars_per_hour() or 0.0)
+        return {"hours": hours, "dollars": dollars, "kwh": kwh}
 
     def require_rest(self, useds: Iterable[Used], shown: str = "", likely: Used | None = None) -> None:
         """Raise BudgetError if the budget is spent, or if the stage ``shown`` would exceed it; ``likely`` are the
@@ -78,11 +80,17 @@ class RunBudget:
         yield from ((name, limit) for name, limit in self.limits.items() if limit is not None)
 
 
+def machine_hours(useds: Iterable[Used]) -> float:
+    """Return the hours of machines that stages took: on one machine at most those on the clock, because stages beside
+    each other share it."""
+    return sum(number(used, "machine_seconds") or 0.0 for used in useds) / HOUR
+
+
 def foreseen(likely: Iterable[Used], rates: Rates) -> dict[str, float]:
     """Return a lower bound of the spending of stages, from similar earlier stages: their shares of the machine's hours,
     as they ran in parallel."""
     useds = list(likely)
-    hours = sum(number(used, "machine_seconds") or 0.0 for used in useds) / HOUR
+    hours = machine_hours(useds)
     return {
         "hours": hours,
         "dollars": hours * (rates.dollars_per_hour() or 0.0),

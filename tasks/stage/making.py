@@ -122,6 +122,8 @@ async def make_remotely(
 
     def tell(state: str, words: str) -> None:
         record.state = state
+        if state == "running" and record.sent is None:
+            record.sent = time.monotonic()
         session.tell(record)
         if words:
             get_run_logger().info(words)

@@ -3,8 +3,9 @@
 Wall seconds come from the clock. Each engine reports its CPU seconds, peak memory and GPUs in use before it ends.
 Energy is read from the available counters, RAPL for the processor and NVML for GPUs; without a counter it is not
 estimated here, but by the ledger from these facts. Stages run in parallel, so each gets a share of the machine by the
-cores that it holds, and the shares at any moment add up to one. Other programs on a shared machine are not known here:
-RAPL's joules are divided by the CPU seconds of all processes, a GPU's are not.
+cores that it holds, and the shares at any moment add up to one, on a worker of a pool over all of its processes. Other
+programs on a shared machine are not known here: RAPL's joules are divided by the CPU seconds of all processes, a GPU's
+are not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from tasks.contracts import Used
 from tasks.engine.events import UsedEvent
-from tasks.ports.machine import cpu_model, gpu_class, gpu_model
+from tasks.ports.machine import available_cores, cpu_model, gpu_class, gpu_model, used_gpus
 
 POWERCAP = Path("/sys/class/powercap")
 MICRO, MILLI = 1e-6, 1e-3
@@ -76,9 +77,14 @@ class Meter:
 
 class Machine:
     """The machine as the stages of one run share it. Every start, end or reading closes a time slice, which is divided
-    among the running stages."""
+    among the running stages.
 
-    def __init__(self, powercap: Path = POWERCAP) -> None:
+    Where other processes compute stages beside this one (``shared``, as a worker of a pool has it), a stage has the
+    part of the machine that it holds: of its GPUs, or of its cores where it has none.
+    """
+
+    def __init__(self, powercap: Path = POWERCAP, *, shared: bool = False) -> None:
+        self.shared = shared
         self.meters: list[Meter] = []
         self.looked = time.monotonic()
         self.packages = Counters(packages(powercap))
@@ -93,6 +99,15 @@ class Machine:
     def gpus(self) -> Gpus:
         """The energy counters of the GPUs; empty if stages use none."""
         return Gpus() if gpu_class() else Gpus(())
+
+    @cached_property
+    def whole(self) -> int:
+        """GPUs or cores of the machine, of which other processes may hold some; 0 where there are no others."""
+        return (len(used_gpus()) or available_cores()) if self.shared else 0
+
+    def held(self, meter: Meter) -> int:
+        """Return the GPUs that a stage holds, or the cores."""
+        return meter.processes if self.shared and used_gpus() else meter.cores
 
     def begin(self, threads: int, processes: int, cores: int | None = None) -> Meter:
         """Start to measure a stage that holds so many cores; by default, one for each thread."""
@@ -111,9 +126,9 @@ class Machine:
         """Close a time slice: divide its seconds and its joules among the running stages."""
         before, self.looked = self.looked, time.monotonic()
         package, gpu, busy = self.packages.since(), self.gpus.since(), busy_seconds()
-        held = sum(meter.cores for meter in self.meters)
+        whole = max(self.whole, sum(map(self.held, self.meters)))
         for meter in self.meters:
-            share = meter.cores / held
+            share = self.held(meter) / whole
             meter.machine_seconds += (self.looked - before) * share
             meter.gpu_joules = add_known(meter.gpu_joules, None if gpu is None else gpu * share)
             # Not divided here: at the end, every stage gets its part by its CPU seconds, as do other programs on this

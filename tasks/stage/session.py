@@ -52,6 +52,8 @@ class StageRecord:
     """The known figures of its cost, by their names in MLflow."""
     meter: Meter | None = None
     """The meter of a running stage."""
+    sent: float | None = None
+    """When another machine began to compute it, on the monotonic clock."""
     silence: asyncio.Timeout | None = None
     """The time by which the engine of a running stage has to report something."""
     threads: int = 1
@@ -193,7 +195,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.slots = Cores(self.cores)
-        self.machine = Machine()
+        self.machine = Machine(shared=bool(self.expected))
         self.opened = time.monotonic()
         self.earlier: EarlierResults = self.plan.earlier if self.plan else EarlierResults(self.store)
         self.found = {record.key: record.artifact for record in self.plan.records} if self.plan else {}
@@ -206,11 +208,16 @@ class Session:
     def taken(self) -> list[Used]:
         """Return the resources of every stage that this run computed, of running ones up to now."""
         self.machine.close_slice()
-        computed = [record for record in self.records if record.cache == "miss"]
-        return [
-            record.used if record.meter is None else record.meter.used(self.machine, self.machine.looked)
-            for record in computed
-        ]
+        return [self.taken_by(record) for record in self.records if record.cache == "miss"]
+
+    def taken_by(self, record: StageRecord) -> Used:
+        """Return the resources of a stage; of one on another machine that has not ended, the time since it began."""
+        if record.meter is not None:
+            return record.meter.used(self.machine, self.machine.looked)
+        if record.sent is not None and record.state == "running":
+            seconds = time.monotonic() - record.sent
+            return {"seconds": seconds, "machine_seconds": seconds}
+        return record.used
 
     @property
     def rates(self) -> Rates:

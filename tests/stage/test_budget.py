@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.errors import BudgetError
-from tasks.stage.budget import RunBudget
+from tasks.ports.store.open import open_store
+from tasks.stage.budget import RunBudget, machine_hours
+from tasks.stage.session import Session, StageRecord
 from tests.scoring.costs.test_ledger import HOUR, RATES
 
 NONE: dict[str, float | None] = {"dollars": None, "kwh": None, "hours": None}
@@ -37,6 +40,23 @@ def test_what_is_spent_is_refused_with_the_way_on(limits: dict[str, float], said
         f"costs.budget.{next(iter(limits))}=",
     ):
         budget(hours_ago=3, **limits).require_rest([HOUR, HOUR])
+
+
+def test_hours_of_several_machines_cost_more_than_those_on_the_clock() -> None:
+    """Eight GPU machines cost what one does, until the run ended."""
+    rest = budget(hours_ago=1, dollars=5, hours=2)
+    rest.require_rest([HOUR] * 8)  # each had half of a machine
+    with pytest.raises(BudgetError, match=r"has spent \$6 of its budget of \$5"):
+        rest.require_rest([HOUR] * 12)
+
+
+def test_a_stage_on_another_machine_counts_from_its_beginning(tmp_path: Path) -> None:
+    session = Session(open_store(str(tmp_path), tmp_path), 1, 1)
+    begun = time.monotonic() - 1800
+    facts: Any = {"name": "answer-rows", "label": "", "key": "0" * 64, "kind": "answers", "explanation": {}}
+    for number, (state, sent) in enumerate((("waiting", None), ("running", begun), ("running", begun))):
+        session.records.append(StageRecord(number=number, **facts, state=state, sent=sent))
+    assert machine_hours(session.taken()) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_stage_that_would_go_beyond_is_refused_by_what_the_like_of_it_took() -> None:

@@ -17,6 +17,8 @@ from tasks.engine import environment as engine_environment
 from tasks.engine.process import run_engine
 from tasks.engine.sources import sources_folder
 from tasks.errors import EngineError
+from tasks.ports.machine import Gpu
+from tasks.stage import meter as meters
 from tasks.stage.meter import Counters, Gpus, Machine, busy_seconds, packages, visible
 
 WORKING = """
@@ -90,6 +92,22 @@ def test_shares_of_the_machine_add_up_to_the_time_that_passed() -> None:
     both = (first.ended or 0) - second.started
     assert first.machine_seconds == pytest.approx(second.started - first.started + both / 4)
     assert machine.meters == []
+
+
+@pytest.mark.parametrize(("gpus", "held", "part"), [(4, (8, 1), 1 / 4), (4, (8, 2), 1 / 2), (0, (4, 1), 4 / 16)])
+def test_a_stage_of_a_pool_has_the_part_of_the_machine_that_it_holds(
+    gpus: int, held: tuple[int, int], part: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four that ran beside each other in processes of their own were charged four machines."""
+    there = [Gpu(str(number), (f"GPU-{number}",), "NVIDIA A10G") for number in range(gpus)]
+    monkeypatch.setattr(meters, "used_gpus", lambda: there)
+    monkeypatch.setattr(meters, "available_cores", lambda: 16)
+    machine = Machine(shared=True)
+    cores, processes = held
+    one = machine.begin(cores, processes, cores)
+    time.sleep(0.02)
+    machine.end(one)
+    assert one.machine_seconds == pytest.approx(part * ((one.ended or 0) - one.started))
 
 
 def test_what_no_engine_said_stays_unknown() -> None:

@@ -246,7 +246,7 @@ def test_a_stage_for_a_gpu_is_made_by_the_pool_once(
     first = asyncio.run(teacher_alone(recipe))
     assert [run.state.type.value for run in pool.runs()] == ["FAILED", "COMPLETED"], "what failed was asked for again"
     assert all(run.parent_task_run_id for run in pool.runs()), "each is drawn inside of the run that asked for it"
-    assert first[1].cache == "miss" and first[1].used["cpu_seconds"] > 0
+    assert first[1].cache == "miss" and first[1].used["cpu_seconds"] > 0 and first[1].sent is not None
     tracker = Tracker(pool.home.tracking_uri, pool.home.artifacts)
     assert read_curves(tracker, [first[1].key], experiment=f"tiny/{tiny_bert.name.lower()}"), (
         "the worker sent its curve to the run's page in MLflow"
