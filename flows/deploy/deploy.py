@@ -30,7 +30,15 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL
 
-from flows.deploy.gpu_pool import Pools, create_request, gpu_pool, limit_pool, make_local_pool, require_pool
+from flows.deploy.gpu_pool import (
+    Pools,
+    create_request,
+    gpu_pool,
+    gpus_of_a_stage,
+    limit_pool,
+    make_local_pool,
+    require_pool,
+)
 from flows.deploy.pools import LOCAL_GPUS, POOLS, RUNS, Site, definition_of, settled
 from flows.deploy.renamed import FORMER, SetByPeople, former, set_by_people
 from flows.deploy.timetable import (
@@ -189,24 +197,22 @@ async def apply_run_limit(client: PrefectClient, options: DeployOptions) -> list
 async def apply_limit(client: PrefectClient, pool: WorkPool, options: DeployOptions) -> list[Change]:
     """Limit the trainings at once, in the pool and for stages that hold several GPUs: a stage holds slots while it
     trains, and none if its result is cached."""
-    limited = [Change("work pool", f"{pool.name}, runs at once", "updated (concurrency_limit)")]
-    lines = limited if await limit_pool(client, pool, options.gpus) else []
-    return [*lines, await apply_slots(client, options.gpus, pool.concurrency_limit or 1)]
-
-
-async def apply_slots(client: PrefectClient, gpus: int | None, usual: int) -> Change:
-    """Create or update the global concurrency limit."""
     name = os.environ.get(GPU_LIMIT, "gpu")
     try:
         there = await client.read_global_concurrency_limit_by_name(name)
     except ObjectNotFound:
-        await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=gpus or usual))
-        return Change("concurrency limit", name, "created")
-    wanted = gpus if gpus is not None else there.limit
-    if there.limit == wanted and there.active:
-        return Change("concurrency limit", name, "unchanged")
-    await client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=wanted, active=True))
-    return Change("concurrency limit", name, change_summary(["limit"]))
+        there = None
+    usual = there.limit if there else (pool.concurrency_limit or 1) * gpus_of_a_stage(pool)
+    slots = options.gpus or usual
+    changed = await limit_pool(client, pool, slots, given=options.gpus is not None)
+    lines = [Change("work pool", f"{pool.name}, runs at once", "updated (concurrency_limit)")] if changed else []
+    if there is None:
+        await client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=slots))
+        return [*lines, Change("concurrency limit", name, "created")]
+    if there.limit == slots and there.active:
+        return [*lines, Change("concurrency limit", name, "unchanged")]
+    await client.update_global_concurrency_limit(name, GlobalConcurrencyLimitUpdate(limit=slots, active=True))
+    return [*lines, Change("concurrency limit", name, change_summary(["limit"]))]
 
 
 # --- deployments ------------------------------------------------------------------------------------------------------

@@ -70,10 +70,26 @@ async def make_local_pool(client: PrefectClient, pools: dict[str, WorkPool]) -> 
     return True
 
 
-async def limit_pool(client: PrefectClient, pool: WorkPool, gpus: int | None) -> bool:
-    """Limit a pool to as many runs at once as there are GPUs, so that no machine waits idly for a slot; return whether
-    the limit changed. One that a person has set stays, unless a number is given."""
-    if gpus is None or pool.concurrency_limit == gpus:
+async def limit_pool(client: PrefectClient, pool: WorkPool, slots: int, *, given: bool) -> bool:
+    """Limit a pool to as many runs at once as have slots of GPUs, so that no machine waits idly for them; return
+    whether the limit changed. One that a person has set stays unless a number is ``given``, and processes start no
+    machine. Raises RecipeError for fewer slots than one stage takes."""
+    each = gpus_of_a_stage(pool)
+    if slots < each:
+        raise RecipeError(
+            f"a container of the pool {pool.name} has {each} GPUs (gpu_count), and stages may hold {slots} at once; "
+            f"give --gpus {each} or more"
+        )
+    if not given and (pool.concurrency_limit is not None or pool.type == "process"):
         return False
-    await client.update_work_pool(pool.name, WorkPoolUpdate(concurrency_limit=gpus))
+    if pool.concurrency_limit == slots // each:
+        return False
+    await client.update_work_pool(pool.name, WorkPoolUpdate(concurrency_limit=slots // each))
     return True
+
+
+def gpus_of_a_stage(pool: WorkPool) -> int:
+    """Return how many GPUs a container of a pool has, by its variable ``gpu_count``; 1 for processes."""
+    variables = pool.base_job_template.get("variables", {}).get("properties", {})
+    count = str(variables.get("gpu_count", {}).get("default", 1))
+    return int(count) if count.isdecimal() and int(count) else 1

@@ -39,11 +39,7 @@ async def gpu_slots(limit: str, count: int) -> AsyncIterator[None]:
     try:
         await held.__aenter__()
     except ConcurrencySlotAcquisitionError as error:
-        advice = (
-            "create it (limbeck deploy does), or unset LIMBECK_GPU_LIMIT"
-            if "must be created" in str(error)
-            else "run again once the server answers"
-        )
+        advice = advice_for(str(error))
         raise DispatchError(
             f"no slot of the global concurrency limit {limit!r} could be acquired on this Prefect server ({error}); "
             f"{advice}"
@@ -57,6 +53,15 @@ async def gpu_slots(limit: str, count: int) -> AsyncIterator[None]:
             get_run_logger().warning(
                 f"a slot of {limit!r} could not be released ({error}); it expires in {LEASE:g} seconds"
             )
+
+
+def advice_for(refusal: str) -> str:
+    """Return what helps against a refusal of Prefect to give slots."""
+    if "must be created" in refusal:
+        return "create it (limbeck deploy does), or unset LIMBECK_GPU_LIMIT"
+    if "greater than" in refusal:
+        return "a stage takes one for each process: allow more (limbeck deploy --gpus N), or lower LIMBECK_PROCESSES"
+    return "run again once the server answers"
 
 
 @contextmanager

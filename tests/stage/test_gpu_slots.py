@@ -148,3 +148,13 @@ def test_a_limit_that_is_not_there_is_refused(prefect_server: None, tmp_path: Pa
         "LIMBECK_GPU",
     ):
         run(tmp_path, "no-such-limit", [8])
+
+
+def test_more_slots_than_there_are_is_no_fault_of_the_server(prefect_server: None) -> None:
+    async def too_many() -> None:
+        await set_slots(1)
+        async with gpu_slots.gpu_slots("gpu-of-a-test", 2):
+            pass
+
+    with pytest.raises(DispatchError, match="allow more .limbeck deploy --gpus N., or lower LIMBECK_PROCESSES"):
+        asyncio.run(too_many())

@@ -105,7 +105,9 @@ def first(server: dict[str, str]) -> dict[str, str]:
 
 
 def test_everything_is_there(first: dict[str, str]) -> None:
-    assert set(first.values()) == {"created"}
+    limited = "work pool ecs-gpu, runs at once"
+    assert {what for name, what in first.items() if name != limited} == {"created"}
+    assert first[limited] == "updated (concurrency_limit)", "as many machines as stages that may hold a GPU: one"
     flows = {flow["id"]: flow["name"] for flow in ask("/flows/filter")}
     found = {f"{flows[one['flow_id']]}/{one['name']}": one for one in ask("/deployments/filter")}
     assert set(found) >= DEPLOYMENTS
@@ -390,6 +392,15 @@ def test_the_number_of_gpus_limits_the_pool_that_gets_the_stages(first: dict[str
     assert there["variables"]["properties"]["env"]["default"]["LIMBECK_SILENT_MINUTES"] == "60"
     assert (pool_of_stages(), limits("gpu-local")) == ("gpu-local", (3, 3))
     assert set(set_up().values()) == set(set_up(site=read_site(site)).values()) == {"unchanged"}
+    site.write_text("k8s-gpu: {device: cuda-a10g, gpu_count: 2}\n")
+    assert (set_up(site=read_site(site)), limits("k8s-gpu"))[1] == (1, 3), "a container has two of the three"
+    set_up(site=read_site(site), gpus=8)
+    assert (pool_of_stages(), limits("k8s-gpu")) == ("k8s-gpu", (4, 8))
+    with pytest.raises(RecipeError, match="pool k8s-gpu has 2 GPUs .gpu_count., and stages may hold 1 at once; give"):
+        set_up(site=read_site(site), gpus=1)
+    assert limits("k8s-gpu") == (4, 8)
+    site.write_text("k8s-gpu: {gpu_count: 1}\n")
+    set_up(site=read_site(site))
     with pytest.raises(RecipeError, match="--gpu-pool cpu: runs wait in this pool for their stages; choose another"):
         set_up(gpu_pool="cpu")
     assert set_up(runs=3)["work queue cpu/default"] == "updated (concurrency_limit)"
