@@ -151,8 +151,9 @@ def artifacts_of(
 def artifact_of(store: Store, note: InputNote) -> Artifact:
     """Return one input; raise DispatchError if this worker does not share the store of the requesting run."""
     missing = DispatchError(
-        f"the input {note.sha256[:12]} is not in this worker's store: limbeck gc removed it meanwhile, and the run makes it "
-        f"again if it is started again; or the store is another one, and a pool's workers and runs must share one"
+        f"the input {note.sha256[:12]} is not in this worker's store: limbeck gc removed it meanwhile, and the "
+        f"run makes it again if it is started again; or the store is another one, and a pool's workers and runs must "
+        f"share one"
     )
     if note.kind == "source":
         found = find_uploaded(store, note.sha256)
