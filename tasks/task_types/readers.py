@@ -27,12 +27,12 @@ READERS: dict[str, Reader] = {
     "classification": CLASSIFICATION,
     "regression": REGRESSION,
     "choices": CHOICES,
-    "ranking": RANKING,  # before tokens: graded texts of a query may have a list of their addresses, which are words
     "tokens": TOKENS,
     "multi-label": MULTI_LABEL,
     "spans": SPANS,
     "embedding": EMBEDDING,
     "retrieval": RETRIEVAL,
+    "ranking": RANKING,
     "next-words": NEXT_WORDS,
     "chats": CHATS,
     "masked-words": MASKED_WORDS,
@@ -43,8 +43,9 @@ READERS: dict[str, Reader] = {
 def columns_of_types(file: str, values: Mapping[str, Sequence[Any]], task: str | None) -> ColumnChoice | None:
     """Return columns that a single type of task can read, with that type; None if there are none. Raises DataError for
     columns of a type that it cannot read as they are."""
+    # Graded texts of a query first: a list of their addresses, which are words, and grades are no tokens with tags.
     # Documents last: long texts beside their summaries are no language model's.
-    every = sorted(READERS, key=lambda name: NO_LABEL in READERS[name].columns)
+    every = sorted(READERS, key=lambda name: (NO_LABEL in READERS[name].columns, name != "ranking"))
     for name in [task] if task in READERS else every:
         find = READERS[name].columns_of
         try:
