@@ -52,6 +52,8 @@ class Meter:
         seconds = (self.ended or now) - self.started
         cpu_seconds = sum(event["cpu_seconds"] for event in self.said) if self.said else None
         gpus = sum(event["gpus"] for event in self.said) if self.said or not machine.gpu else None
+        # of a machine that other processes use, too, the stage has its part of all GPUs
+        divided = machine.whole if gpus and machine.shared else gpus
         return {
             "seconds": round(seconds, 3),
             "machine_seconds": round(self.machine_seconds, 3),
@@ -63,7 +65,7 @@ class Meter:
             "cpu": cpu_model(),
             "gpu": machine.gpu if gpus else None,
             "gpus": gpus,
-            "gpu_seconds": None if gpus is None else rounded(self.machine_seconds * gpus),
+            "gpu_seconds": None if divided is None else rounded(self.machine_seconds * divided),
             "gpu_joules": rounded(self.gpu_joules) if gpus else None,
             "cpu_joules": rounded(self.own_share(cpu_seconds)),
         }

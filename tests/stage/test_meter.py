@@ -107,7 +107,13 @@ def test_a_stage_of_a_pool_has_the_part_of_the_machine_that_it_holds(
     one = machine.begin(cores, processes, cores)
     time.sleep(0.02)
     machine.end(one)
-    assert one.machine_seconds == pytest.approx(part * ((one.ended or 0) - one.started))
+    seconds = (one.ended or 0) - one.started
+    assert one.machine_seconds == pytest.approx(part * seconds)
+    machine.__dict__.update(gpu="NVIDIA A10G" if gpus else None, gpus=Gpus(()))
+    one.hear({"cpu_seconds": 1.0, "peak_bytes": 1, "gpus": processes if gpus else 0})
+    assert one.used(machine, machine.looked)["gpu_seconds"] == pytest.approx(
+        bool(gpus) * processes * seconds, abs=0.002
+    )
 
 
 def test_what_no_engine_said_stays_unknown() -> None:
