@@ -42,7 +42,7 @@ class StageCost(Stated):
 
 
 class Billed(Stated):
-    """The price of the whole machine for the wall-clock time of a run."""
+    """The price of the whole machine for the wall-clock time of a run, or of all machines that computed its stages."""
 
     hours: Amount
     dollars_on_demand: Amount

@@ -53,7 +53,7 @@ class Meter:
         cpu_seconds = sum(event["cpu_seconds"] for event in self.said) if self.said else None
         gpus = sum(event["gpus"] for event in self.said) if self.said or not machine.gpu else None
         # of a machine that other processes use, too, the stage has its part of all GPUs
-        divided = machine.whole if gpus and machine.shared else gpus
+        divided = machine.shared_gpus or gpus if gpus else gpus
         return {
             "seconds": round(seconds, 3),
             "machine_seconds": round(self.machine_seconds, 3),
@@ -103,13 +103,18 @@ class Machine:
         return Gpus() if gpu_class() else Gpus(())
 
     @cached_property
+    def shared_gpus(self) -> int:
+        """GPUs of the machine, of which other processes may hold some; 0 where there are no others, or no GPUs."""
+        return len(used_gpus()) if self.shared else 0
+
+    @cached_property
     def whole(self) -> int:
-        """GPUs or cores of the machine, of which other processes may hold some; 0 where there are no others."""
-        return (len(used_gpus()) or available_cores()) if self.shared else 0
+        """The shared GPUs or cores of the machine; 0 where no other processes compute stages."""
+        return self.shared_gpus or (available_cores() if self.shared else 0)
 
     def held(self, meter: Meter) -> int:
         """Return the GPUs that a stage holds, or the cores."""
-        return meter.processes if self.shared and used_gpus() else meter.cores
+        return meter.processes if self.shared_gpus else meter.cores
 
     def begin(self, threads: int, processes: int, cores: int | None = None) -> Meter:
         """Start to measure a stage that holds so many cores; by default, one for each thread."""

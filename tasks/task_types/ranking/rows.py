@@ -15,9 +15,9 @@ from tasks.errors import DataError
 from tasks.task_types.common_rows import are_strings, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.ranking.candidates import HIGHEST_GRADE, grades_in, texts_to_rank
-from tasks.task_types.retrieval.rows import PASSAGE_WORDS, QUERY_WORDS, name_has
+from tasks.task_types.retrieval.rows import PASSAGE_WORDS, QUERY_WORDS
 from tasks.task_types.texts.templates import columns_in
-from tasks.task_types.texts.text_fields import GRADE_WORDS
+from tasks.task_types.texts.text_fields import GRADE_WORDS, name_has
 from tasks.task_types.types import GRADE, QUERY, TEXT_TO_RANK
 
 if TYPE_CHECKING:

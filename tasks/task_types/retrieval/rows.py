@@ -12,6 +12,7 @@ from tasks.errors import DataError
 from tasks.task_types.common_rows import TRAIN_ROWS, are_numbers, are_strings, choose_columns, known_values, mean_words
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.regression.rows import no_class_names, no_facts, no_names_in_config, number_type
+from tasks.task_types.texts.text_fields import name_has
 from tasks.task_types.types import PASSAGE, RELEVANCE, TEXT
 
 QUERY_WORDS = ("query", "question", "anchor", "search")
@@ -113,11 +114,6 @@ def are_answered(queries: Sequence[Any], marks: Sequence[Any]) -> bool:
     """Tell whether most queries with a passage that is marked 0 have another passage that answers them."""
     wrong, right = ({query for query, mark in zip(queries, marks, strict=True) if mark == own} for own in (0, 1))
     return len(wrong & right) >= ANSWERED * len(wrong)
-
-
-def name_has(name: str, words: Sequence[str]) -> bool:
-    """Tell whether a column's name contains one of some words."""
-    return any(word in name.lower() for word in words)
 
 
 READER = Reader(

@@ -5,6 +5,7 @@ and a grade each (``documents.text``)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,8 +40,13 @@ def fields_of(column: pa.DataType) -> list[str]:
     if not is_list(column):
         each = {name: kind.value_type for name, kind in each.items() if is_list(kind)}
     texts = [name for name, kind in each.items() if is_text(kind)]
-    grades = [name for name, kind in each.items() if is_count(kind) and any(word in name for word in GRADE_WORDS)]
+    grades = [name for name, kind in each.items() if is_count(kind) and name_has(name, GRADE_WORDS)]
     return [*texts, *grades] if texts and grades else []
+
+
+def name_has(name: str, words: Sequence[str]) -> bool:
+    """Tell whether a column's name contains one of some words."""
+    return any(word in name.lower() for word in words)
 
 
 def is_list(kind: pa.DataType) -> bool:
