@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from tasks.errors import DataError
 from tasks.ports.files.sources import nearest
 from tasks.task_types.texts.cells import WordsOfList, text_in_cell
+from tasks.task_types.texts.json_cells import decoded_cells
 from tasks.task_types.texts.templates import Unrendered, columns_in, on_one_line, rendered
 from tasks.task_types.types import TASK_TYPES
 
@@ -54,7 +55,7 @@ class TextInputs:
         if not self.pair:
             return None
         is_column = self.pair in self.table.column_names
-        are_lists = is_column and any(isinstance(cell, list) for cell in self.table.column(self.pair).to_pylist())
+        are_lists = is_column and any(isinstance(cell, list) for cell in decoded_cells(self.table.column(self.pair)))
         texts = as_texts(self.table, f"{{{self.pair}[]}}" if are_lists else self.pair)
         return [on_one_line(text) for text in texts] if is_column and not are_lists and self.second_is_whole else texts
 
@@ -70,7 +71,7 @@ class TextInputs:
 def as_texts(table: Any, column: str) -> list[str]:
     """Return a column as texts, or a template filled with the columns of every row; one that cannot be filled is
     empty."""
-    columns = {name: table.column(name).to_pylist() for name in columns_in(column)}
+    columns = {name: decoded_cells(table.column(name)) for name in columns_in(column)}
     found, _ = rendered(column, columns, table.num_rows)
     return ["" if isinstance(value, Unrendered) else text_in_cell(value) for value in found]
 

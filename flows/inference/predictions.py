@@ -17,6 +17,7 @@ from tasks.scoring.continuing import continued_texts
 from tasks.scoring.predict import predict_texts, stored_type
 from tasks.task_types.interfaces import Printed
 from tasks.task_types.readers import READERS
+from tasks.task_types.texts.json_cells import decoded_cells, decoded_objects, is_json
 
 PREFIX = "predicted_"
 """Put before all names of a prediction if a column of the table has one of them, for example ``label``."""
@@ -115,7 +116,7 @@ def json_lines(table: Any) -> Iterator[str]:
     """Yield the rows of a table as JSON, each on one line; dates and the like are text, and a number that is none, or
     infinite, which JSON does not have, is null."""
     for batch in table.to_batches():
-        for row in batch.to_pylist():
+        for row in decoded_objects(batch, batch.column_names):
             yield json.dumps(in_json(row), ensure_ascii=False, default=str, allow_nan=False)
 
 
@@ -165,8 +166,12 @@ def with_flat_cells(table: Any) -> Any:
     import pyarrow
 
     for place, field in enumerate(table.schema):
-        if pyarrow.types.is_nested(field.type):
-            cells = table.column(place).to_pylist()
-            texts = [None if cell is None else json.dumps(cell, ensure_ascii=False, default=str) for cell in cells]
+        if pyarrow.types.is_nested(field.type) or is_json(field.type):
+            texts = [text_of_cell(cell) for cell in decoded_cells(table.column(place))]
             table = table.set_column(place, field.name, pyarrow.array(texts, pyarrow.string()))
     return table
+
+
+def text_of_cell(cell: Any) -> str | None:
+    """Return a cell as a text: a list or an object as JSON, and no cell as None."""
+    return cell if cell is None or isinstance(cell, str) else json.dumps(cell, ensure_ascii=False, default=str)

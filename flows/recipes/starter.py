@@ -25,6 +25,7 @@ from flows.recipes.starter_messages import (
     word,
 )
 from flows.recipes.starter_rows import (
+    MOST_REMOVED,
     TableSource,
     columns_of_table,
     faults_in,
@@ -33,6 +34,7 @@ from flows.recipes.starter_rows import (
     require_no_model,
     table_source,
     with_joined,
+    with_judging,
 )
 from flows.recipes.starter_text import (
     BASELINE_LINE,
@@ -42,6 +44,7 @@ from flows.recipes.starter_text import (
     SEARCH_LINES,
     column_lines,
     data_lines,
+    gathers_rows,
     group_line,
     has_label,
     recipe_name,
@@ -105,8 +108,8 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     named = bool(wishes.text or wishes.pair or given.columns)  # by the user, or by nobody
     plain = named or not has_forms(own, chosen)
     form = PairForm(chosen.text, chosen.pair) if plain else form_of_pairs(values, chosen)
-    read = replace(chosen, text=form.text, pair=form.pair)
-    reasons += unread_columns(values, read, opened.columns, guess.reason)
+    files = with_judging(files, chosen.label if has_label(chosen, values) else None)
+    reasons += unread_columns(values, replace(chosen, text=form.text, pair=form.pair), opened.columns, guess.reason)
     fields = {
         "schema": SCHEMA_FILE,
         "file": path.name,
@@ -135,7 +138,7 @@ def starter_recipe(source: str, out: Path, wishes: Wishes = Wishes(), ask: AskUs
     also = "".join(f"; {name} is reported, too" for name in further)
     said = f"{kind}: {guess.reason}; decided by {guess.metrics[0]}{also}"
     others = [] if wishes.task else sharing_columns(kind)
-    reasons += [*form.reasons, said, *others, f"students: {why}", *unread_files(files.unread)]
+    reasons += [*form.reasons, said, *others, f"students: {why}", *unread_files(files.unread, files.judging)]
     return Starter(text, (reading_sentence(opened, rows), *notes, *reasons, *told))
 
 
@@ -143,20 +146,15 @@ def with_rows(
     fields: Mapping[str, object], data: Sequence[str], files: TableSource, recurring: str
 ) -> tuple[str, list[str]]:
     """Return the text of a recipe with the lines of its section ``data``, and notes about its rows. Where they cannot
-    be divided one by one, they are by the column whose texts recur, if there is one."""
-    faulty, told, divides = faults_in(with_data(fields, data), files)
-    if recurring and not divides:
+    be divided one by one, or many would be lost, they are by the column whose texts recur, if there is one."""
+    faulty, told, removed = faults_in(with_data(fields, data), files)
+    if recurring and removed > MOST_REMOVED:
         grouped = [*data, group_line(recurring)]
         by_group = faults_in(with_data(fields, grouped), files)
-        if by_group[2]:
+        if by_group[2] < removed:
             data, (faulty, told, _) = grouped, by_group
             told = [f"group: {recurring}, because its texts recur: rows with one of them are divided together", *told]
     return with_data(fields, [*data, *([f"faulty_rows: drop        # {faulty}"] if faulty else [])]), told
-
-
-def gathers_rows(own: TaskType) -> bool:
-    """Tell whether rows with one text are one row of a task, and so divided together already."""
-    return any(column.is_gathered for column in own.columns)
 
 
 def trial_lines(shape: Mapping[str, str], own: TaskType, out: str) -> str:
@@ -204,7 +202,7 @@ def columns_chosen(
         name: column for name, column in values.items() if any(isinstance(value, (list, dict)) for value in column)
     }
     if named := next((name for name in wished if name in nested), None):
-        raise DataError(f"{file}: the column {named!r} holds objects, or lists of other things than labels")
+        raise DataError(f"{file}: column {named!r} holds objects, lists beside single values, or lists of no labels")
     values = {name: column for name, column in values.items() if name not in nested}
     texts = {name: column for name, column in values.items() if name not in lists or name == wishes.label}
     chosen = choose_columns(values, wishes.text, wishes.label, wishes.pair)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import known_values, mean_words, name_fit
+from tasks.task_types.common_rows import is_id, known_values, mean_words, name_fit
 from tasks.task_types.interfaces import ColumnChoice
 from tasks.task_types.texts.templates import columns_in
 from tasks.task_types.texts.text_fields import BETWEEN_NAMES
@@ -27,7 +27,6 @@ MOST_UNREAD = 8
 """Columns that a note names."""
 QUERY_NAMES = ("query", "question", "search", "topic")
 """Names of a column of queries whose texts are to be ranked."""
-NAMES_OF_IDS = ("id", "idx", "index", "uid", "guid", "_id")
 
 
 def require_usable_labels(file: str, values: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> None:
@@ -100,7 +99,7 @@ def unread_columns(
     used = {one for name in (chosen.text, chosen.pair) if name for one in columns_in(name)}
     used |= {chosen.label, *chosen.label.split(", ")}
     used |= {name.split(BETWEEN_NAMES)[0] for name in own if BETWEEN_NAMES in name}  # each of its fields is a column
-    names = [name for name in values if name in own and name not in used and name.lower() not in NAMES_OF_IDS]
+    names = [name for name in values if name in own and name not in used and not is_id(name)]
     names = [name for name in names if known_values(values[name])]
     names = [name for name in names if f"{name} is not read" not in reason]
     if not names:

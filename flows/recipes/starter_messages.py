@@ -84,14 +84,16 @@ def names_without_header(chosen: ColumnChoice, given: TableFormat) -> list[str]:
     return [f"data.format.columns names them: {', '.join(f'{name} is {role}' for role, name in roles)}"]
 
 
-def unread_files(names: Sequence[str]) -> list[str]:
-    """Return a sentence about test files, of which a run reads nothing by itself."""
+def unread_files(names: Sequence[str], judging: str) -> list[str]:
+    """Return a sentence about test files, of which a run reads nothing by itself; ``judging`` has labels."""
     if not names:
         return []
-    return [
-        f"not read: {', '.join(names)}; the rows that decide are drawn from train, and data.judge, a comment in the "
-        f"recipe, evaluates on a file of its own, too"
-    ]
+    way = (
+        "data.judge, a comment in the recipe, evaluates on a file of its own, too"
+        if judging
+        else "without labels no other rows can judge"
+    )
+    return [f"not read: {', '.join(names)}; the rows that decide are drawn from train, and {way}"]
 
 
 def all_differ(labels: Sequence[Any]) -> bool:

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from tasks.ports.rows.table_files import OpenTable
     from tasks.task_types.interfaces import ColumnChoice
 
-JUDGING_FILES = ("test", "validation", "valid", "dev")
+JUDGING_FILES = ("test", "eval", "val", "dev")
 """How the names of files begin that hold rows to judge by."""
 LARGEST_CHECKED = 16 * 2**20
 """Bytes up to which the rows are divided at once, to find faulty ones."""
+MOST_REMOVED = 0.1
+"""Share of the training rows that may be removed before rows are divided by a text that recurs."""
 MEAN_RECURRENCE, MOST_RECURRENCE = 1.2, 20
 """Mean numbers of rows of a text between which rows may be divided by it; a text of more is a topic, not a passage."""
 
@@ -33,6 +35,8 @@ class TableSource:
     """Names of files of test and further validation rows: no split of a run is read from them."""
     validation: str = ""
     """The name of the validation split where a recipe must state it; empty for a usual one."""
+    judging: str = ""
+    """The first of the unread files that has labels, and so can judge; empty if there is none."""
 
     @property
     def bytes(self) -> int:
@@ -59,10 +63,35 @@ def table_source(source: str) -> TableSource:
     return TableSource(root, files["train"][0], unread, named)
 
 
+def with_judging(files: TableSource, label: str | None) -> TableSource:
+    """Return the files of a source with the first of the unread ones that has a label in some row; any does where rows
+    need no ``label``. A large one is not read for it."""
+    from tasks.ports.rows.table_files import tables_in
+
+    paths = [path for path in tables_in(files.root) if path.name in files.unread]
+    found = next((path.name for path in paths if label is None or has_labels(path, label)), "")
+    return replace(files, judging=found)
+
+
+def has_labels(path: Path, label: str) -> bool:
+    """Tell whether a file has a label in some row; test files of competitions have none, or -1 everywhere."""
+    if path.is_file() and path.stat().st_size > LARGEST_CHECKED:
+        return True
+    from tasks.task_types.common_rows import NO_CLASS
+
+    try:
+        values = with_joined(columns_of_table(path)[0], label)
+    except DataError:
+        return False
+    return any(one not in (None, "", NO_CLASS) for one in values.get(label, ()))
+
+
 def first_of_several(splits: Sequence[str]) -> str:
     """Return the first validation split of several, as MNLI has them (matched and mismatched), where none of them has
     the usual name; else nothing."""
-    for usual in JUDGING_FILES[1:]:
+    from tasks.ports.rows.tables import VALIDATION_NAMES
+
+    for usual in VALIDATION_NAMES:
         found = sorted({name for name in splits if name.startswith(usual)})
         if found:
             return "" if usual in found or len(found) == 1 else found[0]
@@ -80,6 +109,7 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
     from tasks.ports.rows.tables import read_table, with_numbers
     from tasks.task_types.common_rows import with_flags
     from tasks.task_types.readers import READERS
+    from tasks.task_types.texts.json_cells import decoded_cells
 
     table, opened = read_table(path)
     given, notes = TableFormat(), []
@@ -90,7 +120,7 @@ def columns_of_table(path: Path) -> tuple[dict[str, list[Any]], OpenTable, Table
     for reader in READERS.values():
         table, derived = reader.derive(table, path.name) if reader.derive is not None else (table, [])
         opened = replace(opened, said="; ".join((opened.said, *derived)))
-    values = {name: table.column(name).to_pylist() for name in table.column_names}
+    values = {name: decoded_cells(table.column(name)) for name in table.column_names}
     if not values or not len(table):
         raise DataError(f"{path.name} has no rows; name a table with rows")
     if opened.layout is not None:
@@ -149,9 +179,10 @@ def recurring_text(columns: Mapping[str, Sequence[Any]], *names: str) -> str:
     return found[0] if len(found) == 1 and sizes[found[0]] <= MOST_RECURRENCE else ""
 
 
-def faults_in(text: str, source: TableSource) -> tuple[str, list[str], bool]:
+def faults_in(text: str, source: TableSource) -> tuple[str, list[str], float]:
     """Return a sentence about rows that must be left out; notes about the rows of a recipe, that is other files than
-    that of train, names of labels, rows that are left out or cannot be divided as they are; and whether they can."""
+    that of train, names of labels, rows that are left out or cannot be divided as they are; and the share of the
+    training rows that overlap with held-out ones and are removed, 1 where rows cannot be divided one by one."""
     from flows.run.recipe_file import recipe_of_text
     from tasks.ports.rows.faulty_rows import rows_without_label
     from tasks.ports.rows.prepared import divided_rows
@@ -159,13 +190,15 @@ def faults_in(text: str, source: TableSource) -> tuple[str, list[str], bool]:
 
     recipe = recipe_of_text(text, source.train)
     if source.bytes > LARGEST_CHECKED:
-        return "", [], True
+        return "", [], 0.0
     knobs = RowsSlice(**{**dict(recipe.data), "faulty_rows": "drop"}, task=recipe.spec)
     try:
         _, _, facts = divided_rows(source.root, knobs)
     except DataError as error:
-        return "", [f"to be corrected before a run: {error}"], False
+        return "", [f"to be corrected before a run: {error}"], 1.0
     faulty = "; ".join(facts.faulty)
     unlabelled = [f"left out: {line}" for line in rows_without_label(facts.unlabelled)]
     left_out = [f"left out (data.faulty_rows: drop): {faulty}"] if faulty else []
-    return faulty, [*facts.read[1:], *left_out, *unlabelled], True  # train comes first, and is said already
+    purged = facts.purged
+    removed = 0.0 if purged is None else 1.0 if purged.way == "overlap" else purged.rows / purged.of
+    return faulty, [*facts.read[1:], *left_out, *unlabelled], removed  # train comes first, and is said already

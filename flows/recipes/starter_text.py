@@ -68,6 +68,11 @@ def taken_line(own: TaskType) -> str:
     return TAKEN_LINE.format(why)
 
 
+def gathers_rows(own: TaskType) -> bool:
+    """Tell whether rows with one text are one row of a task, and so divided together already."""
+    return any(column.is_gathered for column in own.columns)
+
+
 def has_label(chosen: ColumnChoice, values: Mapping[str, Sequence[Any]]) -> bool:
     """Tell whether a table has a column of labels: texts alone are what language models learn."""
     if has_no_label(chosen.task):
@@ -88,8 +93,8 @@ def data_lines(given: TableFormat, files: TableSource, form: PairForm) -> list[s
     from tasks.ports.rows.tables import shard_name
 
     lines = [f"format: {{columns: [{', '.join(map(word, given.columns))}]}}"] if given.columns else []
-    if files.unread:
-        split = shard_name(Path(files.unread[0]))
+    if files.judging:
+        split = shard_name(Path(files.judging))
         given_rows = f"{{given: {{source: {word(str(files.root))}, split: {word(split)}}}}}"
         lines.append(f"# judge: {given_rows}    # evaluate on it, too")
     return [*lines, *([group_line(form.divided_by)] if form.divided_by else [])]

@@ -18,7 +18,7 @@ class Purge(Stated):
     of: int
     """Rows of train before the purge."""
     way: str
-    """``text``, ``group`` or ``none``."""
+    """``text``, ``group``, ``overlap`` (whole groups of overlapping rows are held back) or ``none``."""
     by: dict[str, int] = {}
     """Removed rows by split or judging set."""
     words_before: float

@@ -25,6 +25,14 @@ WORDS_OF_A_SECOND_TEXT = 3
 """Mean number of words from which on a second column of strings may be a second text."""
 WORDS_OF_A_LABEL = 4
 """Mean number of words up to which a column may hold names of classes."""
+NO_CLASS = -1
+"""A number that stands for no label, unless it is a class."""
+ID_WORDS = ("id", "idx", "index", "uid", "guid", "uuid")
+"""How the names of ids end."""
+PARSE = re.compile(r"\(.*\)", re.DOTALL)
+"""A text in brackets, as sentences are whose structure is written out."""
+SHARE_OF_PARSES = 0.9
+"""Share of the texts of a column that must be in brackets for it to hold parsed sentences."""
 MOST_NAMED = 200
 """Classes that a column without a usual name may have."""
 MOST_LEVELS = 20
@@ -115,16 +123,32 @@ def may_be_label(name: str, values: Sequence[Any]) -> bool:
 
 def name_fit(name: str) -> int:
     """Return how much a name sounds like a label: 3 for a usual name, 2 if it ends with one, 1 if it contains one."""
-    words = [word for word in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) if word]
+    words = words_of_name(name)
     if len(words) == 1 and words[0] in LABEL_WORDS:
         return 3
     return 2 if words and words[-1] in LABEL_WORDS else 1 if set(words) & set(LABEL_WORDS) else 0
 
 
+def words_of_name(name: str) -> list[str]:
+    """Return the words of a column's name in lower case."""
+    return [word for word in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) if word]
+
+
+def is_id(name: str) -> bool:
+    """Tell whether a column has the name of an id."""
+    return words_of_name(name)[-1:] in [[word] for word in ID_WORDS]
+
+
 def text_columns(columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the columns of strings, those with the most words first."""
-    words = {name: mean_words(columns[name]) for name in columns if are_strings(columns[name])}
-    return sorted(words, key=lambda name: -words[name])
+    """Return the columns of strings, but for ids, those with the most words first; parsed sentences come last."""
+    words = {name: mean_words(columns[name]) for name in columns if are_strings(columns[name]) and not is_id(name)}
+    return sorted(words, key=lambda name: (are_parses(columns[name]), -words[name]))
+
+
+def are_parses(values: Sequence[Any]) -> bool:
+    """Tell whether nearly all texts of a column are sentences with their structure in brackets."""
+    known = known_values(values)
+    return sum(PARSE.fullmatch(value) is not None for value in known) >= SHARE_OF_PARSES * len(known)
 
 
 def second_text(columns: Mapping[str, Sequence[Any]], texts: Sequence[str]) -> str | None:

@@ -2,7 +2,8 @@
 
 Held-back rows are selected first: the validation split, drawn or given, then selection and holdout. Rows are drawn
 among those that no other row contains, and every training row that overlaps with a held-back row (``overlap``) is then
-removed from train. With a column of groups, rows are divided by groups: no group, and no text, is on both sides.
+removed from train. With a column of groups, rows are divided by groups: no group, and no text, is on both sides. Where
+too much of train would be removed, as of pairs whose sentences recur, whole groups of overlapping rows are held back.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tasks.task_types.texts.word_counts import words_in
 
 MOST_HELD = {"selection": 0.1, "holdout": 0.2}  # largest share of train for a held-back split
 MOST_PURGED = 0.4  # largest share of train that may be removed because it overlaps with held-back rows
+LARGEST_DRAWN = 0.05  # largest share of train of a group of overlapping rows that may be held back
 WAY_OUT = "name a column of groups (data.group), or set data.purge: false, with which the gate counts overlapping rows"
 
 
@@ -83,18 +85,16 @@ def divided_by_text(splits: Mapping[str, Split], role: str) -> dict[str, Split]:
     copies of a passage are never on both sides. It has the first of its names in alphabetical order: where there are no
     such names, rows are drawn as before.
     """
-    grouped = {split: rows if rows.groups is not None else with_groups_of(rows, role) for split, rows in splits.items()}
+    grouped = dict(splits)
+    if role:
+        own = {split: rows.pairs if role == "pair" else rows.texts for split, rows in splits.items()}
+        grouped |= {split: replace(rows, groups=rows.groups or own[split]) for split, rows in splits.items()}
     forms = {name: folded(name) for rows in grouped.values() for name in rows.groups or ()}
     first = {forms[name]: name for name in sorted(forms, reverse=True)}
     return {
         split: rows if rows.groups is None else replace(rows, groups=[first[forms[name]] for name in rows.groups])
         for split, rows in grouped.items()
     }
-
-
-def with_groups_of(rows: Split, role: str) -> Split:
-    """Return rows whose groups are the texts of a role; without a role they have none."""
-    return replace(rows, groups=rows.pairs if role == "pair" else rows.texts) if role else rows
 
 
 def gathered_rows(rows: Split) -> Split:
@@ -155,16 +155,23 @@ def divide(
 ) -> tuple[dict[str, Split], Purge]:
     """Hold rows back and remove overlapping rows from train; return the splits, and facts about the removed rows. With
     the classes of the training rows, every split has them in the proportions of train."""
-    train, sentences = splits["train"], splits["train"].sentences
+    train, sentences, given = splits["train"], splits["train"].sentences, splits.get("validation")
     groups = shuffled_groups(train, sentences, data)
     classes = [0] * len(train) if classes is None else classes
-    held = draw(train, drawable(groups, sentences, data), splits.get("validation"), data, classes)
-    first_N = first_overlaps(train, sentences, held, data)
-    is_drawn_N = np.zeros(len(train), bool)
-    is_drawn_N[held.all_drawn] = True
-    purged_N = (first_N < NONE) & ~is_drawn_N
-    if purged_N.sum() > MOST_PURGED * len(train):
-        raise DataError(refusal(train, held, first_N, int(purged_N.sum())))
+    way = "group" if data.group else "text" if data.purge else "none"
+    held = draw(train, drawable(groups, sentences, data), given, data, classes)
+    first_N, is_drawn_N, purged_N = removed_rows(train, sentences, held, data)
+    most = MOST_PURGED * len(train)
+    if purged_N.sum() > most:
+        largest = largest_holdout(held, first_N, most)
+        refused = refusal(train, held, int(purged_N.sum()), largest)
+        if way != "text" or largest is not None:
+            raise DataError(refused)
+        way, groups = "overlap", overlapping_groups(groups, sentences)
+        held = draw(train, [one for one in groups if len(one) <= LARGEST_DRAWN * len(train)], given, data, classes)
+        first_N, is_drawn_N, purged_N = removed_rows(train, sentences, held, data)
+        if purged_N.sum() > most:
+            raise DataError(refused)
     remaining = [
         [row for row in group if not (purged_N[row] or is_drawn_N[row])] for group in stratified(groups, classes)
     ]
@@ -175,7 +182,7 @@ def divide(
     facts = Purge(
         rows=int(purged_N.sum()),
         of=len(train),
-        way="group" if data.group else "text" if data.purge else "none",
+        way=way,
         by=purged_by_split(first_N[purged_N], held),
         words_before=float(words_N.mean()),
         words_left=float(words_N[rest].mean()),
@@ -194,6 +201,15 @@ def shuffled_groups(train: Split, sentences: Sequence[Sentences], data: Data) ->
     for row, names in enumerate(sentences if train.groups is None else ((group,) for group in train.groups)):
         groups.setdefault(sha256("\0".join([str(data.seed), *names]).encode()).digest(), []).append(row)
     return [groups[digest] for digest in sorted(groups)]
+
+
+def overlapping_groups(groups: Sequence[Sequence[int]], sentences: Sequence[Sentences]) -> list[list[int]]:
+    """Return groups of rows that overlap with each other, directly or through others, in the order of their first rows
+    in ``groups``."""
+    found, names = dict[int, list[int]](), related(sentences).tolist()
+    for row in (row for group in groups for row in group):
+        found.setdefault(names[row], []).append(row)
+    return list(found.values())
 
 
 def drawable(groups: list[list[int]], sentences: Sequence[Sentences], data: Data) -> list[list[int]]:
@@ -254,6 +270,16 @@ def draw(train: Split, order: Sequence[Sequence[int]], given: Split | None, data
     return Held(given, drawn, short)
 
 
+def removed_rows(
+    train: Split, sentences: Sequence[Sentences], held: Held, data: Data
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each row of train the first held-back row that overlaps with it (``first_overlaps``), whether it is
+    drawn, and whether it is to be removed. Each [N]"""
+    first_N = first_overlaps(train, sentences, held, data)
+    is_drawn_N = np.isin(np.arange(len(train)), held.all_drawn)
+    return first_N, is_drawn_N, (first_N < NONE) & ~is_drawn_N
+
+
 def first_overlaps(train: Split, sentences: Sequence[Sentences], held: Held, data: Data) -> np.ndarray:
     """Return for each row of train the index of the first held-back row that removes it from train, or ``NONE``.
     [N]"""
@@ -295,14 +321,13 @@ def purged_by_split(first: np.ndarray, held: Held) -> dict[str, int]:
     }
 
 
-def refusal(train: Split, held: Held, first_N: np.ndarray, purged: int) -> str:
-    """Return the message that too much of train would be removed, with the largest holdout that avoids this."""
+def refusal(train: Split, held: Held, purged: int, largest: int | None) -> str:
+    """Return the message that too much of train would be removed, with the largest holdout that avoids this, if any."""
     many = sum(len(held.rows(name)) for name in held.drawn) + held.before
     said = (
         f"{purged:,} of the {len(train):,} rows of {train.file} ({purged / len(train):.1%}) overlap with the "
         f"{many:,} held-out rows and would be removed from train; at most {MOST_PURGED:.0%} may be removed"
     )
-    largest = largest_holdout(held, first_N, MOST_PURGED * len(train))
     if largest is None:
         return f"{said}, and a smaller holdout split does not suffice; lower data.selection_rows, {WAY_OUT}"
     return (

@@ -19,6 +19,7 @@ from tasks.ports.rows.table_files import NOTHING_STATED, OpenTable, files_of_con
 from tasks.recipe.data import TableFormat
 from tasks.task_types.interfaces import DerivedColumns, TableRows
 from tasks.task_types.texts.cells import text_in_cell, texts_in_cells
+from tasks.task_types.texts.json_cells import decoded_cells, decoded_objects
 from tasks.task_types.texts.nested import is_nested, questions_of_paragraphs
 from tasks.task_types.texts.templates import Unrendered, beginning, columns_in, rendered
 from tasks.task_types.types import Column
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 USUAL_LABEL = TaskSpec.model_fields["label"].default
 """The label column that a task names unless it states another; where labels are optional, a table may lack it."""
+VALIDATION_NAMES = ("validation", "valid", "dev", "val")
+"""Usual names of the split that is no training and no test."""
 SHARD = re.compile(r"-\d+-of-\d+(?=\.|$)")
 
 
@@ -51,11 +54,8 @@ def split_files(source: Path, spec: TaskSpec, config: str | None = None) -> dict
         return {"train": [source]}
     declared = files_of_config(source, config) if config else {}
     files = tables_in(source / config if config and not declared else source)
-    names = (spec.validation, "validation", "valid", "dev")
-    validation = next(
-        (found for name in names if (found := declared.get(name) or validation_files(files, name))),
-        [],
-    )
+    given = (declared.get(name) or validation_files(files, name) for name in (spec.validation, *VALIDATION_NAMES))
+    validation = next((found for found in given if found), [])
     train = declared.get("train") or named_files(files, "train")
     if not train:
         raise DataError(no_train_file(source, files))
@@ -74,9 +74,9 @@ def named_files(files: Sequence[Path], name: str) -> list[Path]:
 
 
 def validation_files(files: Sequence[Path], name: str) -> list[Path]:
-    """Return the files that have the name of a validation split or, if there are none, begin with it: rows of another
-    source often stand beside it, as validation_amazon."""
-    return [path for path in files if shard_name(path) == name] or named_files(files, name)
+    """Return the files that have the name of a validation split or, if there are none, begin with it, as
+    validation_amazon stands beside it; many a word begins with val."""
+    return [path for path in files if shard_name(path) == name] or (named_files(files, name) if name != "val" else [])
 
 
 def shard_name(path: Path) -> str:
@@ -99,7 +99,7 @@ def read_table(path: Path, given: TableFormat = NOTHING_STATED) -> tuple[pa.Tabl
             f"{'; '.join(broken_lines(table)) or count}; put texts that contain the delimiter into quotes, or state "
             f"delimiter, quoting and encoding in data.format"
         )
-    if not is_nested(table.columns):
+    if not is_nested(whole.schema):
         return whole, table
     flat = questions_of_paragraphs(whole, path.name)
     return flat, replace(table, columns=tuple(flat.column_names), said=f"{table.said}, questions of paragraphs")
@@ -169,7 +169,7 @@ def read_columns(
 ) -> ReadRows:
     """Return the task's columns of one file."""
     table, opened = read_table(path, given)
-    if derive is not None and spec.text not in opened.columns:
+    if derive is not None and not {spec.text, spec.label} <= {*opened.columns}:
         table, derived = derive(table, path.name)
         opened = replace(opened, columns=tuple(table.column_names), said="; ".join((opened.said, *derived)))
     named = named_columns(spec)
@@ -183,10 +183,11 @@ def read_columns(
         require_column(opened, "group", named_group, required=False)
     texts, notes = rendered_column(table, spec.text)
     pairs, more_notes = rendered_column(table, spec.pair) if spec.pair else (None, ())
+    labels: list[Any]
     if several:
-        labels = table.select(several).to_pylist()
+        labels = decoded_objects(table, several)
     else:
-        labels = table.column(spec.label).to_pylist() if spec.label in opened.columns else [None] * len(texts)
+        labels = decoded_cells(table.column(spec.label)) if spec.label in opened.columns else [None] * len(texts)
     texts = texts_in_cells(texts, columns, path.name, spec.text)
     units = group_names(path, spec.group, rendered_column(table, spec.group)[0], "task.group") if spec.group else None
     groups = group_names(path, group, rendered_column(table, group)[0], "data.group") if group else units
@@ -204,7 +205,7 @@ def has_columns(path: Path, name: str, given: TableFormat = NOTHING_STATED) -> b
 def rendered_column(table: pa.Table, name: str) -> tuple[list[Any], list[str]]:
     """Return the values of a column, or a template filled with the columns of every row, and sentences about passages
     that may not be meant."""
-    columns = {each: table.column(each).to_pylist() for each in columns_in(name)}
+    columns = {each: decoded_cells(table.column(each)) for each in columns_in(name)}
     found, notes = rendered(name, columns, len(table))
     return found, [f"{count:,} {note}" for note, count in notes.items()]
 

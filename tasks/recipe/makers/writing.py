@@ -172,7 +172,8 @@ def require_stacks(recipe: WritingSections, config: Mapping[str, object]) -> Non
     if recipe.task_type.continues_texts and is_encoder:
         raise ModelError(
             f"the teacher is of type {own}, which sees the words behind a place, and {name} is of type {kind}, whose "
-            f"models continue texts; name a gpt2, llama or qwen3 model, or set task.kind: masked-words"
+            f"models continue texts; name a gpt2, llama or qwen3 model, or set task.kind: masked-words for texts that "
+            f"are no chats"
         )
     if finds_hidden and own in ARCHITECTURES and not is_encoder:
         raise ModelError(

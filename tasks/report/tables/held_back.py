@@ -18,6 +18,7 @@ BEFORE = "computed before splits were purged, so evaluation rows overlap with tr
 WAYS = {
     "text": "their text overlaps with that of held-out rows",
     "group": "their group, or their whole text, is held out",
+    "overlap": "their text overlaps with that of held-out rows, which were drawn as whole groups of overlapping rows",
 }
 NOT_PURGED = "Train was not purged (data.purge: false): rows that overlap with held-out rows are used in training."
 

@@ -38,7 +38,7 @@ WRONG_WORDS = ("distractor", "incorrect", "incorrect_answer", "wrong", "wrong_an
 PARAGRAPH_NAMES = ("context", "dialogue", "article", "passage", "paragraph", "story", "support", "background")
 """Names of a text that holds the answer of a question beside it."""
 CONTEXT_NAMES = (*PARAGRAPH_NAMES, "premise", "sent1", "ctx", "startphrase", "goal")
-QUESTION_NAMES = ("question", "query", "question_stem", "sent2", "ask-for", "ask_for")
+QUESTION_NAMES = ("question", "query", "question_stem", "question.stem", "sent2", "ask-for", "ask_for")
 RELATIONS = frozenset({"cause", "effect"})
 """The questions of COPA and its like."""
 
@@ -126,7 +126,7 @@ def option_fields(columns: Mapping[str, Sequence[Any]]) -> list[tuple[str, list[
     """Return the fields of a template that may be options, each with its columns: lists of texts, then numbered
     columns."""
     lists = [name for name in columns if are_lists_of_texts(columns[name])]
-    lists.sort(key=lambda name: (name.lower() not in LIST_NAMES, list(columns).index(name)))
+    lists.sort(key=lambda name: (has_keys(columns[name]), name.lower() not in LIST_NAMES, list(columns).index(name)))
     numbered: dict[str, list[str]] = {}
     for name in columns:
         match = NUMBERED.fullmatch(name)
@@ -144,13 +144,13 @@ def are_named_as_options(word: str, names: Sequence[str]) -> bool:
 
 
 def are_lists_of_texts(values: Sequence[Any]) -> bool:
-    """Tell whether nearly all cells of a column are lists of at least two texts, also as the ``text`` of an object."""
+    """Tell whether nearly all cells of a column are lists of at least two texts, also as the ``text`` of an object.
+    Numbers among them are options, too, where any option is a text."""
     cells = [cell.get("text") if isinstance(cell, Mapping) else cell for cell in known_values(values)]
-    fitting = sum(
-        isinstance(cell, list) and len(cell) >= FEWEST_OPTIONS and all(isinstance(one, str) and one for one in cell)
-        for cell in cells
-    )
-    return bool(cells) and fitting >= SHARE_OF_LABELS * len(cells)
+    lists = [cell for cell in cells if isinstance(cell, list) and len(cell) >= FEWEST_OPTIONS]
+    fitting = sum(all(isinstance(one, (str, int, float)) and one != "" for one in cell) for cell in lists)
+    has_texts = any(isinstance(one, str) for cell in lists for one in cell)
+    return has_texts and fitting >= SHARE_OF_LABELS * len(cells)
 
 
 def texts_beside(columns: Mapping[str, Sequence[Any]], field: str) -> tuple[str | None, str | None, str]:

@@ -90,7 +90,9 @@ def equal_options(rows: TableRows, names: Sequence[str] | None) -> list[str]:
     """Return a sentence about rows of which two options are equal: no model can tell them apart."""
     pairs = [options_in(pair) for pair in rows.columns.get("pair", ()) if isinstance(pair, str)]
     several = sum(len(set(options)) < len(options) for options in pairs)
-    return [f"{rows.file}: {several:,} rows have two equal options"] if several else []
+    if not several:
+        return []
+    return [f"{rows.file}: {several:,} {'row has' if several == 1 else 'rows have'} two equal options"]
 
 
 def places_from_one(rows: TableRows) -> list[str]:

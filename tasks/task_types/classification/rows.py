@@ -1,4 +1,8 @@
-"""Rows of classification: a label is a class, by name or number; empty or -1 in an unlabelled row.
+"""Rows of classification: a label is a class, by name or number; empty in an unlabelled row.
+
+-1 is a class in a column of numbers, as -1, 0 and 1 grade opinions. It is no label in a column that has no other one,
+or whose file or recipe names other classes, as public data sets keep the labels of their test rows. So is a rare "-",
+which SNLI writes where annotators did not agree.
 
 The labels of a judging set become the task's classes by name, or by the mapping in the recipe. If a label stands for
 several classes (``not_entailment`` for neutral and contradiction), these are merged: the prediction is chosen among all
@@ -9,7 +13,7 @@ classes on two. A merged class has the number of its first class.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -17,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.task_types.common_rows import ANY_TEXT_FITS, is_amount, known_values, names_in_config, names_of_numbers
+from tasks.task_types.common_rows import (
+    ANY_TEXT_FITS,
+    NO_CLASS,
+    is_amount,
+    known_values,
+    names_in_config,
+    names_of_numbers,
+)
 from tasks.task_types.interfaces import ColumnChoice, JudgingLabels, Reader, TableGuess, TableRows
 from tasks.task_types.types import CLASS, PAIR, TEXT
 
@@ -25,6 +36,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_CLASSES = 200
+UNDECIDED = "-"
+"""A sign that stands for no label, unless it is a class."""
 ILLEGAL = -2
 """The number of a label that is no class."""
 MOST_LISTED = 20
@@ -49,13 +62,25 @@ def class_names(rows: TableRows) -> list[str]:
     """Return label names: those that the file declares, or else the distinct labels, sorted."""
     if rows.declared:
         return list(rows.declared)
-    labels = {label for label in rows.columns["label"] if label is not None and label != -1}
+    labels = {*known_labels(rows.columns["label"])}
     if not 2 <= len(labels) <= MOST_CLASSES:
         raise DataError(
             f"{rows.file} has {len(labels)} different labels in column {rows.names['label']!r}; 2 to {MOST_CLASSES} "
             f"are needed, or set kind: regression"
         )
     return [str(label) for label in sorted(labels, key=lambda label: (isinstance(label, str), label))]
+
+
+def known_labels(labels: Sequence[Any]) -> list[Any]:
+    """Return the labels that are there, of a column whose classes nobody names."""
+    known = known_values(labels)
+    counts = Counter(known)
+    others = [label for label in counts if label not in (NO_CLASS, UNDECIDED)]
+    is_class = {
+        NO_CLASS: bool(others) and not any(isinstance(label, str) for label in others),
+        UNDECIDED: len(others) < 2 or counts[UNDECIDED] >= min(counts[label] for label in others),
+    }
+    return [label for label in known if is_class.get(label, True)]
 
 
 def class_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | None]:
@@ -77,10 +102,15 @@ def class_numbers(rows: TableRows, names: Sequence[str] | None) -> list[int | No
 def class_number(label: Any, numbers: Mapping[str, int], meant: Mapping[int, str]) -> int | None:
     """Return the number of one label's class; None for no label, and ``ILLEGAL`` for one that is no class. A number
     stands for a name as ``meant``."""
-    if label is None or label == -1:
+    if is_none(label, numbers):
         return None
     is_number = isinstance(label, int) and not isinstance(label, bool)
     return numbers.get(meant.get(label, str(label)) if is_number else str(label), ILLEGAL)
+
+
+def is_none(label: Any, names: Container[str]) -> bool:
+    """Tell whether a cell has no label: it is empty, or one of the signs for that, which is no class of its own."""
+    return label is None or label == "" or (label in (NO_CLASS, UNDECIDED) and str(label) not in names)
 
 
 def require_classes(where: str, labels: Sequence[Any], names: Sequence[str] | None) -> None:
@@ -92,10 +122,25 @@ def require_classes(where: str, labels: Sequence[Any], names: Sequence[str] | No
 
 
 def notes_on_names(rows: TableRows, names: Sequence[str] | None) -> list[str]:
+    """Return sentences about classes that may not be meant."""
+    return [*note_on_unlabelled(rows, names or ()), *notes_on_spelling(rows, names or ())]
+
+
+def note_on_unlabelled(rows: TableRows, names: Sequence[str]) -> list[str]:
+    """Return a sentence about the class -1 beside those from 0 on, which may mean that a row has no label."""
+    if set(names) != {str(number) for number in range(NO_CLASS, len(names) - 1)}:
+        return []
+    return [
+        f"{rows.file}: {NO_CLASS} is a class beside {', '.join(names[1:])}; if it stands for no label, remove it "
+        f"from task.labels"
+    ]
+
+
+def notes_on_spelling(rows: TableRows, names: Sequence[str]) -> list[str]:
     """Return a sentence about classes whose names differ in capitals and spaces alone, which are classes of their
     own; none if there are none."""
     alike: dict[str, list[str]] = {}
-    for name in names or ():
+    for name in names:
         alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
     found = ["; ".join(map(repr, several)) for several in alike.values() if len(several) > 1]
     if not found:
@@ -128,8 +173,10 @@ def as_classes(
     """Return labels as numbers of the task's classes, or None for no label; and for each class the number of its merged
     class, or None if no classes are merged."""
     where, meanings = given.place, given.meanings or declared
+    named = {*names, *given.classes}
     called = {
-        label: called_by(label, meanings, names, where, numbered=given.numbered) for label in dict.fromkeys(labels)
+        label: None if is_none(label, named) else called_by(label, meanings, names, where, numbered=given.numbered)
+        for label in dict.fromkeys(labels)
     }
     present = [name for name in dict.fromkeys(called.values()) if name is not None]
     idle = next((name for name in given.classes if name not in (*present, *meanings)), None)
@@ -145,10 +192,8 @@ def as_classes(
     return [first_of.get(called[label]) for label in labels], None if merged == list(range(len(names))) else merged
 
 
-def called_by(label: Any, meanings: Sequence[str], names: Sequence[str], where: str, *, numbered: bool) -> str | None:
-    """Return a label's name, or None for no label."""
-    if label is None or label == -1 or label == "":
-        return None
+def called_by(label: Any, meanings: Sequence[str], names: Sequence[str], where: str, *, numbered: bool) -> str:
+    """Return a label's name."""
     if not isinstance(label, int) or isinstance(label, bool):
         return str(label)
     known = meanings or (names if numbered and str(label) not in names else ())
@@ -195,7 +240,7 @@ def merged_classes(stands: Mapping[str, Sequence[int]], classes: int, where: str
 
 def guess_classes(columns: Mapping[str, Sequence[Any]], chosen: ColumnChoice) -> TableGuess | None:
     """Return how a table with a text and a label would be used; None where labels are amounts."""
-    labels = [value for value in known_values(columns[chosen.label]) if value != -1]
+    labels = known_labels(columns[chosen.label])
     counts = Counter(labels)
     if (chosen.task is None and is_amount(labels)) or not 2 <= len(counts) <= MOST_CLASSES:
         return None

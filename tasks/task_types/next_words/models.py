@@ -84,6 +84,6 @@ class AutoModelForCausalLM(LoadedByConfig, PlainAutoModel):
             raise ModelError(
                 f"a model of type {config.model_type} is no decoder that reads a text from left to right, so it cannot "
                 "predict the next word; name one, such as a gpt2, llama or qwen3 model"
-                + (", or set task.kind: masked-words" if sees_all is not None else "")
+                + (", or, for texts that are no chats, set task.kind: masked-words" if sees_all is not None else "")
             )
         return class_with(NextWords, plain)

@@ -112,12 +112,29 @@ def role_and_content(message: Any, number: int, where: str) -> tuple[str, str]:
             f"{here}: the role is {short(given)}; the roles of a chat are {', '.join(ROLES_OF_CHATS)}; rename it, or "
             f"leave the chat out"
         )
-    content = message.get("content", message.get("value"))
+    if message.get("weight") == 0:
+        raise DataError(
+            f"{here}: the weight is 0, and a model learns from all messages of the assistant; leave the chat out, or "
+            f"remove the weight"
+        )
+    if message.get("tool_calls") or message.get("function_call"):
+        raise DataError(f"{here}: the message calls a tool, and messages of a chat are texts; leave the chat out")
+    given = message.get("content", message.get("value"))
+    content = text_of_parts(given) if isinstance(given, list) else given
     if not isinstance(content, str):
-        raise DataError(f"{here}: the content is {short(content)}; a content is a text")
+        raise DataError(f"{here}: the content is {short(given)}; a content is a text, or a list of parts of texts")
     if MESSAGE in content or CONTENT in content:
         raise DataError(f"{here}: the content has the sign {MESSAGE} or {CONTENT}, between which chats are stored")
     return role, content
+
+
+def text_of_parts(parts: Sequence[Any]) -> str | None:
+    """Return the text of a content that is divided into parts, each on lines of its own, as chats with pictures have
+    them; None where a part is no text."""
+    texts = [one.get("text") for one in parts if isinstance(one, Mapping) and one.get("type") == "text"]
+    if len(texts) != len(parts) or not all(isinstance(text, str) for text in texts):
+        return None
+    return "\n".join(map(str, texts))
 
 
 def chat_asked(text: str) -> str:

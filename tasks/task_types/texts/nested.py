@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tasks.errors import DataError
+from tasks.task_types.texts.json_cells import decoded_cells, is_json
+from tasks.task_types.texts.text_fields import is_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,9 +19,12 @@ PARAGRAPHS = "paragraphs"
 FLAT_COLUMNS = ("id", "title", "context", "question", "answers")
 
 
-def is_nested(columns: tuple[str, ...]) -> bool:
-    """Tell whether a table has passages with questions inside."""
-    return PARAGRAPHS in columns
+def is_nested(schema: pa.Schema) -> bool:
+    """Tell whether a table has passages with questions inside: lists of objects, and no texts of that name."""
+    import pyarrow as pa
+
+    kind = schema.field(PARAGRAPHS).type if PARAGRAPHS in schema.names else pa.null()
+    return is_list(kind) and (pa.types.is_struct(kind.value_type) or is_json(kind.value_type))
 
 
 def questions_of_paragraphs(table: pa.Table, file: str) -> pa.Table:
@@ -28,9 +33,9 @@ def questions_of_paragraphs(table: pa.Table, file: str) -> pa.Table:
     import pyarrow as pa
 
     rows = list[dict[str, object]]()
-    titles = table.column("title").to_pylist() if "title" in table.column_names else [None] * len(table)
+    titles = decoded_cells(table.column("title")) if "title" in table.column_names else [None] * len(table)
     for number, (title, paragraphs) in enumerate(
-        zip(titles, table.column(PARAGRAPHS).to_pylist(), strict=True), start=1
+        zip(titles, decoded_cells(table.column(PARAGRAPHS)), strict=True), start=1
     ):
         for paragraph in paragraphs or ():
             if not isinstance(paragraph, dict) or not {"context", "qas"} <= paragraph.keys():

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import DataError
+from tasks.task_types.texts.json_cells import decoded_cells, is_json
 from tasks.task_types.texts.tagged_lines import TAGS_COLUMN, WORDS_COLUMN, TaggedSentence
+from tasks.task_types.texts.text_fields import is_list
 from tasks.task_types.tokens.sentence import word_spans
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ COLUMNS_OF_MARKS = ("entities", "label", "labels", "spans", "ents")
 """Usual names of the columns of texts and of their entities."""
 NAMES_OF_STARTS, NAMES_OF_ENDS = ("start", "start_offset", "start_char"), ("end", "end_offset", "end_char")
 NAMES_OF_TYPES = ("label", "type", "entity", "tag", "label_")
+VERDICT, ACCEPTED = "answer", "accept"
+VERDICTS = frozenset({ACCEPTED, "reject", "ignore"})
+"""The column of an annotator's verdicts on rows, and what stands in it."""
 MARKED_ROWS_LOOKED_AT = 1000
 """Rows whose entities are looked at."""
 
@@ -38,11 +43,13 @@ def with_tagged_words(table: pa.Table, file: str) -> tuple[pa.Table, list[str]]:
     column marks entities by places. Raises DataError for an entity that is not in its text, or overlaps another one."""
     import pyarrow as pa
 
+    table = without_token_objects(table)
     names = list(table.column_names)
     found = None if {WORDS_COLUMN, TAGS_COLUMN} & {*names} else marked_columns(table, names)
     if found is None:
         return table, []
     column, rows = found
+    refused = refused_rows(table)
     tagged, moved = list[TaggedSentence | None](), 0
     for number, (text, cell) in enumerate(rows, start=1):
         marks = None if not isinstance(text, str) else marks_in(cell)
@@ -54,12 +61,32 @@ def with_tagged_words(table: pa.Table, file: str) -> tuple[pa.Table, list[str]]:
         sentence, more = (None, 0) if marks is None else tagged_words(f"{file}, row {number}", str(text), marks)
         tagged.append(sentence)
         moved += more
-    words, tags = (
-        pa.array([None if one is None else one[place] for one in tagged], pa.list_(pa.string())) for place in (0, 1)
-    )
+    words = [None if one is None else one[0] for one in tagged]
+    tags = [None if one is None or row in refused else one[1] for row, one in enumerate(tagged)]
     told = [f"entities of {column} as tags of words"]
+    told += [f"{len(refused):,} rows without, because their {VERDICT} is not {ACCEPTED}"] if refused else []
     told += [f"{moved:,} entities begin or end inside of a word, and mark the whole word"] if moved else []
-    return table.append_column(WORDS_COLUMN, words).append_column(TAGS_COLUMN, tags), told
+    lists = pa.list_(pa.string())
+    table = table.append_column(WORDS_COLUMN, pa.array(words, lists))
+    return table.append_column(TAGS_COLUMN, pa.array(tags, lists)), told
+
+
+def without_token_objects(table: pa.Table) -> pa.Table:
+    """Return a table without a column of words that are objects with places, as Prodigy adds them to its texts."""
+    import pyarrow as pa
+
+    kind = table.schema.field(WORDS_COLUMN).type if WORDS_COLUMN in table.column_names else pa.null()
+    if not is_list(kind) or not (pa.types.is_struct(kind.value_type) or is_json(kind.value_type)):
+        return table
+    return table.drop_columns([WORDS_COLUMN])
+
+
+def refused_rows(table: pa.Table) -> set[int]:
+    """Return the places of rows that their annotator did not accept, as Prodigy keeps its verdicts."""
+    verdicts = decoded_cells(table.column(VERDICT)) if VERDICT in table.column_names else []
+    if not {*verdicts} <= VERDICTS:
+        return set()
+    return {row for row, verdict in enumerate(verdicts) if verdict != ACCEPTED}
 
 
 def marked_columns(table: pa.Table, names: Sequence[str]) -> tuple[str, MarkedRows] | None:
@@ -67,9 +94,9 @@ def marked_columns(table: pa.Table, names: Sequence[str]) -> tuple[str, MarkedRo
     text = next((name for name in COLUMNS_OF_TEXTS if name in names), None)
     if text is None:
         return None
-    texts = table.column(text).to_pylist()
+    texts = decoded_cells(table.column(text))
     others = {
-        name: list(zip(texts, table.column(name).to_pylist(), strict=True))
+        name: list(zip(texts, decoded_cells(table.column(name)), strict=True))
         for name in COLUMNS_OF_MARKS
         if name in names
     }

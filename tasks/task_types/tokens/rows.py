@@ -244,7 +244,7 @@ def columns_with_tags(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | No
     lists = {
         name: [value for value in values[:LOOKED_AT] if value is not None]
         for name, values in columns.items()
-        if any(isinstance(value, (list, tuple)) for value in values[:LOOKED_AT])
+        if are_lists(values[:LOOKED_AT])
     }
     words = [name for name, values in lists.items() if are_words(values)]
     words.sort(key=lambda name: COLUMNS_OF_WORDS.index(name) if name in COLUMNS_OF_WORDS else len(COLUMNS_OF_WORDS))
@@ -257,6 +257,12 @@ def columns_with_tags(columns: Mapping[str, Sequence[Any]]) -> ColumnChoice | No
             rest = tuple(name for name in others if name != label)
             return ColumnChoice(text, None, label, rest, bool(named), why_text="a column of lists of words")
     return None
+
+
+def are_lists(values: Sequence[Any]) -> bool:
+    """Tell whether all values that are there are lists, and there is one."""
+    known = [value for value in values if value not in (None, "")]
+    return bool(known) and all(isinstance(value, (list, tuple)) for value in known)
 
 
 def in_parts(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:

@@ -5,6 +5,7 @@ such a model, which runs where our code is not."""
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from pathlib import Path
@@ -18,11 +19,13 @@ from flows.inference.inputs import inputs_of_texts, text_inputs
 from flows.inference.predictions import answers_to, asked_of, json_lines, save_predictions
 from tasks.catalog import TaskSpec
 from tasks.errors import DataError
+from tasks.ports.rows.tables import read_as_written
 from tasks.report.model_card import TEMPLATE, usage
 from tasks.report.tables.exports_section import snippet
 from tasks.scoring.predict import predict_texts
 from tasks.task_types.heads import HEADS
 from tasks.task_types.spans.passage import STATED_THRESHOLD
+from tasks.task_types.texts.json_cells import decoded_cells
 from tasks.task_types.tokens.sentence import as_words
 from tasks.task_types.types import TASK_TYPES
 from tasks.training.data.rows import load_tokenizer
@@ -146,6 +149,23 @@ def test_numbers_that_json_does_not_have_are_null(tmp_path: Path) -> None:
     for line in lines:
         json.loads(line, parse_constant=pytest.fail)
     assert [json.loads(line)["own"] for line in lines] == [None, 2.5] and json.loads(lines[0])["list"] == [1.0, None]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_values_of_several_types_come_back_as_they_were(ending: str, tmp_path: Path) -> None:
+    """A number among texts made every text of its column its own JSON, in quotes, which was then predicted."""
+    rows = [{"text": "fine", "own": "x"}, {"text": 12, "own": {"a": [1, "y"]}}, {"text": "poor", "own": None}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    inputs = text_inputs(str(tmp_path / "rows.jsonl"), stdin=io.StringIO())
+    assert inputs.texts == ["fine", "12", "poor"]
+    save_predictions(inputs.table, out := tmp_path / f"out.{ending}")
+    if ending == "csv":
+        with out.open(newline="") as lines:
+            assert [row["own"] for row in csv.DictReader(lines)] == ["x", '{"a": [1, "y"]}', ""]
+    else:
+        read = read_as_written(out)
+        assert decoded_cells(read.column("own")) == [row["own"] for row in rows]
+        assert decoded_cells(read.column("text")) == ["fine", "12", "poor"]
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])

@@ -127,6 +127,32 @@ def test_too_large_a_holdout_is_refused_and_the_largest_that_fits_is_true() -> N
         divide(parts, knobs(selection_rows=5, holdout_rows=largest + 1))
 
 
+def cliques(chain: int = 0) -> Split:
+    """Return all pairs of the six sentences of each of 60 groups, and a chain of pairs that share one with the next."""
+    draw = random.Random(0)
+    groups = [[" ".join(draw.choice(WORDS) for _ in range(9)) for _ in range(6)] for _ in range(60)]
+    rows = [(one, other) for group in groups for place, one in enumerate(group) for other in group[:place]]
+    links = [" ".join(draw.choice(WORDS) for _ in range(9)) for _ in range(chain + 1)]
+    rows = [*zip(links, links[1:], strict=False), *rows]
+    return Split("train.csv", [one for one, _ in rows], [two for _, two in rows], [row % 2 for row in range(len(rows))])
+
+
+def test_pairs_whose_sentences_recur_are_held_back_in_whole_groups() -> None:
+    """SICK pairs variants of few sentences: whatever row was held back, others shared a sentence with it."""
+    parts, facts = divide({"train": cliques()}, knobs(selection_rows=90, holdout_rows=180, validation_share=0.1))
+    assert (facts.way, facts.rows) == ("overlap", 0) and not any(leakage_of(parts).values())
+    assert sum(map(len, parts.values())) == 900 and len(parts["holdout"]) >= 180
+    sides = [{sentence for row in one.sentences for sentence in row} for one in parts.values()]
+    assert sum(map(len, sides)) == len(set().union(*sides)), "no sentence is on two sides"
+
+
+def test_a_group_of_very_many_rows_is_learned_from_and_not_held_back() -> None:
+    train = cliques(chain=60)
+    parts, facts = divide({"train": train}, knobs(selection_rows=90, holdout_rows=180, validation_share=0.1))
+    assert facts.way == "overlap" and {*train.texts[:60]} <= {*parts["train"].texts}
+    assert not any(leakage_of(parts).values())
+
+
 def test_a_validation_split_that_is_train_itself_is_refused() -> None:
     train = Split("train.csv", [f"text number {number}" for number in range(50)], None, [0] * 50)
     with pytest.raises(DataError, match=r"50 of the 50 rows of train.csv .*a smaller holdout split does not suffice"):

@@ -115,7 +115,7 @@ def test_rows_differ_in_their_number_of_options_and_columns_name_them(tmp_path: 
 
 def test_equal_options_are_counted(tmp_path: Path) -> None:
     _, facts = prepared(tmp_path, {**TWO, "o": [["one", "one"], ["three", "four"]]}, LISTED)
-    assert any("1 rows have two equal options" in line for line in facts.read)
+    assert any("1 row has two equal options" in line for line in facts.read)
 
 
 @pytest.mark.parametrize("absent", ["", None, "  "])
